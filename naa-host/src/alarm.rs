@@ -1,4 +1,5 @@
-//! A descriptor for event loops of programs: the device's, and a clock for what is due whatever peers do.
+//! A file descriptor for event loops of programs. It becomes readable when the device has something, or when a timer
+//! expires.
 
 use std::{
     io,
@@ -18,7 +19,7 @@ use rustix::{
 pub(crate) struct Alarm {
     both: OwnedFd,
     clock: OwnedFd,
-    /// Open as long as `both` is to tell of it.
+    /// The device's file descriptor, which must stay open as long as `both` reports on it.
     _device: OwnedFd,
 }
 
@@ -33,9 +34,10 @@ impl Alarm {
         Ok(Self { both, clock, _device: device })
     }
 
-    /// Readable at `at` at the latest; without it only when the device has something.
+    /// Sets the timer: the file descriptor becomes readable at `at` at the latest, and with `None` only when the device
+    /// has something.
     pub(crate) fn set(&self, at: Option<Instant>) -> io::Result<()> {
-        // No time at all would switch the clock off.
+        // A timer that is set to zero is disarmed, so the shortest time is one nanosecond.
         let left = at.map_or(Duration::ZERO, |at| {
             at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1))
         });

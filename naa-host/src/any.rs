@@ -10,15 +10,15 @@ use verbs::WaitMode;
 
 use crate::{Error, Outcome, Session};
 
-/// What became of several calls.
+/// The result of waiting for several calls.
 #[derive(Debug)]
 #[must_use = "the call may have failed"]
 pub enum Any {
-    /// The one of the session with this number has ended, or its session has.
+    /// The call of the session with this number has ended, or the session itself has.
     Ended(usize, Result<Outcome, Error>),
-    /// All still run at the deadline.
+    /// All calls still run at the deadline.
     Running,
-    /// There was none.
+    /// No session had a call.
     NoCall,
 }
 
@@ -26,10 +26,10 @@ pub enum Any {
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Waits until a call of one of `sessions` has ended, or until `deadline`. Sessions without a call are passed over. The
-/// first one's [`WaitMode`] counts for all.
+/// [`WaitMode`] of the first session with a call counts for all.
 ///
 /// # Errors
-/// [`Error::Device`] if descriptors to sleep on cannot be had. All calls go on.
+/// [`Error::Device`] if the file descriptors to sleep on cannot be had. All calls go on.
 pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
     let mut running = sessions.iter().enumerate().filter(|(_, session)| (*session).borrow().is_in_call());
     let Some((first, session)) = running.next() else { return Ok(Any::NoCall) };
@@ -44,7 +44,7 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
     sleep(sessions, deadline)
 }
 
-/// Looks at all once and then, as `mode` has it, for a while.
+/// Looks at all sessions once and then, if `mode` spins, again and again for a while. `None`: the caller is to sleep.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {
@@ -69,7 +69,7 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
     }
 }
 
-/// A turn of each device: nobody else takes one while this thread is about to wait.
+/// Lets each device take one turn, since no other thread does so while this thread is about to wait.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     for at in 0..sessions.len() {
         let (before, rest) = sessions.split_at_mut(at);
@@ -82,9 +82,9 @@ fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     std::thread::yield_now();
 }
 
-/// Sleeps on the descriptors of all.
+/// Sleeps on the file descriptors of all sessions.
 fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
-    // Which to look at.
+    // The sessions to look at: those whose file descriptors became readable.
     let mut rang = vec![true; sessions.len()];
     loop {
         for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {

@@ -1,4 +1,4 @@
-//! Which layout a session gets.
+//! The choice of a session's layout.
 
 use mrsp::{
     RegionFlags,
@@ -8,19 +8,20 @@ use mrsp::{
 
 use crate::{Error, Param, SessionConfig, variable};
 
-/// Holds the rule of `auto`, as `naa bench layouts --fit` prints it.
+/// The environment variable that holds the rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
 /// The rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
-        // Not measured on a NIC: WRITEs cost less there, and so do copies beside them.
+        // These numbers were not measured on a NIC. WRITEs cost less there, and so do copies that are made meanwhile.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
 }
 
-/// Where parameters, internal ones left out, shall lie on the accelerator; `None`: each in a region of its own.
+/// Returns where the parameters, internal ones left out, are to lie on the accelerator; `None`: each in a region of its
+/// own.
 pub(crate) fn arrange(
     config: &SessionConfig,
     provider: &str,
@@ -30,7 +31,8 @@ pub(crate) fn arrange(
         Choice::Fixed(layout) => layout,
         Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
-    // Addresses are those of regions, and what is too large is told of the region that is.
+    // Addresses that the program asks for are those of regions, so each parameter needs its own. The same goes for a
+    // parameter that is too large, so that the error names it.
     let has_address = params.iter().any(|param| param.address.is_some());
     let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
     let sizes: Option<Vec<(RegionFlags, u32)>> =

@@ -1,4 +1,4 @@
-//! Built-in functions (codes 16 to 63): an argument block goes in first, a status block comes out first.
+//! Built-in functions (codes 16 to 63): the argument block is the first input, the status block is the first output.
 //!
 //! [`call`] does everything at once. [`Job`] lets large inputs be read straight into their regions and
 //! outputs be written straight from them, where the device takes the accelerator's access back.
@@ -14,8 +14,8 @@ use crate::{Device, Error, Param, Session, SessionConfig};
 
 pub use mrsp::builtin::{Arguments, Element, FftDirection, Group, NAMES, SortOrder, by_name, name};
 
-/// A session whose regions are as built-in functions want them. Inputs and outputs are counted from 0 without
-/// the blocks.
+/// A session whose regions are as built-in functions need them. Inputs and outputs are counted from 0, without the two
+/// blocks.
 #[derive(Debug)]
 pub struct Job {
     session: Session,
@@ -26,10 +26,10 @@ pub struct Job {
 }
 
 impl Job {
-    /// Connects with regions for `inputs` and `outputs` of so many bytes.
+    /// Connects with regions for inputs and outputs of the sizes in `inputs` and `outputs`, in bytes.
     ///
     /// # Errors
-    /// As [`Session::connect`].
+    /// The same errors as [`Session::connect`].
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -62,7 +62,7 @@ impl Job {
     /// Sends only the first `bytes` of input `index`; `None`: all of it.
     ///
     /// # Errors
-    /// As [`Session::set_bytes_to_send`].
+    /// The same errors as [`Session::set_bytes_to_send`].
     pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
         if index >= self.inputs {
             return Err(Error::NoSuchParam { index, params: self.inputs });
@@ -79,7 +79,7 @@ impl Job {
         let function = arguments.function();
         self.produced.fill(0);
         self.session.write(0, 0, &arguments.encode())?;
-        // Else the last call's could be taken for this one's.
+        // The status block is cleared, so that the last call's cannot be taken for this call's.
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
         match self.session.call(function) {
             Ok(_) => self.accept(&self.session.status_block()?),
@@ -87,8 +87,8 @@ impl Job {
         }
     }
 
-    /// What the function produced in output `index`, after a run: in place where nobody else can write it, and a copy over a
-    /// device that leaves the accelerator its access ([`Session::bytes`]).
+    /// What the function produced in output `index`, after a run. The bytes are in place where nobody else can write them,
+    /// and a copy over a device that leaves the accelerator its access ([`Session::bytes`]).
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].
@@ -98,14 +98,14 @@ impl Job {
     }
 
     /// # Errors
-    /// As [`Session::finalize`].
+    /// The same errors as [`Session::finalize`].
     pub fn finalize(self) -> Result<(), Error> {
         self.session.finalize()
     }
 
     fn accept(&mut self, status: &StatusBlock) -> Result<(), Error> {
         let peer = self.session.peer();
-        // Output 0 is the block itself.
+        // Output 0 is the status block itself.
         for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
             let size = self.session.param_len(2 + self.inputs + output)?;
             let fits = usize::try_from(produced).ok().filter(|&produced| produced <= size);
@@ -114,7 +114,7 @@ impl Job {
         Ok(())
     }
 
-    /// The status block says more than the immediate, if it arrived.
+    /// Adds the detail of the status block to `error`, if a status block arrived: it says more than the response immediate.
     fn detailed(&self, error: Error, function: FunctionCode) -> Error {
         match (error, self.session.status_block()) {
             (Error::Function { peer, code, .. }, Ok(status)) if status.code == Some(code) => {
@@ -125,10 +125,10 @@ impl Job {
     }
 }
 
-/// Runs a function once: sends `inputs`, returns what it produced in outputs of at most so many bytes.
+/// Runs a function once: sends `inputs` and returns what the function produced in outputs of at most so many bytes.
 ///
 /// # Errors
-/// As [`Job::connect`] and [`Job::run`].
+/// The same errors as [`Job::connect`] and [`Job::run`].
 pub fn call(
     device: &Device,
     peer: SocketAddr,

@@ -16,17 +16,17 @@ const MAX_BYTES: usize = 16 << 20;
 /// The functions that `peer` offers.
 ///
 /// # Errors
-/// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if it has no catalogue,
-/// [`Error::Catalogue`] if what it wrote is none; else as [`Session::connect`].
+/// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if the accelerator has no catalogue,
+/// [`Error::Catalogue`] if what it wrote is none; else the same errors as [`Session::connect`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// As [`functions`], over a session with the settings of `config`, but for layout and dialect: the layout is the symmetric
-/// one, and answers are return codes.
+/// The functions that `peer` offers, asked for over a session with the settings of `config`. Layout and dialect of
+/// `config` are ignored: the layout is symmetric, and the upper bits of the response are a return code.
 ///
 /// # Errors
-/// As [`functions`].
+/// The same errors as [`functions`].
 pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig) -> Result<Catalogue, Error> {
     let config = SessionConfig {
         layout: LayoutChoice::Fixed(Layout::Symmetric),
@@ -45,7 +45,7 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
 
 enum Answer {
     Whole(Catalogue),
-    /// It does not fit; so many bytes are needed.
+    /// The catalogue does not fit; it needs so many bytes.
     Larger {
         error: Error,
         bytes: usize,

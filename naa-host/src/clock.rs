@@ -1,14 +1,15 @@
-//! A clock that may be looked at each time a program tests for the end of a call.
+//! A clock that is cheap enough to be read each time a program tests for the end of a call.
 
 use std::time::Instant;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Tells when time has gone on by a tick of the kernel, 1 to 10 ms. The kernel's tick costs a third of the time itself,
-/// so a program that tests all the time pays little, and one that tests once a second is served each time.
+/// Reads the exact time only when the coarse time of the Linux kernel has advanced, which it does every 1 to 10 ms.
+/// Reading the coarse time costs a third of reading the exact one. So a program that tests all the time pays little,
+/// and one that tests once a second gets the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The tick at the last look; `None`: the next look reads the time whatever the tick is.
+    /// The coarse time at the last look; `None`: the next look reads the exact time in any case.
     tick: Option<Timespec>,
     now: Instant,
 }
@@ -18,7 +19,7 @@ impl Clock {
         Self { tick: None, now: Instant::now() }
     }
 
-    /// The time, if a tick has passed since the last look.
+    /// The time, if the coarse time has advanced since the last look.
     pub(crate) fn look(&mut self) -> Option<Instant> {
         let tick = Some(clock_gettime(ClockId::MonotonicCoarse));
         if tick == self.tick {
@@ -29,13 +30,13 @@ impl Clock {
         Some(self.now)
     }
 
-    /// The time, at most a tick ago.
+    /// The time, which may be as old as one step of the coarse time.
     pub(crate) fn now(&mut self) -> Instant {
         self.look();
         self.now
     }
 
-    /// The next look reads the time: a wait ended because of it.
+    /// Makes the next look read the exact time, because the timer may have ended a wait.
     pub(crate) fn rang(&mut self) {
         self.tick = None;
     }
@@ -56,7 +57,7 @@ mod tests {
             looks += 1;
             reads += u32::from(clock.look().is_some());
         }
-        // Ticks of 1 ms make 101.
+        // Steps of 1 ms make 101 reads.
         assert!((1..=102).contains(&reads) && reads < looks, "{reads} of {looks}");
     }
 

@@ -12,24 +12,24 @@ use verbs::{ConnParam, WaitMode};
 
 use crate::{Error, overdue::Limits, variable};
 
-/// Seconds that a call, and setting a session up, may take.
+/// The environment variable that says how many seconds a call, and session setup, may take.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
 
 /// How long a call may take, however the program waits for it. A call that takes longer ends with
 /// [`Error::CallTimedOut`], and its session is over, because the accelerator may still write to the outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallTimeout {
-    /// As long as `NAA_TIMEOUT` says, in seconds; as long as it likes if that is not set.
+    /// As long as `NAA_TIMEOUT` says, in seconds; without limit if that is not set.
     #[default]
     Environment,
-    /// As long as it likes, whatever the environment says.
+    /// Without limit, whatever the environment says.
     Never,
-    /// So long, whatever the environment says.
+    /// For this time, whatever the environment says.
     After(Duration),
 }
 
 impl CallTimeout {
-    /// The longest time that `NAA_TIMEOUT` may say, a century: the clock cannot count to much longer ones.
+    /// The longest time that `NAA_TIMEOUT` may say, a century: the clock cannot count much longer times.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
     /// The time, if there is a limit.
@@ -71,33 +71,33 @@ fn seconds(text: &str) -> Option<Duration> {
 /// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Connecting and agreeing on regions must be done within this. By default it is what `NAA_TIMEOUT` says, and 10 s
-    /// if that is not set.
+    /// The time limit of connecting and agreeing on regions. By default it is what `NAA_TIMEOUT` says, and 10 s if that
+    /// is not set.
     pub setup_timeout: Duration,
-    /// A call must be done within this.
+    /// The time limit of a call.
     pub call_timeout: CallTimeout,
-    /// A call that takes longer is reported once, by a warning that names the accelerator and the function and says
-    /// whether the accelerator answers probes. `None`: never.
+    /// A call that takes longer than this is reported once, by a warning that names the accelerator and the function
+    /// and says whether the accelerator answers probes. `None`: never.
     pub report_after: Option<Duration>,
     /// How waiting threads wait.
     pub wait: WaitMode,
-    /// While a call runs the accelerator is asked for a sign of life this often. `None`: never, and the death of
+    /// The time between liveness probes of the accelerator during a call. `None`: there are no probes, and the death of
     /// an accelerator during a call may go unnoticed for ever.
     pub probe_interval: Option<Duration>,
     /// An unacknowledged packet is given up after about eight times 4.096 us * 2^n, n in 1-31: 17 is 4.3 s.
     pub ack_timeout: u8,
     /// How often an unacknowledged packet is sent again before the connection is given up, 0-7.
     pub retry_count: u8,
-    /// What the accelerator means by the upper bits of its answers.
+    /// How to read the upper bits of the accelerator's responses.
     pub dialect: Dialect,
-    /// Accelerator address asked for the first region.
+    /// The accelerator address to ask for the first region.
     pub address_start: NaaAddress,
-    /// Parameters and internal regions together. C servers do not survive more than 31.
+    /// The most regions, parameters and internal regions together. C servers crash with more than 31.
     pub max_regions: u8,
-    /// How parameters lie in the accelerator's regions and get there. One that knows no layouts gets the symmetric one:
-    /// [`Session::layout`](crate::Session::layout) tells.
+    /// How parameters lie in the accelerator's regions and get there. An accelerator that knows no layouts gets the
+    /// symmetric one; [`Session::layout`](crate::Session::layout) says which one is used.
     pub layout: Choice,
-    /// Of [`Choice::Auto`]; `None`: what `NAA_LAYOUT_RULE` says, and without it that of the provider.
+    /// The rule of [`Choice::Auto`]; `None`: the one in `NAA_LAYOUT_RULE`, or the provider's if that is not set.
     pub layout_rule: Option<Rule>,
 }
 
@@ -139,7 +139,7 @@ impl SessionConfig {
             ack_timeout: Some(self.ack_timeout),
             connect_timeout: Some(timeout),
             retry_count: self.retry_count.min(7),
-            // As the C library's. 7 would wait for ever for a peer that posts no receive.
+            // The C library uses the same value. 7 would wait for ever for a peer that posts no receive.
             rnr_retry_count: 6,
             ..ConnParam::default()
         }

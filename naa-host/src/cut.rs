@@ -1,4 +1,4 @@
-//! Calls that were cut: how many, and a line of the log for each.
+//! Calls that were cut: their number, and a line of the log for each.
 
 use std::{
     fmt::Display,

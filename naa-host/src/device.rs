@@ -1,4 +1,4 @@
-//! Devices, one per local address and process.
+//! Devices, one for each local address and process.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,14 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// Names the local address to use, whatever the route says.
+/// The environment variable that names the local address to use, whatever the route says.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
-/// Process, since a parent's device is not its child's, address and provider.
+/// The process, the address and the provider. The process is a part of the key because a forked child cannot use its
+/// parent's device.
 type Key = (u32, IpAddr, Provider);
 
-/// Devices until they are closed: who opens an address next must find its port free.
+/// Devices until they are closed. Opening an address again waits until the former device has freed its UDP port.
 static OPENED: Mutex<BTreeMap<Key, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 static CLOSED: Condvar = Condvar::new();
 
@@ -26,13 +27,14 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Buffers stay registered as long as they live: that is what they are for.
+/// The verbs provider keeps buffers registered as long as they live: that is what buffers are for.
 const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
 
-/// An opened device. Cloning shares it, and so do all that open the same address in one process.
+/// An opened device. Clones share it, and so do all callers in one process that open the same address.
 ///
-/// On an address of an RDMA device it is that device, through rdma-core; on all others it is the embedded RoCEv2 stack.
-/// `NAA_PROVIDER` (auto, verbs or embedded) asks for one of them, and [`Device::describe`] says which it is and why.
+/// If the address belongs to an RDMA device, it is that device, through rdma-core. Any other address gets the
+/// embedded RoCEv2 stack. `NAA_PROVIDER` (auto, verbs or embedded) asks for one of them, and [`Device::describe`] says
+/// which one was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -41,11 +43,11 @@ struct Inner {
     why: String,
     is_surprising: bool,
     description: String,
-    // Last: by then the device is closed.
+    // This field is the last: the device is closed when it is dropped.
     _entry: Entry,
 }
 
-/// Takes a device that was closed off the list.
+/// Takes a closed device off the list.
 struct Entry(Key);
 
 impl Drop for Entry {
@@ -65,7 +67,7 @@ impl Device {
         Self::open_with(local, from_env()?)
     }
 
-    /// As [`Self::open`], whatever `NAA_PROVIDER` says.
+    /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of that of `NAA_PROVIDER`.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -73,19 +75,20 @@ impl Device {
         Self::open_because(local, choice, "which the program gave")
     }
 
-    /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if set, else where its route begins.
+    /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if that is set, else on the address from which the route
+    /// to `peer` starts.
     ///
     /// # Errors
-    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP` or `NAA_PROVIDER`, [`Error::Device`] if no route leads there or
+    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP` or `NAA_PROVIDER`, [`Error::Device`] if no route leads to `peer` or
     /// the device cannot be opened.
     pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
         Self::towards_with(peer, from_env()?)
     }
 
-    /// As [`Self::towards`], whatever `NAA_PROVIDER` says.
+    /// Opens the device as [`Self::towards`] does, but with the provider `choice` instead of that of `NAA_PROVIDER`.
     ///
     /// # Errors
-    /// As [`Self::towards`].
+    /// The same errors as [`Self::towards`].
     pub fn towards_with(peer: SocketAddr, choice: Choice) -> Result<Self, Error> {
         match variable(LOCAL_IP_VARIABLE)? {
             Some(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
@@ -100,13 +103,13 @@ impl Device {
     fn open_because(local: IpAddr, choice: Choice, reason: &str) -> Result<Self, Error> {
         let chosen = naa_provider::choose(local, choice)?;
         let key = (std::process::id(), local.to_canonical(), chosen.provider);
-        // Held while opening: two devices on one address would be in each other's way.
+        // The lock is held while opening, since two devices on one address would disturb each other.
         let mut opened = opened();
         while let Some(device) = opened.get(&key) {
             if let Some(inner) = device.upgrade() {
                 return Ok(Self(inner));
             }
-            // It is being closed.
+            // The device is being closed.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
         let Opened { context, why, is_surprising } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
@@ -117,7 +120,7 @@ impl Device {
         Ok(Self(inner))
     }
 
-    /// Which provider was chosen, where, and why, for people.
+    /// Which provider was chosen, on which address, and why, as text for people.
     pub fn describe(&self) -> &str {
         &self.0.description
     }
@@ -127,13 +130,13 @@ impl Device {
         self.context().attr().provider
     }
 
-    /// The provider and why it was chosen, for people: "verbs: rxe0 has 10.9.0.1".
+    /// The provider and why it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.0.why
     }
 
-    /// Whether people should be told [`Self::why`] without asking: nobody asked for a provider, the embedded one was chosen
-    /// for an address that is not loopback's, and the machine has an RDMA device.
+    /// Whether a program should print [`Self::why`] unasked: nobody asked for a provider, the embedded one was chosen for
+    /// an address that is not loopback's, and the machine has an RDMA device.
     pub fn is_surprising(&self) -> bool {
         self.0.is_surprising
     }
@@ -143,12 +146,12 @@ impl Device {
         self.context().attr().address
     }
 
-    /// Counters by name, named as rxe's hw_counters where one exists.
+    /// The device's counters by name. They have the names of rxe's hw_counters where those exist.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.context().driver().counters()
     }
 
-    /// Whether it is the same one.
+    /// Whether both are the same device.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -174,7 +177,7 @@ fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
 
 #[cfg(test)]
 impl Device {
-    /// An embedded device that leaves accelerators their access, as NICs do.
+    /// An embedded device that leaves accelerators their access to outputs, as NICs do.
     pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
         let options = roce_udp::Options { keeps_access: true, ..roce_udp::Options::default() };
         let context = roce_udp::open(local, &options).unwrap();
@@ -206,7 +209,7 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
     }
 }
 
-/// Whether the address is not one of this machine. Other problems are reported when its device is opened.
+/// Whether `local` is not an address of this machine. Other problems are reported when its device is opened.
 fn is_elsewhere(local: IpAddr) -> bool {
     UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }

@@ -1,14 +1,14 @@
-//! Environment variables: settings for what the program leaves open.
+//! Environment variables: settings that the program itself does not make.
 
 use std::env::{self, VarError};
 
 use crate::Error;
 
-/// What the variable `name` holds. `None` if it is not set; one that is empty, or holds white space only, counts as not
-/// set.
+/// What the environment variable `name` holds. `None` if it is not set. A variable that is empty, or holds white space
+/// only, counts as not set.
 ///
 /// # Errors
-/// [`Error::Environment`] if it holds no text.
+/// [`Error::Environment`] if its value is not text.
 pub fn variable(name: &'static str) -> Result<Option<String>, Error> {
     match env::var(name) {
         Ok(text) if text.trim().is_empty() => Ok(None),

@@ -1,4 +1,4 @@
-//! What can go wrong, whose business it is, and what to do about it.
+//! Errors: what went wrong, who has to act, and what to do about it.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -12,10 +12,10 @@ use verbs::{RejectReason, Unreachable, WcStatus};
 
 use crate::spec::SpecError;
 
-/// Who has to act.
+/// The party that has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The calling program, or whoever set its environment.
+    /// The calling program, or the person that set its environment.
     Program,
     /// This machine: devices, memory, addresses.
     Machine,
@@ -27,9 +27,9 @@ pub enum Party {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gone {
-    /// The accelerator said so.
+    /// The accelerator disconnected.
     Disconnected,
-    /// It acknowledged nothing any more.
+    /// The accelerator no longer acknowledged packets.
     Silent,
     /// The queue pair failed.
     Failed(WcStatus),
@@ -44,7 +44,7 @@ impl fmt::Display for Gone {
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
-            // Nothing of ours failed and nobody said goodbye: the device refused what came.
+            // No operation of this side failed and the peer did not disconnect: the device refused what the peer sent.
             Self::Failed(WcStatus::WrFlushError) => f.write_str(
                 "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
             ),
@@ -56,10 +56,10 @@ impl fmt::Display for Gone {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `said`: the accelerator's own words, if it gave any.
+    /// `said` is the text that the accelerator gave as a reason, if it gave any.
     #[error("{peer} refused the connection: {}", refusal(*reason, said.as_deref()))]
     ConnectionRefused { peer: SocketAddr, reason: RejectReason, said: Option<String> },
-    /// `device` is the local side, for people.
+    /// `device` describes the local side, for people.
     #[error("{peer} cannot be reached from {device}: {why}")]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
     #[error("the name {name} is not known here: {source}; correct it, or give an address")]
@@ -81,16 +81,17 @@ pub enum Error {
     /// `function` is the one whose call was cut, if a call was running.
     #[error("lost the accelerator {peer}{}: {why}{}", during(*function), retry(*function))]
     PeerGone { peer: SocketAddr, function: Option<FunctionCode>, why: Gone },
-    /// It refuses the regions or breaks the protocol.
+    /// The accelerator refuses the regions or breaks the protocol.
     #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
-    /// The function ran, or could not, and says so.
+    /// The function failed, or could not be run, and the accelerator says so.
     #[error("{peer}, {}: {code}{}", function_name(*function), more(*function, *code, *detail))]
     Function {
         peer: SocketAddr,
         function: FunctionCode,
         code: ReturnCode,
-        /// Of a built-in function's status block; with OUTPUT_TOO_SMALL the bytes needed, 0 if unknown.
+        /// The detail in a built-in function's status block. With OUTPUT_TOO_SMALL it is the number of bytes needed, 0 if
+        /// unknown.
         detail: u64,
     },
     #[error("{peer} wrote no usable catalogue: {source}")]
@@ -107,12 +108,12 @@ pub enum Error {
     Setup(#[from] SetupError),
     #[error("invalid call: {0}")]
     Call(#[from] CallError),
-    /// `why`: what ended it.
+    /// `why` says what ended the session.
     #[error("the session with {peer} is over: {why}")]
     Over { peer: SocketAddr, why: String, party: Party },
     #[error("the regions are in use by a call; wait for its outcome first")]
     InCall,
-    /// There is no slice of memory that somebody else may write.
+    /// A slice of the memory is refused because an accelerator may still write it.
     #[error(
         "an accelerator can still write this memory, since its device does not take access back; copy it with \
          `bytes`, `read` or `to_vec`, change it with `write`, or promise what `lease_trusting_the_accelerator` asks for"
@@ -137,7 +138,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Who has to act.
+    /// The party that has to act.
     pub fn party(&self) -> Party {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
@@ -237,14 +238,14 @@ fn retry(function: Option<FunctionCode>) -> &'static str {
     if function.is_some() { "; its results are lost, so connect and call again" } else { "" }
 }
 
-/// What would help, after the text of a code.
+/// Advice to append to the text of a return code.
 fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     if code == ReturnCode::OUTPUT_TOO_SMALL && detail > 0 {
         format!("; {detail} bytes are needed")
     } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
         format!("; it is no {format}, or one that is cut off or damaged")
     } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
-        // No text comes back with a call.
+        // A call returns no text, so the log of the accelerator is the place to look.
         "; the accelerator's log may say more".into()
     } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
         format!("; the function needs {detail} bytes beside its regions, which its session may not have")
@@ -262,7 +263,7 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// Codes of the table that a plug-in may return. INTERNAL says itself where there is more.
+/// Return codes of the table that a kernel may return. The text of INTERNAL itself says where there is more.
 const RAN: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,

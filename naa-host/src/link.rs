@@ -1,4 +1,4 @@
-//! A connection: its queue pair, what completes on it and what happens to it.
+//! A connection: its queue pair, the completions of its work requests and the events of the connection manager.
 
 use std::{
     net::SocketAddr,
@@ -14,26 +14,27 @@ use verbs::{
 
 use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
-/// The host's own message.
+/// The kind of a work request that sends the host's own MRSP message.
 const MESSAGE: u64 = 1;
-/// The last WRITE of a call.
+/// The kind of the last WRITE of a call.
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
-/// A WRITE of a stream that tells of those before it.
+/// The kind of a signaled WRITE of a stream: its completion acknowledges also the WRITEs before it.
 pub(crate) const STREAMED: u64 = 5;
 
-/// Bits of a work request's number that tell its kind, one of those above; the rest is the queue pair's generation.
-/// Numbers of queue pairs are used again while completions of earlier ones are still queued.
+/// Bits of a work request's number that hold its kind, one of the constants above; the rest is the queue pair's
+/// generation. The generation is needed because numbers of queue pairs are used again while completions of earlier ones
+/// are still queued.
 const KIND_BITS: u32 = 8;
 
-/// How long after work requests were flushed the reason may come: where events and completions reach a program on
-/// two ways, either may be first.
+/// How long after work requests were flushed the reason may arrive. Where CM events and completions reach a program on
+/// different paths, either may be first.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Work requests of a session beside one WRITE per region: its message, a probe, a call without inputs.
+/// Work requests of a session beside one WRITE for each region: its message, a probe, a call without inputs.
 const SPARE_SENDS: u32 = 4;
-/// One is always posted.
+/// Posted receives of a session; one is always posted.
 const RECEIVES: u32 = 2;
 
 /// Work requests beyond those of a session's calls.
@@ -48,10 +49,10 @@ pub(crate) struct Extra {
 impl Extra {
     pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
 }
-/// Completions taken at once.
+/// The most completions that are taken at once.
 const BATCH: usize = 4;
 
-/// What other reasons lead to.
+/// The reason that is only a consequence of another one.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// What happened on a connection.
@@ -68,7 +69,7 @@ pub(crate) enum Event {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
-    /// So are those of a stream up to the next one that tells.
+    /// The WRITEs of a stream are acknowledged up to and with the next signaled one.
     Streamed,
 }
 
@@ -77,36 +78,36 @@ pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
     /// Bytes of payload per packet; 0 until the connection is established.
     pub(crate) path_mtu: u32,
-    /// What the accelerator said it can do, once the connection is established.
+    /// What the accelerator can do beyond MRSP, known once the connection is established.
     pub(crate) abilities: Abilities,
-    /// `None` once closed.
+    /// The queue pair; `None` once the connection is closed.
     qp: Option<Arc<Qp>>,
     cap: QpCap,
     id: Option<CmId>,
-    /// Why the connection broke. Reported when everything that came before is taken.
+    /// Why the connection broke. The reason is reported after everything that came before was taken.
     gone: Option<Gone>,
-    /// A reason was waited for.
+    /// Whether the reason of a flush was already waited for.
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
-    /// Whether the accelerator is alive. The transport tells when it is dead.
+    /// Whether the accelerator is alive. The transport reports its death.
     pub(crate) liveness: Liveness,
     taken: [Wc; BATCH],
-    /// Completions in `taken` that are still to be looked at.
+    /// The completions in `taken` that are still to be looked at.
     fresh: std::ops::Range<usize>,
-    /// Room for a message received, then for one to send.
+    /// Memory for a received message, followed by memory for one to send.
     messages: Mr,
     message_bytes: usize,
     cq: Cq,
     channel: Channel,
     pub(crate) pd: Pd,
-    // Last: everything above is of this device.
+    // This field is the last, because everything above belongs to the device.
     device: Device,
 }
 
 impl Link {
-    /// Everything a connection needs but the connection. A call takes a WRITE for each region and `further` ones,
-    /// each of which has up to so many elements. A silent accelerator is to be probed after `probe_interval`.
+    /// Makes everything a connection needs, but does not connect. A call takes a WRITE for each region and `further`
+    /// ones, each of which has up to so many elements. A silent accelerator is probed after `probe_interval`.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -153,11 +154,11 @@ impl Link {
         })
     }
 
-    /// Another queue pair, under another number, after a connection was refused.
+    /// Makes another queue pair, with another number, after a connection was refused.
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
-            // What remains of it is the device's business.
+            // If the connection ID cannot be destroyed, the device cleans it up.
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
@@ -171,7 +172,8 @@ impl Link {
         Ok(())
     }
 
-    /// Receives have the message buffer also during calls, so that an error message is not a mystery.
+    /// Posts a receive with the message buffer. This is done also during calls, so that an error message of the
+    /// accelerator can be read.
     pub(crate) fn post_receive(&self) -> Result<(), Error> {
         let Some(qp) = &self.qp else { return Err(self.lost()) };
         let buffer = self.messages.sge(0, self.message_bytes as u32);
@@ -179,7 +181,7 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        // It has one entry per region and one slot per parameter, as the buffer.
+        // The message fits: the buffer has room for one entry for each region and one layout entry for each parameter.
         self.messages.memory().write(self.message_bytes, message);
         let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
         self.post(&[SendWr {
@@ -199,7 +201,7 @@ impl Link {
         Ok(qp.post_send(wrs).map_err(|(_, error)| error)?)
     }
 
-    /// Asks for a sign of life by a WRITE of no bytes, unless the last one was not answered yet.
+    /// Sends a liveness probe, a WRITE of no bytes, unless the last one was not answered yet.
     pub(crate) fn probe(&mut self, to: RemoteAddr, now: Instant) -> Result<(), Error> {
         if self.is_probing() {
             return Ok(());
@@ -209,17 +211,17 @@ impl Link {
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
     }
 
-    /// Whether a sign of life is awaited.
+    /// Whether the answer to a liveness probe is awaited.
     pub(crate) fn is_probing(&self) -> bool {
         self.liveness.probing_since().is_some()
     }
 
-    /// For who posts besides the session. A closed connection has none.
+    /// The queue pair, for a `Writer` that posts beside the session. A closed connection has none.
     pub(crate) fn queue_pair(&self) -> Weak<Qp> {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
-    /// The number of a work request of this kind.
+    /// The number of a work request of this kind, with the generation.
     pub(crate) fn number(&self, kind: u64) -> u64 {
         self.generation << KIND_BITS | kind
     }
@@ -228,7 +230,7 @@ impl Link {
         self.device.context().attr().max_inline_data as usize
     }
 
-    /// What happened next, in order. An error is the last thing that happens.
+    /// Returns the next thing that happened, in order. An error is the last thing that happens.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {
@@ -245,11 +247,11 @@ impl Link {
             }
             let event = self.channel.next_event()?;
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
-                // Of the connection before.
+                // The event is of an earlier connection.
                 continue;
             }
             match event {
-                // What completed before it is looked at first.
+                // The completions before it are looked at first.
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
                 Some(CmEvent::Established { param, .. }) => {
                     self.path_mtu = param.path_mtu;
@@ -276,7 +278,7 @@ impl Link {
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
         let (generation, kind) = (wc.wr_id >> KIND_BITS, wc.wr_id & ((1 << KIND_BITS) - 1));
         if generation != self.generation {
-            // Of a queue pair before.
+            // The completion is of an earlier queue pair.
             return None;
         }
         match wc.status {
@@ -306,7 +308,8 @@ impl Link {
         }
     }
 
-    /// Keeps the first reason; that work requests were flushed is none.
+    /// Keeps the first reason. That work requests were flushed does not count as one, since it only follows from
+    /// another.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
@@ -342,20 +345,21 @@ impl Link {
         Ok(self.device.context().arm(self.on())?)
     }
 
-    /// Ends the connection without waiting for the peer. No work request is left then.
+    /// Ends the connection without waiting for the peer. Afterwards no work request is left.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(qp) = self.qp.take() else { return Ok(()) };
         let told = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
         drop(qp);
         if let Some(id) = self.id.take() {
-            // What remains of it is the device's business.
+            // If the connection ID cannot be destroyed, the device cleans it up.
             let _ = self.channel.destroy_id(id);
         }
         if self.gone.is_some() { Ok(()) } else { Ok(told?) }
     }
 }
 
-/// What a device can hold, before it says so without a remedy.
+/// Checks that the device can hold so many work requests and completions. The error of the device itself would name no
+/// remedy.
 fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), verbs::Error> {
     const REMEDY: &str = "let fewer messages be under way, as a ring of fewer slots does";
     if work_requests > attr.max_qp_wr {
@@ -369,7 +373,8 @@ fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), 
     Ok(())
 }
 
-/// The text that servers of this project and of the C library put into a rejection; nothing else is repeated.
+/// The text in the private data of a rejection, if it is one of those that servers of this project and of the C library
+/// write. No other text is repeated.
 fn words(private_data: &[u8]) -> Option<String> {
     let text = private_data.split(|&byte| byte == 0).next()?;
     let is_text = !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
@@ -378,7 +383,7 @@ fn words(private_data: &[u8]) -> Option<String> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // The error of closing has no receiver in `drop`.
         let _ = self.close();
     }
 }

@@ -6,8 +6,8 @@ use tracing::level_filters::LevelFilter;
 
 use crate::{Error, variable};
 
-/// The filter of lines that programs write to standard error: `naa` and the C library have it in the grammar of
-/// tracing-subscriber's `Targets`. This library only emits events.
+/// The environment variable with the filter of lines that programs write to standard error. `naa` and the C library read
+/// it in the grammar of tracing-subscriber's `Targets`. This library only emits log records.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
 /// The paths of all modules of this project begin with one of these.
@@ -19,8 +19,8 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 /// The filter that [`LOG_VARIABLE`] asks for; `None` if it is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if it cannot be read. A word without `=` must be a level or begin like a module of this project,
-/// because another word would silently switch all lines off.
+/// [`Error::Environment`] if the value cannot be read. A word without `=` must be a level or begin like a module of this
+/// project, because any other word would silently switch all lines off.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -8,23 +8,25 @@ use std::{
 
 use crate::{Device, Error, Opening, SessionConfig, Stage};
 
-/// The addresses that the system knows for a host's name and a port, in the order in which they are to be tried.
+/// The addresses that the system knows for the name of a machine and a port, in the order in which they are to be tried.
 ///
 /// # Errors
-/// The system's, if it does not know the name.
+/// The system's error, if it does not know the name.
 pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Finds the address of `host` to use, and opens a device for it by `open`. `resolve` looks the name up: [`addresses_of`]. Of
-/// several addresses each gets a connection that is closed at once, and the first that accepts is taken.
+/// Finds the address of `host` to use, and opens a device for it by `open`. `resolve` looks the name up, as [`addresses_of`]
+/// does. If there are several addresses, a connection to each is opened and closed at once, and the first address that
+/// accepts is taken.
 ///
-/// So an accelerator whose name has several addresses counts and logs one session more, and one that has room for a single
-/// session may refuse the next connection until it has noticed the end of this one. Finding the address takes up to the
+/// So an accelerator whose name has several addresses counts and logs one session more. One with room for a single session
+/// may refuse the next connection until it has noticed the end of this one. Finding the address takes up to the
 /// `setup_timeout` of `config`, and connecting takes up to as long again.
 ///
 /// # Errors
-/// [`Error::Name`] if the name is not known; as `open`, if it has one address; else as [`try_each`].
+/// [`Error::Name`] if the name is not known; the error of `open`, if the name has one address; else the same errors as
+/// [`try_each`].
 pub fn find(
     resolve: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
     (host, port): (&str, u16),
@@ -48,12 +50,12 @@ pub fn find(
     }
 }
 
-/// Calls `attempt` with one address after the other, each with a share of the time left, until one succeeds. An error that
-/// is not about the address ends it at once. `name` is that of the host.
+/// Calls `attempt` with one address after the other, each with a share of the time left, until one succeeds. An error that is
+/// not about the address ends the search at once. `name` is the name that has these addresses.
 ///
 /// # Errors
-/// That of `attempt` if there is one address, or the same is wrong with all; else [`Error::NoneReached`], which has that of
-/// each address. [`Error::Name`] if there is no address.
+/// The error of `attempt` if there is one address, or the same is wrong with all; else [`Error::NoneReached`], which has the
+/// error of each address. [`Error::Name`] if there is no address.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],

@@ -1,4 +1,4 @@
-//! A session in the making, step by step: connection, then regions. Nothing here waits but [`Opening::reach`].
+//! Session setup, step by step: connection, then regions. Only [`Opening::reach`] and [`Opening::wait`] wait.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -17,24 +17,24 @@ use crate::{
     regions::Regions,
 };
 
-/// How far a session in the making is.
+/// How far the setup of a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Idle,
     Connecting,
     Connected,
-    /// The accelerator was asked for regions.
+    /// The accelerator was asked for regions, and its answer is awaited.
     Agreeing,
     Agreed,
 }
 
-/// What is agreed on.
+/// What host and accelerator agree on.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) machine: HostSession,
     pub(crate) regions: Regions,
     pub(crate) plan: CallPlan,
-    /// Where the parameters lie, if not each in a region of its own.
+    /// Where the parameters lie, if they do not have a region each.
     placed: Option<Placed>,
     internals: Vec<u64>,
 }
@@ -44,7 +44,8 @@ impl Terms {
         self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
     }
 
-    /// For an accelerator that takes so many parameters in a layout.
+    /// Falls back to the symmetric layout if the accelerator does not take so many parameters in a layout; `slots` is
+    /// how many it takes.
     fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());
@@ -57,7 +58,7 @@ impl Terms {
     }
 }
 
-/// A session in the making.
+/// The setup of a session.
 ///
 /// | call | from | to |
 /// |---|---|---|
@@ -67,7 +68,7 @@ impl Terms {
 /// | [`step`](Self::step) | Agreeing | Agreed |
 /// | [`into_session`](Self::into_session) | Agreed | |
 ///
-/// After an error it is over.
+/// An error ends the setup.
 #[derive(Debug)]
 pub struct Opening {
     stage: Stage,
@@ -76,20 +77,20 @@ pub struct Opening {
     room: Room,
     config: SessionConfig,
     limits: Limits,
-    // Before the regions: its queue pair goes first.
+    // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     terms: Option<Terms>,
-    // Last: everything above is of this device.
+    // This field is the last, because everything above belongs to the device.
     device: Device,
 }
 
-/// What the queue pair was made for.
+/// What the queue pair was made for: how many work requests, and how many elements in each.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     regions: usize,
     /// WRITEs beyond one for each region.
     further: u64,
-    /// Elements of a WRITE's list.
+    /// Elements in the scatter-gather list of a WRITE.
     elements: u32,
 }
 
@@ -99,17 +100,18 @@ impl Room {
         let shared = params.iter().filter(|param| !param.is_internal());
         let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
         let may_gather = !matches!(config.layout, Choice::Fixed(Layout::Symmetric | Layout::Asymmetric));
-        // What is between two parameters is an element too.
+        // The gap between two parameters is an element too.
         let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
         Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
     }
 }
 
-/// Queue pairs tried when the accelerator takes the number of each for one that it still remembers.
+/// How many queue pairs are tried if the accelerator rejects the number of each as one that it still remembers.
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Everything a session on `params` needs but connection and regions. Their flags and content do not count yet.
+    /// Makes everything that a session on `params` needs but connection and regions. Flags and content of `params` do
+    /// not count yet.
     ///
     /// # Errors
     /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` counts and is no time.
@@ -122,7 +124,7 @@ impl Opening {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// As [`new`](Self::new), with room for more work requests.
+    /// Makes the same as [`new`](Self::new), with room for more work requests.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,
@@ -155,7 +157,7 @@ impl Opening {
         self.link.peer
     }
 
-    /// Asks the accelerator for a connection. Nothing happens in another stage than Idle.
+    /// Asks the accelerator for a connection. This does nothing in another stage than Idle.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -172,12 +174,12 @@ impl Opening {
         self.link.connect(&self.config.connection(self.config.setup_timeout))
     }
 
-    /// Registers the regions, in any stage before Agreeing; once more if they changed. `buffers` as
-    /// [`Session::connect_with`] has it; without it they are made.
+    /// Registers the regions, in any stage before Agreeing, and again if they changed. `buffers` are as for
+    /// [`Session::connect_with`]; without them the memory is allocated.
     ///
     /// # Errors
     /// [`Error::Setup`], [`Error::OutOfBounds`], [`Error::Buffers`] or [`Error::Buffer`] if `params` make no session,
-    /// or take more than those that were given in the beginning; [`Error::Device`] and [`Error::Memory`].
+    /// or need more than those that were given to [`new`](Self::new); [`Error::Device`] and [`Error::Memory`].
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
         let attr = self.device.context().attr();
         let room = Room::of(params, &self.config, attr);
@@ -215,11 +217,12 @@ impl Opening {
         Ok(())
     }
 
-    /// Asks the accelerator for the regions that were prepared. True if so: there is a connection, and it was not
-    /// asked before. One that does not know the layout is asked for a region for each parameter.
+    /// Asks the accelerator for the regions that were prepared. Returns true if it did: there is a connection, and the
+    /// accelerator was not asked before. An accelerator that does not know the layout is asked for a region for each
+    /// parameter.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if these are too many.
+    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if the regions are too many.
     pub fn agree(&mut self) -> Result<bool, Error> {
         let (Stage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
         terms.fit(self.link.abilities.slots, &self.link, &self.config.host())?;
@@ -229,7 +232,7 @@ impl Opening {
         Ok(true)
     }
 
-    /// Takes what has happened, without waiting.
+    /// Handles what has happened, without waiting.
     ///
     /// # Errors
     /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::PeerGone`], [`Error::Peer`], [`Error::Device`].
@@ -258,11 +261,11 @@ impl Opening {
             (Event::Established, _) if self.stage == Stage::Connecting => self.stage = Stage::Connected,
             (Event::Message { len }, Some(terms)) if self.stage == Stage::Agreeing => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
-                // For the first answer.
+                // This receive is for the response to the first call.
                 self.link.post_receive()?;
                 self.stage = Stage::Agreed;
             }
-            // The accelerator has nothing to say yet, and says who it is by saying something.
+            // The accelerator has nothing to say at this point; a message shows that it does not keep to the protocol.
             (Event::Message { len }, Some(terms)) => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
             }
@@ -282,10 +285,11 @@ impl Opening {
         self.link.wait(self.config.wait, Some(until)).map(drop)
     }
 
-    /// Steps and waits until the stage is reached, or `deadline` passes.
+    /// Steps and waits until `stage` is reached, or `deadline` passes.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] or [`Error::SetupTimedOut`] in time; else as [`step`](Self::step).
+    /// [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes; else the same errors as
+    /// [`step`](Self::step).
     pub fn reach(&mut self, stage: Stage, deadline: Instant) -> Result<(), Error> {
         while self.step()? < stage {
             if Instant::now() >= deadline {
@@ -296,7 +300,7 @@ impl Opening {
         Ok(())
     }
 
-    /// What it means that nothing came in time.
+    /// The error for a setup that was not finished in time.
     pub fn late(&self) -> Error {
         match self.stage {
             Stage::Agreeing | Stage::Agreed => {
@@ -306,7 +310,7 @@ impl Opening {
         }
     }
 
-    /// The session, once Agreed.
+    /// The session, if the stage is Agreed.
     pub fn into_session(self) -> Option<Session> {
         let Self { stage: Stage::Agreed, terms: Some(terms), link, config, limits, device, .. } = self else {
             return None;
@@ -315,7 +319,7 @@ impl Opening {
     }
 }
 
-/// `buffers`, if they are as `params` have it.
+/// Returns `buffers` if they fit `params` in number and size.
 fn fitting(buffers: Vec<Buffer>, params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
     if buffers.len() != params.len() {
         return Err(Error::Buffers { buffers: buffers.len(), params: params.len() });

@@ -1,4 +1,4 @@
-//! Calls that take long: what the library says about them, and when it gives them up.
+//! Calls that take long: what is reported about them, and when they are given up.
 
 use std::{
     net::SocketAddr,
@@ -9,10 +9,10 @@ use mrsp::{FunctionCode, Liveness};
 
 use crate::error::function_name;
 
-/// A probe that is unanswered for less than this says nothing about the peer.
+/// A probe that is unanswered for less time than this says nothing about the peer.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When to say, and do, what about a call that does not end.
+/// When a call that does not end is reported, and when it is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) report_after: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) enum Due {
     Probe,
     /// Tell the user.
     Report,
-    /// The call had its time, which was this.
+    /// The call has reached its time limit, which is this.
     GiveUp(Duration),
 }
 
@@ -50,23 +50,23 @@ impl Overdue {
         }
     }
 
-    /// The call is given up after `limit`, from its beginning on.
+    /// The call is given up when `limit` has passed since its beginning.
     pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit.and_then(|limit| Some((self.since.checked_add(limit)?, limit)));
     }
 
-    /// When there is something to do, while the accelerator's liveness is this.
+    /// When there is something to do, given this liveness of the accelerator.
     pub(crate) fn next(&self, liveness: &Liveness) -> Option<Instant> {
         [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
-    /// A probe that was just sent is waited for.
+    /// When to report the call. The answer to a probe that was just sent is waited for.
     fn report_time(&self, liveness: &Liveness) -> Option<Instant> {
         let settled = liveness.probing_since().and_then(|probe| probe.checked_add(GRACE));
         self.report_at.map(|at| settled.map_or(at, |settled| at.max(settled)))
     }
 
-    /// What is to be done at `now`. It is reported once.
+    /// What is to be done at `now`. A call is reported once.
     pub(crate) fn due(&mut self, now: Instant, liveness: &Liveness) -> Due {
         if let Some((at, limit)) = self.limit
             && now >= at
@@ -76,7 +76,7 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // Nothing was heard since the call was posted, and no probe was sent.
+        // Nothing was received since the call was posted, and no probe was sent.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }
@@ -123,7 +123,7 @@ impl Overdue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) liveness: &'a Liveness,
-    /// The inputs are acknowledged.
+    /// Whether the inputs are acknowledged.
     pub(crate) is_written: bool,
     pub(crate) has_outputs: bool,
 }

@@ -1,4 +1,4 @@
-//! What a session's regions are for.
+//! The parameters and internal regions of a session.
 
 use mrsp::{RegionFlags, region::NaaAddress};
 
@@ -6,10 +6,10 @@ use mrsp::{RegionFlags, region::NaaAddress};
 #[derive(Clone, Copy, Debug)]
 pub struct Param<'a> {
     pub(crate) flags: RegionFlags,
-    /// In bytes, up to 2 GiB.
+    /// The size in bytes, up to 2 GiB.
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
-    /// Asked for on the accelerator. `None`: counted up from the session's first.
+    /// The address to ask for on the accelerator. `None`: addresses are counted up from the session's first.
     pub(crate) address: Option<NaaAddress>,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Param<'a> {
         Self { flags, len, content: &[], address: None }
     }
 
-    /// `len` bytes, sent with each call.
+    /// An input of `len` bytes, sent with each call.
     pub const fn input(len: usize) -> Self {
         Self::new(RegionFlags::INPUT, len)
     }
@@ -28,41 +28,41 @@ impl<'a> Param<'a> {
         Self { flags: RegionFlags::INPUT, len: content.len(), content, address: None }
     }
 
-    /// `len` bytes, received with each answer.
+    /// An output of `len` bytes, received with each response.
     pub const fn output(len: usize) -> Self {
         Self::new(RegionFlags::OUTPUT, len)
     }
 
-    /// `len` bytes, sent with each call and received with its answer.
+    /// An in-out parameter of `len` bytes, sent with each call and received with its response.
     pub const fn in_out(len: usize) -> Self {
         Self::new(RegionFlags::INPUT.union(RegionFlags::OUTPUT), len)
     }
 
-    /// `len` bytes that are neither sent nor received, which the accelerator has too.
+    /// A parameter of `len` bytes that is neither sent nor received; the accelerator has a region for it.
     pub const fn idle(len: usize) -> Self {
         Self::new(RegionFlags::NONE, len)
     }
 
-    /// `len` bytes on the accelerator only. They have no index in the session.
+    /// An internal region of `len` bytes, which only the accelerator has. It has no index in the session.
     pub const fn internal(len: usize) -> Self {
         Self::new(RegionFlags::INTERNAL, len)
     }
 
-    /// Sends the region with the first call only; it stays on the accelerator.
+    /// Sends the parameter with the first call only; it stays on the accelerator.
     #[must_use]
     pub const fn single_send(mut self) -> Self {
         self.flags = self.flags.union(RegionFlags::SINGLE_SEND);
         self
     }
 
-    /// Asks for this address on the accelerator. Either all regions of a session say so, or none.
+    /// Asks for this address on the accelerator. Either all regions of a session ask for one, or none.
     #[must_use]
     pub const fn at(mut self, address: NaaAddress) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Starts as a copy of `content`, which may be shorter than the region.
+    /// Starts the region as a copy of `content`, which may be shorter than the region.
     #[must_use]
     pub const fn holding(mut self, content: &'a [u8]) -> Self {
         self.content = content;

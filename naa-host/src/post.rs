@@ -1,4 +1,4 @@
-//! A planned call as work requests, without allocating.
+//! Posts a planned call as work requests, without allocating.
 
 use mrsp::{CallPlan, Write, plan::Piece};
 use verbs::{Payload, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
@@ -9,12 +9,12 @@ use crate::{
     regions::Regions,
 };
 
-/// Work requests posted at once.
+/// The most work requests that are posted at once.
 const CHUNK: usize = 8;
-/// Bytes copied into work requests of one chunk at most; what is beyond is gathered from the region.
+/// The most bytes that are copied into the work requests of one chunk; further bytes are gathered from the region.
 const INLINE: usize = 512;
 
-/// Posts the WRITEs of `plan` in order. Whatever fails, some of them may be on their way.
+/// Posts the WRITEs of `plan` in order. If there is an error, some of them may be on their way.
 pub(crate) fn post(
     link: &mut Link,
     regions: &Regions,
@@ -31,7 +31,7 @@ pub(crate) fn post(
     Ok(())
 }
 
-/// One WRITE of several pieces.
+/// Posts one WRITE of several pieces.
 fn gather(
     link: &mut Link,
     regions: &Regions,
@@ -59,7 +59,7 @@ fn gather(
     link.post(&[request(number, write, Payload::Sges(elements))])
 }
 
-/// WRITEs of one piece each.
+/// Posts WRITEs of one piece each.
 fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(), Error> {
     let number = link.number(CALL);
     let max_inline = link.max_inline_data().min(INLINE);
@@ -102,7 +102,7 @@ impl Source<'_> {
     }
 }
 
-/// Copies short writes, as long as there is room.
+/// Copies short WRITEs as inline data, as long as there is room.
 fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
     let Some(region) = regions.source(write.param) else { return Source::Inline(&[]) };
     let length = write.length as usize;
@@ -117,7 +117,7 @@ fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a 
     Source::Inline(copy)
 }
 
-/// The last WRITE, with the immediate, is the one whose completion counts.
+/// Makes the work request of `write`. Only the last WRITE of a call, which has the immediate, asks for a completion.
 fn request<'a>(wr_id: u64, write: &Write, payload: Payload<'a>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();

@@ -1,4 +1,4 @@
-//! The regions of a session: parameters, and what is staged for them.
+//! The regions of a session: its parameters, and the staging region of those that are copied.
 
 use mrsp::{
     RegionFlags,
@@ -12,7 +12,7 @@ use crate::{Buffer, Error, Param, lease::Region};
 #[derive(Debug)]
 struct Staging {
     region: Region,
-    /// Which parameters, and where they lie in it.
+    /// The index of each such parameter, and where it lies in the region.
     copies: Vec<(usize, usize)>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// A registration for each.
+    /// Regions with a registration for each parameter.
     pub(crate) fn symmetric(
         pd: &Pd,
         params: &[&Param<'_>],
@@ -35,7 +35,7 @@ impl Regions {
         Self { params: regions.collect::<Result<_, _>>()?, staging: None }.filled(params)
     }
 
-    /// As `placed` wants them.
+    /// Regions as `placed` describes them.
     pub(crate) fn arranged(
         pd: &Pd,
         params: &[&Param<'_>],
@@ -62,11 +62,11 @@ impl Regions {
         Self { params: regions, staging: staging(pd, params, placed)? }.filled(params)
     }
 
-    /// Parameters start with their content.
+    /// Fills the parameters with their initial content.
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
-            // Memory of the program's own may not be referred to without need: another session may have it in a call.
+            // Memory of the program's own must not be touched without need: another session may be using it in a call.
             if len > region.len() {
                 return Err(Error::OutOfBounds { index, offset: 0, len, size });
             }
@@ -77,13 +77,13 @@ impl Regions {
         Ok(self)
     }
 
-    /// For an accelerator that knows no layouts: a registration for each.
+    /// Registers each parameter on its own, for an accelerator that knows no layouts.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))
     }
 
-    /// As announced to the accelerator: results that are copied go to the staging region.
+    /// The parameters as they are announced to the accelerator: results that are copied go to the staging region.
     pub(crate) fn announced(&self) -> Vec<mrsp::Param> {
         let mut announced: Vec<_> = self.params.iter().map(Region::announced).collect();
         if let Some(Staging { region, copies }) = &self.staging {
@@ -95,7 +95,7 @@ impl Regions {
         announced
     }
 
-    /// Gives all to a call.
+    /// Gives all regions to a call.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         if let Some(Staging { region, copies }) = &mut self.staging {
             for &(param, at) in &*copies {
@@ -106,11 +106,12 @@ impl Regions {
         self.params.iter_mut().try_for_each(Region::lend)
     }
 
-    /// Gives all back to the program, with the results. See [`Region::take_back`].
+    /// Gives all regions back to the program, with the results. See [`Region::take_back`].
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         self.params.iter_mut().try_for_each(Region::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
-        // Else the program may have changed the parameters since.
+        // If the staging region is not lent, the program may have changed the parameters since, and they must not be
+        // overwritten.
         if !region.is_lent() {
             return Ok(());
         }
@@ -123,7 +124,8 @@ impl Regions {
         Ok(())
     }
 
-    /// As [`take_back`](Self::take_back), as far as it goes: what cannot be taken back stays lent, and cannot be leased.
+    /// Takes back as [`take_back`](Self::take_back) does, but goes on after an error. A region that cannot be taken back
+    /// stays lent and cannot be leased.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {
@@ -132,7 +134,8 @@ impl Regions {
         }
     }
 
-    /// Parameters; behind the last the staging region.
+    /// The region that a WRITE reads from: that of parameter `param`, or the staging region if `param` is the number
+    /// behind the last parameter.
     pub(crate) fn source(&self, param: usize) -> Option<&Region> {
         let staging = self.staging.as_ref().filter(|_| param == self.params.len());
         self.params.get(param).or(staging.map(|staging| &staging.region))
@@ -164,7 +167,7 @@ fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
     placed.is_staged(*place, param.len as u32)
 }
 
-/// Outputs lie as they do on the accelerator, so that one WRITE brings all.
+/// Makes regions in which outputs lie as they do on the accelerator, so that one WRITE brings them all.
 fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
     let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
     let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));

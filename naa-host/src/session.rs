@@ -32,7 +32,7 @@ use crate::{
     spec::Claim,
 };
 
-/// Whether `len` bytes at `offset` lie inside parameter `index`.
+/// Checks that `len` bytes at `offset` lie inside parameter `index`.
 fn inside(index: usize, offset: usize, len: usize, size: usize) -> Result<(), Error> {
     match offset.checked_add(len).filter(|&end| end <= size) {
         Some(_) => Ok(()),
@@ -68,28 +68,27 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     function: FunctionCode,
-    /// Its WRITEs are acknowledged, so the device reads the regions no more.
+    /// Whether its WRITEs are acknowledged, so that the device no longer reads the regions.
     written: bool,
     answer: Option<CallOutcome>,
     overdue: Overdue,
 }
 
-/// Where a probe, a WRITE of no bytes, goes: no responder looks at the address.
+/// The target of a probe, which is a WRITE of no bytes: no responder looks at the address.
 pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
     let first = machine.peer_regions().and_then(<[_]>::first);
     first.map_or(RemoteAddr { addr: 0, rkey: 0 }, |first| RemoteAddr { addr: first.addr, rkey: first.rkey })
 }
 
-/// A connection to an accelerator with its regions. One call at a time; several sessions may run in parallel.
+/// A connection to an accelerator with its regions. A session has one call at a time; several sessions may run in parallel.
 ///
-/// Regions are numbered as the parameters were given, internal ones left out. After an error other than a wrong
-/// argument or a function's own failure the session is over; its regions can still be leased.
-/// Dropping a session disconnects it.
+/// Regions are numbered in the order of the parameters, internal ones left out. An error other than a wrong argument or a
+/// function's own failure ends the session; its regions can still be leased. Dropping a session disconnects it.
 ///
-/// Between calls the accelerator has no access to the regions. The embedded provider takes it back with each answer. NICs
-/// cannot do that at a reasonable price: over the verbs provider an accelerator can write outputs as long as the session
-/// lasts. One that keeps to the protocol does not, but nothing stops one that does not, so there are no slices of outputs
-/// there. What works where:
+/// While no call runs, an accelerator has no access to the regions if the provider is the embedded one, which takes access
+/// back with each response. NICs cannot do that at a reasonable price: over the verbs provider an accelerator can write
+/// outputs as long as the session lasts. An accelerator that keeps to the protocol does not write then, but nothing stops
+/// another one. So there are no slices of outputs over the verbs provider. This table says what works where:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -108,19 +107,19 @@ pub struct Session {
     layout: Layout,
     wait: WaitMode,
     limits: Limits,
-    /// For a program that sleeps elsewhere.
+    /// The timer and file descriptor for a program that sleeps in its own event loop.
     alarm: Option<Alarm>,
-    // Before the regions: its queue pair goes first.
+    // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     regions: Regions,
     /// Elements of the WRITE that is being posted.
     elements: Vec<Sge>,
     _claim: Option<Claim>,
-    // Last: everything above is of this device.
+    // This field is the last, because everything above belongs to the device.
     device: Device,
 }
 
-/// Of a session that goes on as a stream.
+/// The parts of a session that goes on as a stream.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) machine: HostSession,
@@ -146,12 +145,13 @@ impl Session {
         Self::establish(device, peer, params, None, config)
     }
 
-    /// As [`connect`](Self::connect), on memory that was there before: one buffer for each parameter that is not
-    /// internal, in order and as long. What they hold stays, but where a parameter starts as a copy. After an error
-    /// they are gone.
+    /// Connects as [`connect`](Self::connect) does, on memory of the program: one buffer for each parameter that is not
+    /// internal, in the same order and of the same length. The buffers keep what they hold, except where a parameter starts
+    /// as a copy. An error drops the buffers.
     ///
     /// # Errors
-    /// [`Error::Buffers`] or [`Error::Buffer`] if they do not fit; else as [`connect`](Self::connect).
+    /// [`Error::Buffers`] or [`Error::Buffer`] if the buffers do not fit; else the same errors as
+    /// [`connect`](Self::connect).
     pub fn connect_with(
         device: &Device,
         peer: SocketAddr,
@@ -221,17 +221,17 @@ impl Session {
         self
     }
 
-    /// Posts a call and returns. `user` are 24 bits the function may look at.
+    /// Posts a call and returns. `user` are the 24 user bits, which the function may look at.
     ///
     /// # Errors
-    /// [`Error::InCall`]; [`Error::Over`] if it ended before; after all others the session is over.
+    /// [`Error::InCall`]; [`Error::Over`] if the session was over before. All other errors end the session.
     pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
         if self.running.is_some() {
             return Err(Error::InCall);
         }
         self.not_over()?;
         if self.machine.is_ready() {
-            // An answer that nobody asked for must not be taken for this call's.
+            // A response that belongs to no call must not be taken for the response to this call.
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
@@ -252,11 +252,11 @@ impl Session {
         })
     }
 
-    /// Whether the call has ended, without waiting. If not, the [descriptor](Self::descriptor) is armed, should there be
-    /// one.
+    /// Returns the outcome if the call has ended, without waiting. If it has not, the [descriptor](Self::descriptor) is
+    /// armed, if there is one.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The same errors as [`wait`](Self::wait).
     pub fn test(&mut self) -> Result<Option<Outcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
@@ -265,8 +265,8 @@ impl Session {
         ended.map_err(|error| self.fail(error))
     }
 
-    /// A descriptor that becomes readable when [`test`](Self::test) has something to do after it said that the call has
-    /// not ended: for event loops. Nothing is to be read from it. It serves as long as the session.
+    /// A file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, it becomes
+    /// readable when `test` has something to do. Nothing is to be read from it. It is valid as long as the session.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -275,7 +275,7 @@ impl Session {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // Nothing was armed when `test` last looked.
+                // The last `test` did not arm anything.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -284,23 +284,23 @@ impl Session {
         Ok(alarm.as_fd())
     }
 
-    /// As [`test`](Self::test), arming nothing.
+    /// Does the same as [`test`](Self::test), but does not arm the file descriptor.
     pub(crate) fn look(&mut self) -> Result<Option<Outcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
     }
 
-    /// Lets the device do what there is to do at `now`. What is wrong with it, the next look tells.
+    /// Lets the device do what there is to do at `now`. Errors of the device are reported by the next look.
     pub(crate) fn turn(&self, now: Instant) {
         let _ = self.link.wait(WaitMode::Spin, Some(now));
     }
 
-    /// How waiting threads wait.
+    /// The mode in which threads wait.
     pub fn wait_mode(&self) -> WaitMode {
         self.wait
     }
 
-    /// From now on.
+    /// Sets the mode in which threads wait from now on.
     pub fn set_wait_mode(&mut self, wait: WaitMode) {
         self.wait = wait;
     }
@@ -312,7 +312,7 @@ impl Session {
     fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
         loop {
             if self.alarm.is_some() {
-                // It may be the clock that rang.
+                // The timer may have ended the wait.
                 self.link.clock.rang();
             }
             if let Some(outcome) = self.step()? {
@@ -329,8 +329,8 @@ impl Session {
     /// Waits for the call to end.
     ///
     /// # Errors
-    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] and [`Error::Device`], after
-    /// which the session is over.
+    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] and [`Error::Device`], each of which
+    /// ends the session.
     pub fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
             if let Some(outcome) = self.wait_until(None)? {
@@ -342,7 +342,7 @@ impl Session {
     /// Waits for the call to end; `None` if it is still running after `timeout`.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The same errors as [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, Error> {
         self.wait_until(Instant::now().checked_add(timeout))
     }
@@ -350,7 +350,7 @@ impl Session {
     /// Waits for the call to end; `None` if it is still running at `deadline`.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The same errors as [`wait`](Self::wait).
     pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
@@ -374,7 +374,7 @@ impl Session {
     /// Calls a function and waits for it to succeed.
     ///
     /// # Errors
-    /// [`Error::Function`] if it fails; else as [`invoke`](Self::invoke) and [`wait`](Self::wait).
+    /// [`Error::Function`] if it fails; else the same errors as [`invoke`](Self::invoke) and [`wait`](Self::wait).
     pub fn call(&mut self, function: FunctionCode) -> Result<(), Error> {
         self.invoke(function, U24::ZERO)?;
         self.wait()?.into_result().map(drop)
@@ -388,13 +388,13 @@ impl Session {
         self.link.close()
     }
 
-    /// Disconnects as [`finalize`](Self::finalize) does and returns the memory of the parameters, with what it holds,
-    /// for another session. After a call that was given up outputs may hold part of its results.
+    /// Disconnects as [`finalize`](Self::finalize) does and returns the memory of the parameters, with what it holds, for
+    /// another session. If a call was given up, outputs may hold a part of its results.
     ///
     /// # Errors
     /// [`Error::Device`] if memory could not be taken back.
     pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
-        // Whether or not the accelerator could be told, no work request is left.
+        // No work request is left, even if the accelerator could not be notified.
         let _ = self.link.close();
         self.regions.take_back()?;
         self.regions
@@ -413,16 +413,16 @@ impl Session {
         self.region(index)?.bytes()
     }
 
-    /// The bytes of parameter `index` in place, to be changed.
+    /// The bytes of parameter `index` in place, mutable.
     ///
     /// # Errors
-    /// As [`lease`](Self::lease).
+    /// The same errors as [`lease`](Self::lease).
     pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
         self.region_mut(index)?.bytes_mut()
     }
 
-    /// Bytes of parameter `index`: in place where nobody else can write them, and a copy where an accelerator could. So this
-    /// works with every device, and costs nothing where access is taken back.
+    /// Bytes of parameter `index`: in place where nobody else can write them, and a copy where an accelerator could. This
+    /// works with every device, and copies nothing where access is taken back.
     ///
     /// # Errors
     /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
@@ -478,14 +478,14 @@ impl Session {
     /// Copies bytes of parameter `index` to `out`.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// The same errors as [`write`](Self::write).
     pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let region = self.region(index)?;
         inside(index, offset, out.len(), region.len())?;
         region.read(offset, out)
     }
 
-    /// Bytes of parameter `index`.
+    /// The length of parameter `index` in bytes.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].
@@ -496,12 +496,12 @@ impl Session {
     /// Sends only the first `bytes` of an input with the calls to come; `None`: all of it.
     ///
     /// # Errors
-    /// As [`set_part_to_send`](Self::set_part_to_send).
+    /// The same errors as [`set_part_to_send`](Self::set_part_to_send).
     pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
         self.set_part_to_send(index, bytes.map(Part::prefix))
     }
 
-    /// Sends only a part of an input with the calls to come, to the same place of the accelerator's region; `None`:
+    /// Sends only a part of an input with the calls to come. The part keeps its offset in the accelerator's region. `None`:
     /// all of it.
     ///
     /// # Errors
@@ -525,7 +525,7 @@ impl Session {
     /// The status block of a built-in function, at the start of the first output.
     ///
     /// # Errors
-    /// [`Error::Status`] if there is none; [`Error::InCall`].
+    /// [`Error::Status`] if there is no status block; [`Error::InCall`].
     pub fn status_block(&self) -> Result<StatusBlock, Error> {
         let mut params = self.regions.params().iter();
         let mut block = [0; BLOCK_BYTES];
@@ -563,32 +563,32 @@ impl Session {
         }
     }
 
-    /// The accelerator.
+    /// The address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
     }
 
-    /// The layout that is used: the symmetric one if the accelerator does not take another.
+    /// The layout in use: the symmetric one if the accelerator does not take the one that was asked for.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Bytes that are registered with the device for the parameters.
+    /// The number of bytes that are registered with the device for the parameters.
     pub fn registered_bytes(&self) -> u64 {
         self.regions.registered_bytes()
     }
 
-    /// Bytes of the accelerator's regions that can be written to.
+    /// The number of bytes in the accelerator's regions that can be written to.
     pub fn accelerator_bytes(&self) -> u64 {
         self.machine.peer_regions().map_or(0, |regions| regions.iter().map(|r| u64::from(r.size)).sum())
     }
 
-    /// Bytes of payload per packet on the way there and back.
+    /// The most bytes of payload in a packet, in both directions.
     pub fn path_mtu(&self) -> u32 {
         self.link.path_mtu
     }
 
-    /// Parameters, internal ones left out.
+    /// The number of parameters, internal ones left out.
     pub fn params(&self) -> usize {
         self.regions.params().len()
     }
@@ -602,13 +602,13 @@ impl Session {
         self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
     }
 
-    /// Takes what has happened, and sees to it that the accelerator is alive.
+    /// Handles what has happened, and checks that the accelerator is alive.
     fn step(&mut self) -> Result<Option<Outcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
         match (running.answer, drained) {
             (Some(answer), Ok(())) if running.written => self.end(answer).map(Some),
-            // The function's word counts though the accelerator left right after it.
+            // The response of the function counts even if the accelerator disconnected right after it.
             (Some(answer), Err(error)) => {
                 let _ = self.fail(error);
                 Ok(Some(self.outcome(answer)))
@@ -653,25 +653,25 @@ impl Session {
         }
     }
 
-    /// What a stream goes on with: its call was posted, and nothing that happened since was looked at.
+    /// Splits the session into what a stream goes on with. The call was posted, and nothing that happened since was handled.
     pub(crate) fn into_parts(self) -> Parts {
         let Self { machine, link, regions, device, wait, .. } = self;
         Parts { machine, link, regions, wait, device }
     }
 
-    /// Receives beyond the one that is always posted.
+    /// Posts `count` receives beyond the one that is always posted.
     pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Error> {
         (0..count).try_for_each(|_| self.link.post_receive())
     }
 
-    /// When there is something to do about a call that goes on, whatever the accelerator does.
+    /// When there is something to do about a running call, even if nothing comes from the accelerator.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.link.liveness;
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// Does what is due about a call that goes on.
+    /// Does what is due about a running call.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
         let (Some(running), Some(now)) = (&mut self.running, self.link.clock.look()) else { return Ok(()) };
         let liveness = &self.link.liveness;
@@ -693,7 +693,7 @@ impl Session {
         Ok(())
     }
 
-    /// From now on, for a call that is running too. [`SessionConfig::call_timeout`] was the first.
+    /// Sets how long a call may take, also for a call that is running. The initial value is [`SessionConfig::call_timeout`].
     pub fn set_call_timeout(&mut self, limit: Option<Duration>) {
         self.limits.call_timeout = limit;
         if let Some(running) = &mut self.running {
@@ -721,7 +721,7 @@ impl Session {
         Outcome { peer, function, answer, last_write_bytes }
     }
 
-    /// Ends the session. Its regions are the program's again, since the queue pair is gone.
+    /// Ends the session. Its regions belong to the program again, since the queue pair is destroyed.
     fn fail(&mut self, mut error: Error) -> Error {
         if let (Error::PeerGone { function, .. }, Some(running)) = (&mut error, &self.running) {
             *function = Some(running.function);

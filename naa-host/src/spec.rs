@@ -4,9 +4,9 @@
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! As the C library's middleware has it: an empty port is 12345, `inputs` is the number of input parameters.
-//! Here IPv6 addresses are possible, in brackets; what cannot be read is an error instead of being skipped; and
-//! an entry can be used again once the session that used it has ended.
+//! The format is that of the C library's middleware: an empty port is 12345, `inputs` is the number of input
+//! parameters. There are three differences. IPv6 addresses are possible, in brackets; an entry that cannot be read is
+//! an error instead of being skipped; and an entry can be used again once the session that used it has ended.
 
 use std::{
     fmt,
@@ -20,12 +20,12 @@ use mrsp::{FunctionCode, RegionFlags};
 
 use crate::{Device, Error, Param, Session, SessionConfig};
 
-/// The environment variable.
+/// The environment variable with the specification.
 pub const SPEC_VARIABLE: &str = "NAA_SPEC";
-/// The port of accelerators, as the C library's.
+/// The default port of accelerators, the same as the C library's.
 pub const DEFAULT_PORT: u16 = 12345;
 
-/// An accelerator for one function. One session at a time.
+/// An accelerator for one function. It serves one session at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub peer: SocketAddr,
@@ -34,7 +34,7 @@ pub struct Entry {
     pub inputs: usize,
 }
 
-/// A specification that cannot be read, or has not what is asked for. Entries are counted from 1.
+/// A specification cannot be read, or does not have what is asked for. Entries are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("{SPEC_VARIABLE} is not set; set it to <address>:<port>:<function code>:<inputs>[,...]")]
@@ -57,7 +57,7 @@ pub enum SpecError {
     InUse { function: FunctionCode, inputs: usize, entries: usize },
 }
 
-/// The accelerators of a specification, and which of them are in use. Clones share that.
+/// The accelerators of a specification, and which of them are in use. Clones share this state.
 #[derive(Clone, Debug)]
 pub struct Spec(Arc<Shared>);
 
@@ -67,17 +67,17 @@ struct Shared {
     in_use: Mutex<Vec<bool>>,
 }
 
-/// The right to use an entry; given back when dropped.
+/// The right to use an entry; dropping it frees the entry.
 pub struct Claim {
     spec: Spec,
     at: usize,
 }
 
 impl Spec {
-    /// Reads `NAA_SPEC`. Keep the result: two that were read separately do not know of each other's sessions.
+    /// Reads `NAA_SPEC`. Read it once and keep the result: two results do not know of each other's sessions.
     ///
     /// # Errors
-    /// If it is not set, or empty, or an entry cannot be read.
+    /// If it is not set, or empty, or if an entry cannot be read.
     pub fn from_env() -> Result<Self, SpecError> {
         match std::env::var(SPEC_VARIABLE) {
             Ok(text) if text.trim().is_empty() => Err(SpecError::Unset),
@@ -95,7 +95,7 @@ impl Spec {
     /// again when the session ends.
     ///
     /// # Errors
-    /// [`Error::Spec`] without a free entry; else as [`Device::towards`] and [`Session::connect`].
+    /// [`Error::Spec`] if no entry is free; else the same errors as [`Device::towards`] and [`Session::connect`].
     pub fn connect(
         &self,
         function: FunctionCode,
@@ -110,10 +110,11 @@ impl Spec {
         Ok(Session::connect(&device, peer, params, config)?.holding(claim))
     }
 
-    /// A free accelerator for `function` with so many inputs, for this program until the claim is dropped.
+    /// Claims a free accelerator for `function` with so many inputs. It belongs to this program until the claim is
+    /// dropped.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no such accelerator is free.
     pub fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
         let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = 0;
@@ -162,7 +163,7 @@ impl FromStr for Spec {
     }
 }
 
-/// An entry while it is read.
+/// The entry that is being read.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     entry: usize,
@@ -186,7 +187,7 @@ impl<'a> Reading<'a> {
         Ok(Entry { peer, function, inputs: inputs.into() })
     }
 
-    /// The address, and what follows its colon.
+    /// The address of the entry, and the text after the colon behind it.
     fn address(self) -> Result<(IpAddr, &'a str), SpecError> {
         const ADDRESS: &str = "it is an IPv4 address, or an IPv6 address in brackets";
         let text = self.text.trim();

@@ -1,5 +1,5 @@
-//! A session whose one call goes on: after the answer the accelerator writes outputs and sends immediates as it likes,
-//! and the host writes to inputs.
+//! A session with one streaming call: after the response the accelerator writes outputs and sends immediates as it likes, and the
+//! host writes to inputs.
 
 use std::{
     net::SocketAddr,
@@ -27,20 +27,20 @@ use crate::{
     session::{Parts, probe_target},
 };
 
-/// What may be under way on a [`Stream`].
+/// How much may be under way on a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRoom {
     /// Immediates that the accelerator may send before the program takes the first of them.
     pub immediates: u32,
-    /// WRITEs of the program that are not acknowledged.
+    /// WRITEs of the program that may be unacknowledged.
     pub writes: u32,
 }
 
-/// A connection on which one call was answered, and the accelerator goes on sending.
+/// A connection whose streaming call was answered, so that the accelerator goes on sending.
 ///
-/// The regions belong to the device and the accelerator until the stream is dropped, so their bytes are no slices: they
-/// are copied out of [`memory`](Self::memory), or whoever knows what the accelerator writes when makes slices of its own.
-/// That memory stays mapped as long as somebody has it.
+/// The regions belong to the device and the accelerator until the stream is dropped, so there are no slices of their bytes. They
+/// are copied out of [`memory`](Self::memory); a program that knows which bytes the accelerator writes at which time can make
+/// slices of its own. The memory stays mapped as long as somebody holds it.
 #[derive(Debug)]
 pub struct Stream {
     machine: HostSession,
@@ -48,20 +48,21 @@ pub struct Stream {
     wait: WaitMode,
     config: SessionConfig,
     alarm: Option<Alarm>,
-    // Before the regions: its queue pair goes first.
+    // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     regions: Regions,
-    // Last: everything above is of this device.
+    // This field is the last, because everything above belongs to the device.
     _device: Device,
 }
 
 impl Stream {
-    /// Connects to `peer`, calls `function` and waits for its answer. Each parameter has a region of its own, whatever
-    /// the layout of `config`.
+    /// Connects to `peer`, calls `function` and waits for its response. Each parameter has a region of its own, whatever the
+    /// layout of `config`.
     ///
     /// # Errors
-    /// As [`Session::connect`]; [`Error::AnswerTimedOut`] after `config.setup_timeout`; [`Error::Function`] if the function
-    /// fails, whose detail are the first eight bytes of the first output; [`Error::Device`] if the device has not that much room.
+    /// The same errors as [`Session::connect`]; [`Error::AnswerTimedOut`] after `config.setup_timeout`; [`Error::Function`] if
+    /// the function fails, with the first eight bytes of the first output as its detail; [`Error::Device`] if the device cannot
+    /// hold that many work requests.
     pub fn open(
         device: &Device,
         peer: SocketAddr,
@@ -75,7 +76,8 @@ impl Stream {
         let extra = Extra { sends: writes, receives: room.immediates, late_acks: false };
         let opening = Opening::with_extra(device, peer, params, &config, extra)?;
         let mut session = Session::complete(opening, params, None, &config)?;
-        // One is posted, and one replaces that of the answer. All before the call: immediates follow the answer at once.
+        // One receive is posted already, and one replaces that of the response. All are posted before the call, since immediates
+        // follow the response at once.
         session.post_receives(room.immediates.saturating_add(1))?;
         session.invoke(function, U24::ZERO)?;
         let Parts { machine, link, regions, wait, device } = session.into_parts();
@@ -97,7 +99,8 @@ impl Stream {
         Ok((stream, writer))
     }
 
-    /// With the first eight bytes of the first output, little-endian, in which a function that fails can say why.
+    /// Adds a detail to the error: the first eight bytes of the first output, little-endian, in which a function that fails can
+    /// say why.
     fn detailed(&self, error: Error) -> Error {
         let output = self.regions.params().iter().find(|region| region.flags().contains(RegionFlags::OUTPUT));
         match (error, output.and_then(|region| region.memory())) {
@@ -110,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Takes no more than the answer of the call.
+    /// Waits for the response of the call, and takes nothing that came after it.
     fn answer(&mut self, function: FunctionCode) -> Result<Outcome, Error> {
         let limit = self.config.setup_timeout;
         let deadline = Instant::now().checked_add(limit);
@@ -134,7 +137,7 @@ impl Stream {
         }
     }
 
-    /// The next immediate, if there is one. The accelerator may then send one more.
+    /// The next immediate, if there is one. Taking it allows the accelerator to send one more.
     ///
     /// # Errors
     /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`], after which the stream is over.
@@ -160,7 +163,7 @@ impl Stream {
                 self.link.post_receive()
             }
             Event::Streamed => {
-                // As many as went with it.
+                // The WRITEs before this one are acknowledged with it.
                 self.acknowledged.fetch_add(1, Ordering::Release);
                 Ok(())
             }
@@ -168,11 +171,11 @@ impl Stream {
         }
     }
 
-    /// The next immediate, at `deadline` at the latest, or `None`; before that also if a WRITE was acknowledged, or for
-    /// nothing. Meanwhile the accelerator is asked for a sign of life as `probe_interval` has it.
+    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` at the deadline, and earlier if a WRITE was
+    /// acknowledged or for no reason. Meanwhile liveness probes are sent at the `probe_interval` of the configuration.
     ///
     /// # Errors
-    /// As [`try_next`](Self::try_next).
+    /// The same errors as [`try_next`](Self::try_next).
     pub fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<u32>, Error> {
         if let Some(immediate) = self.try_next()? {
             return Ok(Some(immediate));
@@ -186,10 +189,11 @@ impl Stream {
         self.try_next()
     }
 
-    /// As [`try_next`](Self::try_next), and arms the [descriptor](Self::descriptor) if there is none.
+    /// Returns the next immediate as [`try_next`](Self::try_next) does. If there is none, it arms the
+    /// [descriptor](Self::descriptor).
     ///
     /// # Errors
-    /// As [`try_next`](Self::try_next).
+    /// The same errors as [`try_next`](Self::try_next).
     pub fn test(&mut self) -> Result<Option<u32>, Error> {
         loop {
             if let Some(immediate) = self.try_next()? {
@@ -208,8 +212,8 @@ impl Stream {
         }
     }
 
-    /// A descriptor that becomes readable when [`test`](Self::test) has something to do after it gave nothing: for event
-    /// loops. Nothing is to be read from it. It serves as long as the stream.
+    /// A file descriptor for event loops. After [`test`](Self::test) returned no immediate, it becomes readable when `test` has
+    /// something to do. Nothing is to be read from it. It is valid as long as the stream.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -218,7 +222,7 @@ impl Stream {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // Nothing was armed when `test` last looked.
+                // The last `test` did not arm anything.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -227,7 +231,7 @@ impl Stream {
         Ok(alarm.as_fd())
     }
 
-    /// Asks the accelerator for a sign of life, when that is due.
+    /// Sends a liveness probe when one is due.
     fn probe(&mut self) -> Result<(), Error> {
         let Some(now) = self.link.clock.look().filter(|&now| self.link.liveness.is_probe_due(now)) else {
             return Ok(());
@@ -235,13 +239,14 @@ impl Stream {
         self.link.probe(probe_target(&self.machine), now)
     }
 
-    /// Waits until all that was written has arrived, for `limit` at most: before the end of a stream, with which what is under
-    /// way may be lost. Immediates that come meanwhile are. False if it is not known to have arrived.
+    /// Waits until everything that was written has arrived, at most for `limit`. To be called before the end of a stream, since
+    /// WRITEs that are under way at the end may be lost. Immediates that come meanwhile are lost. Returns false if it is not
+    /// known that everything arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let to = probe_target(&self.machine);
         loop {
-            // One that is under way may be older than what was written.
+            // A probe that is under way may have been sent before the last WRITE.
             let fresh = !self.link.is_probing();
             if self.link.probe(to, Instant::now()).is_err() {
                 return false;
@@ -273,7 +278,7 @@ impl Stream {
         memory.ok_or(Error::NoSuchParam { index, params: params.len() })
     }
 
-    /// The accelerator.
+    /// The address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
     }

@@ -17,7 +17,7 @@ use crate::{
     regions::Regions,
 };
 
-/// Writes to the accelerator's regions, from any thread. There is one for a [`Stream`](crate::Stream), and it ends with it.
+/// Writes to the accelerator's regions, from any thread. A [`Stream`](crate::Stream) has one writer, which ends with it.
 #[derive(Debug)]
 pub struct Writer {
     peer: SocketAddr,
@@ -30,12 +30,12 @@ pub struct Writer {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// A completion is asked for with every so many WRITEs of a writer with room for `writes`.
+/// A writer with room for `writes` WRITEs asks for a completion with every so many of them.
 fn told_every(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
 
-/// WRITEs posted at once.
+/// The most WRITEs that are posted at once.
 const CHUNK: usize = 16;
 
 const EMPTY: SendWr<'static> = SendWr {
@@ -46,7 +46,7 @@ const EMPTY: SendWr<'static> = SendWr {
 };
 
 impl Writer {
-    /// Of inputs, as long as both sides have them. `acknowledged` counts completions.
+    /// A writer to inputs, as far as they lie in the regions of both sides. `acknowledged` counts completions.
     pub(crate) fn new(
         link: &Link,
         own: &Regions,
@@ -72,20 +72,20 @@ impl Writer {
         }
     }
 
-    /// Bytes of a WRITE at most; at least one credit word on any device that copies while posting.
+    /// The most bytes of one WRITE; enough for at least one credit word on any device that copies while posting.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    /// WRITEs that can be posted now.
+    /// How many WRITEs can be posted now.
     pub fn room(&self) -> usize {
         let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(told_every(self.room));
         usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
     }
 
-    /// Writes each of `parts`, offset and bytes, into input `param`, in order; they are copied. Returns how many were
-    /// posted: fewer than there are if others are under way. There is room again when [`Stream`](crate::Stream) has taken
-    /// acknowledgements, for which [`Stream::wait`](crate::Stream::wait) wakes.
+    /// Writes each of `parts`, which are offset and bytes, into input `param`, in order; the bytes are copied. Returns how
+    /// many parts were posted: fewer than given if too many WRITEs are under way. There is room again when
+    /// [`Stream`](crate::Stream) has taken acknowledgements, for which [`Stream::wait`](crate::Stream::wait) wakes.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`], also for more than

@@ -1,4 +1,4 @@
-//! The first of several calls to end.
+//! Waiting for the first of several calls to end.
 
 mod fake;
 
@@ -10,7 +10,7 @@ use naa_host::{Any, Device, Error, FunctionCode, Param, Session, SessionConfig, 
 
 const F: FunctionCode = FunctionCode::constant(1);
 
-/// Calls end after as many milliseconds as the user's bits say.
+/// Sessions with an accelerator whose calls end after as many milliseconds as their user bits say.
 fn sessions<const N: usize>(fake: &Fake, device: &Device, config: &SessionConfig) -> [Session; N] {
     [(); N].map(|()| Session::connect(device, fake.address, &[Param::in_out(8)], config).unwrap())
 }
@@ -34,7 +34,7 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&fake, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // The last one has no call.
+        // The last session has no call.
         for (session, ms) in all.iter_mut().zip([300, 100, 200]) {
             session.invoke(F, user(ms)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Layouts of regions, with accelerators that know them, do not, or say what is not so.
+//! Layouts of regions, with accelerators that know layouts, do not know them, or claim abilities that they do not have.
 
 mod fake;
 
@@ -29,7 +29,7 @@ fn with(layout: Layout) -> SessionConfig {
     SessionConfig { layout: LayoutChoice::Fixed(layout), ..SessionConfig::default() }
 }
 
-/// One that takes layouts of so many parameters.
+/// An accelerator that takes layouts of up to `slots` parameters.
 fn knowing(
     ip: &str,
     slots: u8,
@@ -107,7 +107,7 @@ fn who_says_what_is_not_so_is_named() {
     }
 }
 
-/// The region, as one call after the other finds it.
+/// The channel carries the bytes of the region, as each call finds them.
 #[test]
 fn what_is_sent_lies_where_it_was_announced() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -118,7 +118,7 @@ fn what_is_sent_lies_where_it_was_announced() {
     });
     let device = device("127.0.3.183");
     for layout in ALL {
-        // Three slots, the first two in some order.
+        // The layout has three entries, the first two in any order.
         let params = [Param::data(&[1; 64]), Param::data(&[2; 10]), Param::output(200)];
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         assert_eq!(session.layout(), layout);
@@ -133,7 +133,7 @@ fn what_is_sent_lies_where_it_was_announced() {
         };
         let (first, second) = (starts(1, 64), starts(2, 10));
 
-        // Of both a part, and the gap between is nobody's.
+        // A part of each input was sent, and the gap between them belongs to no parameter.
         session.write(0, 0, &[3; 64]).unwrap();
         session.write(1, 0, &[4; 10]).unwrap();
         session.set_part_to_send(0, Some(Part { offset: 5, bytes: 50 })).unwrap();
@@ -162,7 +162,8 @@ fn buffers_of_one_session_serve_several() {
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         session.call(F).unwrap();
         let buffers = session.into_buffers().unwrap();
-        // Under a common registration before, now one session each, in calls at once.
+        // The buffers had a common registration before. Now each has a session of its own, and the calls run at the
+        // same time.
         let begin = |buffer: Buffer| {
             let params = [Param::in_out(buffer.len())];
             let mut session =
@@ -223,9 +224,9 @@ fn what_is_registered_is_counted_once() {
         |layout| Session::connect(&device, fake.address, &params, &with(layout)).unwrap().registered_bytes();
     assert_eq!(registered(Layout::Symmetric), 1128);
     assert_eq!(registered(Layout::Asymmetric), 1128);
-    // Results together, with 28 bytes between; and 64 zeros.
+    // The results together, with 28 bytes between them, and 64 zeros.
     assert_eq!(registered(Layout::Gathered), 156 + 1000 + 64);
-    // The copies of all results, and zeros.
+    // The copies of all results, and 64 zeros.
     assert_eq!(registered(SMALL), 192 + 64 + 1000);
 }
 
@@ -273,11 +274,11 @@ fn what_no_layout_holds_is_refused_here() {
             };
         let many = refused(&[Param::output(1); 256]).to_string();
         assert!(many.contains("256 parameters are more than the 255"), "{many}");
-        // Where they would lie is beyond 32 bits.
+        // The place of the second parameter would be beyond 32 bits.
         let beyond = [Param::input(0xffff_fff0), Param::input(1)];
         match Session::connect(&device, fake.address, &beyond, &with(layout)).unwrap_err() {
             Error::Setup(error) => assert_eq!(error, SetupError::TooLarge { region: 0, bytes: 0xffff_fff0 }),
-            // A small machine.
+            // A small machine has not enough memory for the buffer.
             Error::Memory(_) => {}
             other => panic!("{layout}: {other}"),
         }

@@ -1,4 +1,4 @@
-//! A session set up step by step, and one that is waited for elsewhere.
+//! A session set up step by step, and a session whose program waits in its own event loop.
 
 mod fake;
 
@@ -34,7 +34,7 @@ fn each_stage_follows_the_one_before() {
         opening.wait(soon()).unwrap();
     }
     assert_eq!(opening.stage(), Stage::Connected);
-    // Not before there are regions to ask for.
+    // There are no regions to ask for yet.
     assert!(!opening.agree().unwrap());
     opening.prepare(&params, Some(vec![Buffer::new(8).unwrap()])).unwrap();
     assert!(opening.agree().unwrap() && !opening.agree().unwrap());
@@ -113,7 +113,7 @@ fn a_descriptor_tells_of_the_end_of_a_call() {
         Session::connect(&device, fake.address, &[Param::in_out(8)], &SessionConfig::default()).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     assert!(session.test().unwrap().is_none());
-    // Asked for late, it has something to do at once.
+    // The file descriptor is readable at once, because it was asked for after the last test.
     assert!(readable(&mut session, 0));
     while session.test().unwrap().is_none() {
         assert!(readable(&mut session, 5000));

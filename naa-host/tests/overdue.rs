@@ -1,4 +1,5 @@
-//! Calls that do not end: when a dead accelerator is noticed, what is said about a silent one, and when it is given up.
+//! Calls that do not end: when the death of an accelerator is noticed, what is reported about one that does not
+//! respond, and when a call is given up.
 
 mod fake;
 
@@ -17,10 +18,10 @@ use naa_host::{
 
 const F: FunctionCode = FunctionCode::constant(77);
 const MS: Duration = Duration::from_millis(1);
-/// Far beyond what these tests take on a busy machine.
+/// Much longer than these tests take on a busy machine.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// An accelerator that keeps the connection and never answers.
+/// An accelerator that keeps the connection and never responds.
 fn mute(ip: &str) -> Fake {
     Fake::start(ip, Limits::default(), |_, _| Action::Later(LONG, Ok(Vec::new())))
 }
@@ -63,7 +64,7 @@ impl Log {
 #[test]
 fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_time() {
     let fake = Fake::start("127.0.3.80", Limits::default(), |_, _| Action::Vanish);
-    // 17 ms and its repetitions: the accelerator has about 140 ms to acknowledge a probe.
+    // The ACK time-out is 17 ms, and with the retransmissions the accelerator has about 140 ms to acknowledge a probe.
     let config =
         SessionConfig { probe_interval: Some(100 * MS), ack_timeout: 12, ..SessionConfig::default() };
     let mut session = calling("127.0.3.180", &fake, &[Param::in_out(8)], &config);
@@ -76,7 +77,7 @@ fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_
         }
     };
     assert!(matches!(error, Error::PeerGone { why: Gone::Silent, .. }), "{error}");
-    // The second test probes, the third tells.
+    // The second test sends a probe, the third one reports the error.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
@@ -134,7 +135,7 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // Nothing is due before the report but the report's own probe.
+    // The only probe before the report is the one that the report itself needs.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));
@@ -174,7 +175,7 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
         let text = error.to_string();
         assert!(text.contains("function 77") && text.contains("NAA_TIMEOUT"), "{name}: {text}");
         let took = start.elapsed();
-        // A tick of the kernel's clock less.
+        // The time may be short by one step of the kernel's coarse clock.
         assert!(took > limit - 11 * MS && took < limit + 2000 * MS, "{name}: {took:?}");
         assert!(session.is_over() && !session.is_in_call());
         assert_eq!(session.lease(0).unwrap(), [0; 8], "the regions are the program's again");

@@ -1,4 +1,4 @@
-//! Calls after which the accelerator goes on sending.
+//! Streaming calls: the accelerator goes on sending after the response.
 
 mod fake;
 
@@ -20,7 +20,7 @@ const COUNT: u32 = 200;
 const PARAMS: [Param<'static>; 3] = [Param::input(64), Param::input(256), Param::output(4 * COUNT as usize)];
 const ROOM: StreamRoom = StreamRoom { immediates: COUNT, writes: 8 };
 
-/// One that sends at once; the accelerator's memory of input 1 comes out of the channel.
+/// An accelerator that sends at once. The channel returns its memory of input 1.
 fn sending(ip: &str, count: u32) -> (Fake, mpsc::Receiver<Memory>) {
     let (tell, told) = mpsc::channel();
     let fake = Fake::start(ip, Limits::default(), move |regions, _| {
@@ -50,7 +50,7 @@ fn what_is_sent_behind_the_answer_arrives_in_order_whenever_it_is_taken() {
     for wait in [WaitMode::Adaptive, WaitMode::Spin, WaitMode::Block] {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let (mut stream, _writer) = Stream::open(&device, fake.address, &PARAMS, &config, F, ROOM).unwrap();
-        // All of it comes meanwhile.
+        // All immediates arrive while this thread sleeps.
         std::thread::sleep(Duration::from_millis(50));
         for number in 1..=COUNT {
             assert_eq!(next(&mut stream, soon()), Some(number));

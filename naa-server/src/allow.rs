@@ -1,8 +1,8 @@
-//! Peers that may connect, by network.
+//! The networks from which peers may connect.
 
 use std::{net::IpAddr, str::FromStr};
 
-/// An address and the number of its leading bits that count.
+/// An address and how many of its leading bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -39,11 +39,11 @@ impl Network {
 }
 
 fn same_prefix(a: u128, b: u128, width: u32, bits: u8) -> bool {
-    // A shift by the whole width leaves nothing to differ.
+    // If no bits count, the shift by the whole width fails and the prefixes are equal.
     (a ^ b).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 
-/// Networks that may connect; empty for everyone.
+/// Networks that may connect. An empty list lets everyone connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Network>);
 

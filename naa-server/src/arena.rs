@@ -1,17 +1,16 @@
-//! Memory of sessions: accounted for, and seen as slices only while no peer can reach it.
+//! Memory of sessions: it is accounted for, and there are slices of it only while no peer can reach it.
 //!
-//! An [`Allocation`] owns its registration and hands neither out, so it knows whether a peer has access. It shares
-//! its session's count of unfinished [`Sends`], so it knows whether the device may still read it: elements to
-//! send from are made only while something is counted, slices to write only while nothing is. This is the one
-//! module of the crate with `unsafe`.
+//! An [`Allocation`] owns its registration and gives out neither it nor the memory, so it knows whether a peer has access. It shares its session's
+//! count of unfinished [`Sends`], so it knows whether the device may still read the memory: scatter-gather elements are made only while a send is
+//! counted, and mutable slices only while none is. This module and `priority` are the only ones of the crate with `unsafe`.
 //!
-//! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There a host keeps what
-//! its regions were registered for, and one that breaks the protocol can change them while a function works on them.
-//! So there are never slices of what it can write: functions work on a [twin](Allocation::work_on), which no device
-//! knows, and the bytes are copied there before a call and back after it.
+//! A NIC takes access rights back at the price of many calls, or not at all (`DeviceAttr::revokes`). Then a host keeps the access with which its
+//! regions were registered, and a host that breaks the protocol can change them while a function works on them. So there are never slices of memory
+//! that a host can write. Functions work on a [working copy](Allocation::work_on), which is not registered with any device; the bytes are copied
+//! there before a call and back after it.
 //!
-//! An arena for kernels in other processes has its memory in files. While a process that got an allocation's
-//! file lives, so long as its [`Lease`] is held, there are no slices of that allocation here.
+//! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may live as long as its [`Lease`] is
+//! held; until then there are no slices of that allocation here.
 #![allow(unsafe_code)]
 
 use std::{
@@ -29,26 +28,25 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 pub use crate::ledger::{ArenaError, Shares};
 use crate::ledger::{Charge, Ledger, Meter, Owner};
 
-/// Files by which the server knows a process that runs kernels: its socket and its descriptor.
+/// The number of files that the server has open for a process that runs kernels: its socket and its pidfd.
 pub(crate) const FILES_OF_A_PROCESS: u64 = 2;
 
-/// The memory all sessions together may have. Cloning shares it.
+/// The memory that all sessions together may have. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Arena {
     ledger: Arc<Ledger>,
-    /// The account of open files, where each allocation has a file.
+    /// The account of open files, if each allocation has a file.
     files: Option<Arc<Ledger>>,
 }
 
 impl Arena {
-    /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one. Any peer may
-    /// have all of it.
+    /// An arena of `limit` bytes in whole pages: a region of any size, also of 0 bytes, takes at least one page. A single peer may have all of it.
     pub fn new(limit: u64) -> Self {
         Self::divided(Shares::undivided(limit), None)
     }
 
-    /// Memory that peers share as `shares` says. With `files` each allocation is a file, which other processes can map;
-    /// `files` says how many open files there may be, and how many of them one peer may have.
+    /// An arena that peers share as `shares` says. With `files` each allocation is a file, which other processes can map; `files` says how many open
+    /// files there may be, and how many of them one peer may have.
     pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
@@ -62,28 +60,27 @@ impl Arena {
         self.ledger.shares.total
     }
 
-    /// The share of a session whose peer has no other: at most `limit` bytes of this arena.
+    /// The quota of a session whose peer has no other session: at most `limit` bytes of this arena.
     pub fn quota(&self, limit: u64) -> Quota {
         self.quota_of(&Account::default(), limit)
     }
 
-    /// A session's share: at most `limit` bytes of this arena, and with the other sessions of its peer no more than a
-    /// peer may have.
+    /// The quota of a session: at most `limit` bytes of this arena, and together with the other sessions of its peer no more than a peer may have.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
         let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
         let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };
         Quota { arena: self.clone(), owner, files, sends: Sends::default() }
     }
 
-    /// `len` zeroed bytes on no session's account.
+    /// Allocates `len` zeroed bytes that are charged to no session.
     ///
     /// # Errors
-    /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the kernel refuses.
+    /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the Linux kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.map(len, None, Sends::default())
     }
 
-    /// Maps `len` bytes, charged to a session's bytes and files, or to the server alone.
+    /// Maps `len` bytes. They are charged to a session's accounts of bytes and files, or to the server alone.
     fn map(&self, len: u64, of: Option<(&Owner, &Owner)>, sends: Sends) -> Result<Allocation, ArenaError> {
         let charge = self.ledger.charge(of.map(|(bytes, _)| bytes), footprint(len)?)?;
         let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
@@ -107,7 +104,7 @@ impl Arena {
     }
 }
 
-/// The bytes and the files that all sessions of a peer have together. Cloning shares the account.
+/// The bytes and the files that all sessions of a peer have together. Clones share the account.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     bytes: Arc<Meter>,
@@ -121,22 +118,22 @@ impl Account {
     }
 }
 
-/// What one session may have of an [`Arena`]. Allocations outlive it. Cloning shares it.
+/// What one session may have of an [`Arena`]. Allocations may outlive their quota. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Quota {
     arena: Arena,
     owner: Owner,
-    /// The same account for files. A session may have all files of its peer.
+    /// The same kind of account for files. A session may have all files of its peer.
     files: Owner,
     sends: Sends,
 }
 
 impl Quota {
-    /// `len` zeroed bytes on the session's account.
+    /// Allocates `len` zeroed bytes that are charged to the session.
     ///
     /// # Errors
-    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or
-    /// [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`] if the kernel refuses.
+    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or [`ArenaError::ServersFiles`] past a limit,
+    /// [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.arena.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
@@ -149,7 +146,7 @@ impl Quota {
         self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the files of the process that runs a session's kernels. Charges nothing where allocations have no files.
+    /// Charges the files of the process that runs a session's kernels. Charges nothing if allocations have no files.
     ///
     /// # Errors
     /// [`ArenaError::Files`] or [`ArenaError::ServersFiles`].
@@ -159,7 +156,7 @@ impl Quota {
         charged.map(|charge| charge.map(Reservation)).map_err(ArenaError::of_files)
     }
 
-    /// The session's sends from its allocations.
+    /// The count of the session's sends from its allocations.
     pub fn sends(&self) -> &Sends {
         &self.sends
     }
@@ -170,11 +167,11 @@ impl Quota {
     }
 }
 
-/// Bytes that a session pays for beside its allocations. They are given back when it is dropped.
+/// Bytes that are charged to a session beside its allocations. Dropping the value ends the charge.
 #[derive(Debug)]
 pub struct Reservation(#[expect(dead_code, reason = "it is held for its end")] Charge);
 
-/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. It starts on a page.
+/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. It starts at the start of a page.
 #[derive(Debug)]
 pub struct Scratch {
     memory: Memory,
@@ -182,10 +179,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Maps `len` bytes. `quota` pays for them, if there is one.
+    /// Maps `len` bytes. They are charged to `quota`, if there is one.
     ///
     /// # Errors
-    /// As [`Quota::reserve`]; [`ArenaError::Map`] if the kernel refuses.
+    /// The same errors as [`Quota::reserve`]; [`ArenaError::Map`] if the Linux kernel refuses.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, ArenaError> {
         let taken = footprint(len as u64)?;
         let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;
@@ -199,18 +196,17 @@ impl Scratch {
     }
 }
 
-/// Sends of a session that have not completed: from the first to the last the device reads allocations.
-/// Cloning shares the count.
+/// The number of a session's sends that have not completed. While it is not 0, the device may read allocations. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Sends(Arc<AtomicU32>);
 
 impl Sends {
-    /// One more, before its elements are made.
+    /// Counts one more send. To be called before its scatter-gather elements are made.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One has completed. True if it was the last.
+    /// Counts a completed send. Returns true if it was the last one.
     pub fn complete(&self) -> bool {
         let less = |count: u32| Some(count.saturating_sub(1));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before <= 1)
@@ -231,32 +227,31 @@ fn no_such_size(len: u64) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, format!("no region can have {len} bytes; map smaller regions"))
 }
 
-/// Who can reach an allocation besides its owner.
+/// What other parties can reach an allocation.
 #[derive(Debug)]
 enum Held {
-    /// Nobody: not registered.
+    /// Nobody can, since the memory is not registered.
     Private,
-    /// Registered, with every right of peers revoked.
+    /// The memory is registered, with every right of peers revoked.
     Revoked(Mr),
-    /// Registered, and peers may have access.
+    /// The memory is registered, and peers may have access.
     Granted(Mr),
-    /// Registered, and its memory is known elsewhere: there are no slices any more.
+    /// The memory is registered and was handed out to a stream: there are no slices any more.
     Streaming(Mr),
 }
 
-/// Zeroed memory that knows whether a peer can reach it. Dropping it ends its registration, then gives the
-/// bytes back to its accounts.
+/// Zeroed memory that knows whether a peer can reach it. Dropping it ends its registration, and then the charge for its bytes.
 pub struct Allocation {
-    // Declared first: deregistered before the bytes are given back.
+    // Fields are dropped in order: the memory is deregistered before its charge ends.
     held: Held,
     memory: Memory,
-    /// Its pages, if other processes are to map them.
+    /// The file with the memory's pages, if other processes are to map them.
     file: Option<OwnedFd>,
-    /// The last process that got the file.
+    /// The lease of the last process that got the file.
     lent: Weak<Lease>,
-    /// It was registered for writes of peers, whose access the device does not take back.
+    /// Whether it was registered for writes of peers on a device that does not take access back.
     in_reach: bool,
-    /// What functions work on while peers can reach the memory.
+    /// The working copy, which functions use while peers can reach the memory.
     twin: Option<Box<Allocation>>,
     sends: Sends,
     /// The charge for the bytes, and the one for the file.
@@ -283,11 +278,10 @@ impl Allocation {
         self.memory.addr()
     }
 
-    /// Registers the memory for `most`, of which [`Self::grant`] then opens some or all to peers. A former
-    /// registration ends.
+    /// Registers the memory for the access rights `most`; [`Self::grant`] then gives some or all of them to peers. A former registration ends.
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
-        // In force at once.
+        // The rights are in force at once.
         self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
         self.in_reach = most.remote_write && !pd.context().attr().revokes;
         self.revoke()
@@ -298,26 +292,26 @@ impl Allocation {
         self.in_reach = false;
     }
 
-    /// Peers can write the memory at any time, since the device takes no access back. There are no slices without a twin.
+    /// Whether peers can write the memory at any time, since the device takes no access back. Then slices need a working copy.
     pub fn is_in_reach(&self) -> bool {
         self.in_reach
     }
 
-    /// From now on [`Self::bytes_mut`] copies the bytes to `twin` and gives its slice, where this memory is in reach. The
-    /// twin is as long and not registered.
+    /// Gives the allocation a working copy. If this memory is in reach, [`Self::bytes_mut`] then copies the bytes to `twin` and returns a slice of
+    /// that. `twin` has the same length and is not registered.
     pub fn work_on(&mut self, twin: Self) {
         debug_assert!(twin.len() == self.len() && matches!(twin.held, Held::Private));
         self.twin = Some(Box::new(twin));
     }
 
-    /// Copies what [`Self::bytes_mut`] gave back from the twin, from where it is sent. Does nothing where there is none.
+    /// Copies the bytes that [`Self::bytes_mut`] gave back from the working copy, since they are sent from here. Does nothing without a working copy.
     pub fn settle(&mut self) {
         if let Some(twin) = self.twin.as_ref().filter(|_| self.in_reach) {
             twin.memory.copy_to(0, &self.memory, 0, self.memory.len());
         }
     }
 
-    /// Lets peers have `access`. Does nothing where nothing is registered.
+    /// Gives `access` to peers. Does nothing if the memory is not registered.
     pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
         self.held = match std::mem::replace(&mut self.held, Held::Private) {
             Held::Revoked(mr) | Held::Granted(mr) => Held::Granted(mr),
@@ -326,12 +320,12 @@ impl Allocation {
                 return Ok(());
             }
         };
-        // Recorded as granted before the driver is asked: after an error nobody knows.
+        // The grant is recorded before the driver is asked: after an error it is unknown whether peers have access.
         self.mr().map_or(Ok(()), |mr| mr.set_access(access))
     }
 
-    /// Takes all access from peers. When this returns, none of theirs is under way, unless the device does not revoke
-    /// (`DeviceAttr::revokes`): then that is up to the peers.
+    /// Takes all access from peers. When this returns, no access of theirs is under way, unless the device does not revoke (`DeviceAttr::revokes`);
+    /// then peers keep their access.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Held::Granted(mr) = &self.held {
             mr.set_access(Access::LOCAL)?;
@@ -343,21 +337,21 @@ impl Allocation {
         Ok(())
     }
 
-    /// The key peers use, once registered.
+    /// The key that peers use; `None` before the memory is registered.
     pub fn rkey(&self) -> Option<u32> {
         self.mr().map(Mr::rkey)
     }
 
-    /// `len` bytes from `offset` for a send, if registered, inside, and the send was counted. The device reads them
-    /// until it has completed.
+    /// A scatter-gather element of `len` bytes from `offset` on, if the memory is registered, the range lies inside, and the send was counted. The
+    /// device reads the bytes until the send has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;
         self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
-    /// Lets a process have the file of the pages, which may write to them while `lease` is held. There are no slices
-    /// until then. `None` if there is no file, or another process has it.
+    /// Lends the file of the pages to a process, which may write to them while `lease` is held. There are no slices until the lease ends. `None` if
+    /// there is no file, or another process has it.
     pub fn lend(&mut self, lease: &Arc<Lease>) -> Option<BorrowedFd<'_>> {
         if self.is_lent() && !self.lent.ptr_eq(&Arc::downgrade(lease)) {
             return None;
@@ -382,8 +376,8 @@ impl Allocation {
         }
     }
 
-    /// The memory and its key, for whoever writes and reads it from now on while peers have `access`. There are no slices
-    /// of it any more. `None` where nothing is registered, or a process may have its file.
+    /// The memory and its key, for code that writes and reads it from now on while peers have `access`. There are no slices of it any more. `None` if
+    /// the memory is not registered, or a process may have its file.
     pub(crate) fn stream(&mut self, access: Access) -> Result<Option<(Memory, u32)>, verbs::Error> {
         if self.is_lent() {
             return Ok(None);
@@ -397,7 +391,7 @@ impl Allocation {
         Ok(self.mr().map(|mr| (self.memory.clone(), mr.lkey())))
     }
 
-    /// Peers, or whoever streams, may write.
+    /// Whether peers, or the code of a stream, may write.
     fn is_open(&self) -> bool {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
@@ -407,14 +401,14 @@ impl Allocation {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
         }
-        // SAFETY: no peer and no stream can write (not open), no other process lives that maps the file, granting and lending take `&mut self`, which outlives no slice, and
-        // the memory is written in this process through `bytes_mut` only: clones are with the registration, or with streams.
-        // Where the device does not revoke, no peer was ever given the right to write (not in reach).
+        // SAFETY: no peer and no stream can write (not open), and no other process lives that maps the file. Granting and lending take `&mut self`,
+        // which no slice survives. This process writes the memory through `bytes_mut` only: clones are with the registration, or with streams. If the
+        // device does not revoke, no peer was ever given the right to write (not in reach).
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send.
-    /// Where the memory is in reach they are a copy in its twin, which [`Self::settle`] copies back.
+    /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send. If the memory is in reach,
+    /// they are those of the working copy, which [`Self::settle`] copies back.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;

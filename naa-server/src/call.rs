@@ -1,4 +1,4 @@
-//! What one call of a function sees: its regions as slices, for the time in which no peer reaches them.
+//! A call as its function sees it: regions as slices, while no peer can reach them.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,8 @@ use crate::{
     pool::Refusal,
 };
 
-/// What a region is to a function. Sent once is sent; a region without flags can still be read.
+/// The direction of a region from the function's view. A single-send parameter counts as sent. A region without flags
+/// can still be read.
 pub fn direction(flags: RegionFlags) -> Direction {
     let sent = flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
     match (flags.contains(RegionFlags::INTERNAL), flags.contains(RegionFlags::OUTPUT)) {
@@ -35,15 +36,15 @@ pub fn direction(flags: RegionFlags) -> Direction {
 
 pub use crate::regions::{Region, Regions, View};
 
-/// A region during a call. No two of a call alias.
+/// A region during a call. No two regions of a call overlap.
 #[derive(Debug)]
 pub struct RegionRef<'a> {
     pub direction: Direction,
     pub bytes: &'a mut [u8],
 }
 
-/// Regions of a call to be taken as slices, each once. Input i is the i-th region that is sent, output i the
-/// i-th that is returned; one that is both counts twice.
+/// The regions of a call, each of which can be taken once as a slice. Input i is the i-th region that is sent, output i
+/// the i-th that is returned; an in-out region counts as both.
 #[derive(Debug)]
 pub struct Parts<'a>(Vec<(Direction, Option<&'a mut [u8]>)>);
 
@@ -57,7 +58,7 @@ impl<'a> Parts<'a> {
             .map(|(at, _)| at)
     }
 
-    /// Input `index`, if there is one and it is not taken, without taking it.
+    /// The bytes of input `index` without taking it, if there is such an input and it was not taken.
     pub fn peek_input(&self, index: usize) -> Option<&[u8]> {
         self.0[self.index(is_input, index)?].1.as_deref()
     }
@@ -77,7 +78,7 @@ impl<'a> Parts<'a> {
         self.0[at].1.take()
     }
 
-    /// Both are one region.
+    /// Whether both are the same region.
     pub fn is_in_place(&self, input: usize, output: usize) -> bool {
         let input = self.index(is_input, input);
         input.is_some() && input == self.index(is_output, output)
@@ -92,7 +93,7 @@ fn is_output(direction: Direction) -> bool {
     matches!(direction, Direction::Output | Direction::InOut)
 }
 
-/// Why a call did not succeed. What the host is told follows from [`Failure::code`].
+/// Why a call did not succeed. [`Failure::code`] is what the host learns of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The host's regions or arguments do not fit the function.
@@ -101,33 +102,34 @@ pub enum Failure {
     /// Data, not arguments, that the function cannot read.
     #[error("malformed input: {0}")]
     Input(Cow<'static, str>),
-    /// `needed` bytes would do, if that is known.
+    /// `needed` bytes would be enough, if that number is known.
     #[error("output {output} is too small{}; map a larger one", .needed.map_or(String::new(), |n| format!(", {n} bytes are needed")))]
     OutputTooSmall { output: usize, needed: Option<u64> },
-    /// The function needs memory beside the call's regions, which the session may not have or the machine does not have.
+    /// The function needs memory beside the call's regions, which exceeds the session's quota or the memory of the
+    /// machine.
     #[error("the call needs {needed} bytes of memory beside its regions: {why}")]
     OverLimit { needed: u64, why: Cow<'static, str> },
     #[error("not finished in time; raise the time allowed for a call or give it less to do")]
     TimedOut,
     #[error("abandoned: the session or the server ends")]
     Abandoned,
-    /// The pool did not run it.
+    /// The pool did not run the call.
     #[error("{0}")]
     Refused(Refusal),
-    /// A return code of the function's own.
+    /// A return code of the function itself.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned { code: ReturnCode, text: String },
     /// A kernel of a shared object returned `code`, or its process ended; `why` begins with a verb.
     #[error("kernel {name} {why}")]
     Kernel { name: String, code: ReturnCode, why: String },
-    /// A defect of the server.
+    /// A defect in the server.
     #[error("failed inside: {0}")]
     Internal(Cow<'static, str>),
 }
 
 impl Failure {
-    /// Whether whoever runs the server should know: the host gets a code which does not tell what happened, the function
-    /// wrote a text for the log, or the server took no call.
+    /// Whether the operator of the server should know: the return code does not tell the host what happened, the
+    /// function wrote a text for the log, or the server refused the call.
     pub fn is_for_the_log(&self) -> bool {
         match self {
             Self::TimedOut
@@ -143,7 +145,7 @@ impl Failure {
         }
     }
 
-    /// What the host is told.
+    /// The return code for the host.
     pub fn code(&self) -> ReturnCode {
         match self {
             Self::Arguments(_) => ReturnCode::BAD_ARGUMENTS,
@@ -159,11 +161,11 @@ impl Failure {
     }
 }
 
-/// How a call failed, and what is sent nevertheless.
+/// Why a call failed, and how many status bytes are sent all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub why: Failure,
-    /// Bytes of the first output that hold a status.
+    /// The number of bytes in the first output that hold a status.
     pub status_bytes: u32,
 }
 
@@ -179,7 +181,7 @@ impl From<&Failed> for mrsp::naa::Failure {
     }
 }
 
-/// When to give up. Functions that take long look at it now and then.
+/// When a function is to give up. Functions that take long check it now and then.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,
@@ -195,7 +197,7 @@ impl Stop {
         Self { deadline: None, abandoned: AtomicBool::new(false) }
     }
 
-    /// Nobody waits for the result any more.
+    /// Marks the call as abandoned: nobody waits for its result any more.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -213,40 +215,41 @@ impl Stop {
     }
 }
 
-/// Who pays for the memory that a function takes beside the regions of a call: the session's quota, or nobody where a
-/// program computes for itself.
+/// The quota that pays for memory which a function takes beside the regions of a call. There is none where a program
+/// computes for itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Purse<'a>(Option<&'a Quota>);
 
 impl Purse<'_> {
-    /// Nobody pays and nothing limits.
+    /// Without a quota: nobody pays and nothing is limited.
     pub const UNLIMITED: Self = Self(None);
 
-    /// Charges `bytes` until the result is dropped. To be called before the memory is allocated.
+    /// Charges `bytes` until the result is dropped. Call this before allocating the memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with what is left and the remedy.
+    /// [`Failure::OverLimit`] with the bytes that are left and a remedy.
     pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
 
-    /// `bytes` zeroed bytes, charged until they are dropped.
+    /// Allocates `bytes` zeroed bytes, charged until they are dropped.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`], also if the machine has no room.
+    /// [`Failure::OverLimit`], also if the machine has not enough memory.
     pub fn scratch(self, bytes: usize) -> Result<Scratch, Failure> {
         Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
     }
 
-    /// As [`reserve`](Self::reserve), for a library that aborts the process where it gets no memory: refuses what the
-    /// address space has no room for at this moment, by mapping it and giving it back.
+    /// Reserves as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation fails. It
+    /// also refuses sizes for which the address space has no room at this moment; to find out, it maps the memory and
+    /// unmaps it.
     ///
     /// # Errors
-    /// As [`scratch`](Self::scratch).
+    /// The same errors as [`scratch`](Self::scratch).
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // Room for what other threads allocate meanwhile, and for the allocator's own books.
+            // The double size leaves room for what other threads allocate meanwhile, and for the allocator's own data.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -254,7 +257,7 @@ impl Purse<'_> {
     }
 }
 
-/// Allocators keep so much at hand, so less is not looked for.
+/// Allocators keep this many bytes ready, so smaller sizes are not checked.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -289,7 +292,7 @@ impl<'a> Call<'a> {
         Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
-    /// Makes a call. Gives how much of each parameter is a result.
+    /// Makes a call. Returns how much of each parameter is a result.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,
@@ -301,31 +304,31 @@ impl<'a> Call<'a> {
             Ok(()) => Ok(call.prefixes),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
         };
-        // Also after a failure: there may be a status.
+        // This is done after a failure too, since there may be a status.
         regions.settle();
         result
     }
 
-    /// The 24 bits the host passed along.
+    /// The 24 user bits, which the host chose.
     pub fn user(&self) -> U24 {
         self.user
     }
 
-    /// Outlives borrows of the call, so that it can be asked while slices are held.
+    /// The limits of the call. The reference outlives borrows of the call, so that it can be used while slices are held.
     pub fn stop(&self) -> &'a Stop {
         self.stop
     }
 
-    /// Who pays for memory beside the regions. Outlives borrows of the call.
+    /// The quota that pays for memory beside the regions. It outlives borrows of the call.
     pub fn purse(&self) -> Purse<'a> {
         self.purse
     }
 
-    /// Charges the session for `bytes` of memory beside the regions until the result is dropped. To be called before
-    /// the memory is allocated.
+    /// Charges the session for `bytes` of memory beside the regions until the result is dropped. Call this before
+    /// allocating the memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with what is left and the remedy.
+    /// [`Failure::OverLimit`] with the bytes that are left and a remedy.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.purse.reserve(bytes)
     }
@@ -334,7 +337,7 @@ impl<'a> Call<'a> {
         self.stop.check().is_err()
     }
 
-    /// Parameters and internal regions, in the order of the mapping.
+    /// Parameters and internal regions, in the order in which the host described them.
     pub fn regions(&mut self) -> &mut [RegionRef<'a>] {
         &mut self.regions
     }
@@ -343,15 +346,15 @@ impl<'a> Call<'a> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
 
-    /// Says how many bytes of output 0 hold a status to be sent even if the call fails or panics.
+    /// Sets how many bytes of output 0 hold a status, which is sent even if the call fails or panics.
     pub fn set_status(&mut self, bytes: u32) {
         self.status_bytes = bytes;
     }
 
-    /// Says how many bytes of output `output` are a result; without it all are.
+    /// Sets how many bytes of output `output` are a result; if this is not called, all are.
     ///
     /// # Panics
-    /// If there is no such output or it is shorter.
+    /// If there is no such output, or it is shorter than `len`.
     pub fn set_produced(&mut self, output: usize, len: usize) {
         let params = self.regions.iter().filter(|region| region.direction != Direction::Internal);
         let mut outputs = params.enumerate().filter(|(_, region)| is_output(region.direction));
@@ -362,25 +365,25 @@ impl<'a> Call<'a> {
     }
 }
 
-/// One call to be made.
+/// A call to be made.
 #[derive(Debug)]
 pub struct Task {
     pub function: Arc<dyn Function>,
     pub regions: Regions,
-    /// Whose call it is.
+    /// The peer that made the call.
     pub peer: Peer,
-    /// The 24 bits the host passed along.
+    /// The 24 user bits, which the host chose.
     pub user: U24,
     pub deadline: Instant,
-    /// The session's process, if the function is a kernel or another one may have run there.
+    /// The session's process, if the function is a kernel or a kernel of the session may have run there.
     pub process: Option<Arc<SessionProcess>>,
 }
 
 impl Task {
-    /// Runs the function on this thread. Gives how much of each parameter is a result.
+    /// Runs the function on this thread. Returns how much of each parameter is a result.
     ///
     /// # Errors
-    /// What the function says; [`Failure::Internal`] if it panics.
+    /// The failure of the function; [`Failure::Internal`] if it panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);
@@ -388,7 +391,7 @@ impl Task {
             let process = self.process.as_deref();
             return Ok(kernel::run(kernel, process, &mut self.regions, user, self.deadline)?);
         }
-        // No slices are made of what a process may write.
+        // The process is stopped first, because no slices are made of memory that a process may write.
         if let Some(process) = &self.process {
             process.stop();
         }

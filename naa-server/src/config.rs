@@ -1,4 +1,4 @@
-//! What a server is told.
+//! Settings of a server.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,45 +12,49 @@ use crate::{
     pool,
 };
 
-/// The C library's port (SERVER_CONNECTION_PORT).
+/// The port of servers, the same as the C library's (SERVER_CONNECTION_PORT).
 pub const DEFAULT_PORT: u16 = 12_345;
 
-/// Bounds and times of a server, each with the reason for its default.
+/// Limits and times of a server.
 ///
-/// During a call its host has no access to the session's regions. The embedded provider takes it back with each request.
-/// NICs cannot do that at a reasonable price: over the verbs provider a host that breaks the protocol can change
-/// the regions of its own session while a function works on them. Functions that must not be surprised copy first.
+/// The embedded provider takes access to a session's regions from the host with each request, so the host has none
+/// during a call. NICs cannot do that at a reasonable price: over the verbs provider a host that breaks the protocol can
+/// change the regions of its own session while a function works on them. Functions that need unchanging data copy it
+/// first.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A concrete local address, and the TCP-space port; 0 picks one.
+    /// The local address to listen on, which must be a concrete one, and the port; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// Who may connect. RoCE has no authentication: an address is all there is to go by.
+    /// The networks that may connect. RoCE has no authentication, so the address is the only criterion.
     pub allow: AllowList,
-    /// Regions and bytes a session may ask for.
+    /// The most regions and bytes that a session may ask for.
     pub limits: Limits,
-    /// Bytes of all sessions' regions together, in whole pages.
+    /// The most bytes of all sessions' regions together, in whole pages.
     pub memory: u64,
-    /// Bytes that the sessions of one peer have together; `None`: half of `memory`. An eighth of `memory` is kept for
-    /// peers that have little.
+    /// The most bytes that the sessions of one peer have together; `None`: half of `memory`. An eighth of `memory` is
+    /// kept for peers that have little.
     pub per_peer_memory: Option<u64>,
     pub max_sessions: usize,
-    /// Sessions of one peer.
+    /// The most sessions of one peer.
     pub max_sessions_per_peer: usize,
-    /// How long a function may take, from the request on.
+    /// How long a function may take, counted from the arrival of the request.
     pub call_time: Duration,
-    /// A session that has not set up its regions by then is closed.
+    /// How long session setup may take; then the session is closed.
     pub setup_time: Duration,
-    /// How often an idle session's host is probed by a WRITE of no bytes; zero for never. A host that vanished
-    /// leaves nothing unacknowledged that would tell, so with zero its session and a call it waits for go on.
+    /// The time between probes of an idle session's host, each a WRITE of no bytes; zero: never. The server has no
+    /// unacknowledged packet by which it would notice that the host vanished. So without probes such a session, and a
+    /// call that it waits for, would go on.
     pub probe_interval: Duration,
     pub pool: pool::Settings,
-    /// How the server's loop waits.
+    /// How the server loop waits.
     pub wait: WaitMode,
-    /// Work requests that a resident may have unfinished on a session, at most; of no use without one.
+    /// The most work requests that a loop service may have unfinished on a session. It has no effect without a loop
+    /// service.
     pub stream_sends: u32,
-    /// Which provider serves the address; `None`: what `NAA_PROVIDER` says, and without it the one that fits.
+    /// The provider that serves the address; `None`: the one in `NAA_PROVIDER`, or the one that fits the address if that
+    /// is not set.
     pub provider: Option<Choice>,
-    /// Of the embedded provider.
+    /// Settings of the embedded provider.
     pub device: roce_udp::Options,
 }
 
@@ -90,9 +94,9 @@ impl Config {
     }
 }
 
-/// How many files the regions of all peers may be, and those of one peer: of the open files that the process may have,
-/// peers get the part that they get of `memory`. An eighth stays for sockets and other files of the server. The reserve
-/// lets a new peer open one session of `max_regions` regions, each of which may need a second file for its copy.
+/// How many open files the regions of all peers may take, and those of one peer. Peers get the same part of the
+/// process's open files as they get of `memory`. An eighth stays for sockets and other files of the server. The reserve
+/// lets a new peer open one session of `max_regions` regions, each of which may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
@@ -108,8 +112,8 @@ fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     Shares { first: session.min(shares.reserve), ..shares }
 }
 
-/// 16 GiB, or half of what the machine has or `ulimit -v` permits: pages are mapped when touched, and too many end
-/// the process.
+/// The default of `memory`: 16 GiB, or half of what the machine has or `ulimit -v` permits, if that is less. Pages are
+/// mapped when they are first used, and the process is killed if they are too many.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
     let most = [region::physical_memory(), limit("Max address space")].into_iter().flatten().min();

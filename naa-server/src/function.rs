@@ -1,4 +1,4 @@
-//! Functions the accelerator offers, by number.
+//! The functions that the accelerator offers, by function code.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -7,19 +7,19 @@ use naa_kernels::Kernel;
 
 use crate::call::{Call, Failure};
 
-/// What a function says about itself: an entry of the catalogue.
+/// The description of a function: an entry of the catalogue.
 pub use mrsp::catalogue::Function as FunctionInfo;
 
 /// Where a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// In the server's loop, which serves nobody else meanwhile: for some microseconds of work.
+    /// In the server loop, which does nothing else meanwhile: for some microseconds of work.
     Inline,
-    /// On a thread of the pool.
+    /// Executed by a pool thread.
     Pooled,
 }
 
-/// A function hosts can call.
+/// A function that hosts can call.
 pub trait Function: Send + Sync + 'static {
     fn info(&self) -> &FunctionInfo;
 
@@ -29,21 +29,21 @@ pub trait Function: Send + Sync + 'static {
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }
     }
 
-    /// The kernel that it is, which runs in its session's process instead of [`Self::run`].
+    /// The kernel of this function, if it is one; it runs in the session's process instead of [`Self::run`].
     fn kernel(&self) -> Option<&Kernel> {
         None
     }
 
-    /// It is by this function that hosts subscribe with the server's [`Resident`](crate::resident::Resident), which answers
+    /// Whether hosts subscribe by this function with the server's [`Resident`](crate::resident::Resident), which is called
     /// instead of [`Self::run`].
     fn subscribes(&self) -> bool {
         false
     }
 
-    /// Computes. What the regions contain is the host's: nothing in it may be trusted.
+    /// Computes. The content of the regions comes from the host, so nothing in it may be trusted.
     ///
     /// # Errors
-    /// What the host is to be told.
+    /// The failure that the host is to learn of.
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure>;
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for dyn Function {
     }
 }
 
-/// Why a function was not registered. A mistake of whoever configures the server.
+/// Why a function was not registered. The cause is always the configuration of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     #[error("functions {former} and {name} both have number {code}; give one another number")]
@@ -62,13 +62,13 @@ pub enum RegistryError {
     Catalogue(#[from] catalogue::EncodeError),
 }
 
-/// Functions by number, 1 to 127.
+/// Functions by function code, 1 to 127.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<FunctionCode, Arc<dyn Function>>);
 
 impl Registry {
     /// # Errors
-    /// If the number is taken.
+    /// An error if the number is taken.
     pub fn register(&mut self, function: Arc<dyn Function>) -> Result<(), RegistryError> {
         let FunctionInfo { code, name, .. } = function.info().clone();
         if let Some(former) = self.0.get(&code) {
@@ -88,17 +88,17 @@ impl Registry {
         self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())
     }
 
-    /// In the order of their numbers.
+    /// The functions in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
         self.0.values()
     }
 
-    /// Whether sessions' memory must be in files, for processes.
+    /// Whether sessions' memory must be in files, so that processes can map it.
     pub(crate) fn has_kernels(&self) -> bool {
         self.iter().any(|function| function.kernel().is_some())
     }
 
-    /// What all functions say about themselves.
+    /// The descriptions of all functions.
     pub fn catalogue(&self) -> catalogue::Catalogue {
         catalogue::Catalogue { functions: self.iter().map(|function| function.info().clone()).collect() }
     }

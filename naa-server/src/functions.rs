@@ -1,6 +1,6 @@
 //! Built-in functions.
 //!
-//! Each module has the plain computation, which a host can use to check a result, and the function around it.
+//! Each module has the plain computation, which a host can use to check a result, and the function that calls it.
 
 mod blocks;
 pub mod bounds;
@@ -31,23 +31,23 @@ use crate::{
 };
 use blocks::{Builtin, Compute};
 
-/// Blocks, f64 and checksums are little-endian, and regions are used as they are.
+/// Blocks, floating-point numbers and checksums are little-endian, and the data in regions is not converted.
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 
-/// All built-in functions, `others`, and the catalogue of them.
+/// All built-in functions and `others`, with their catalogue.
 ///
 /// # Errors
-/// If one of `others` has a number that is taken or a description the catalogue cannot hold.
+/// If one of `others` has a number that is taken or a description that the catalogue cannot hold.
 pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
     complete(builtins()?, others)
 }
 
-/// `others` and the catalogue of them, without any built-in function that computes: for a server that is there for its
-/// services.
+/// Only `others` and their catalogue, without any built-in function that computes: for a server that offers services
+/// only.
 ///
 /// # Errors
-/// As [`registry`].
+/// The same errors as [`registry`].
 pub fn services(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
     complete(Registry::default(), others)
 }
@@ -76,7 +76,7 @@ fn builtins() -> Result<Registry, RegistryError> {
             .map(|(name, description)| (Kind::ComplexF64, name, description));
     let digest = (Kind::Bytes, "digest", "32 bytes");
     let checksum = (Kind::U32, "checksum", "of the data");
-    // Of one of several types, as the arguments say.
+    // These regions hold numbers of one of several types; the arguments say which.
     let [left, right, sum, values, sorted] = [
         ("a", "n numbers; may be the output too"),
         ("b", "n numbers"),
@@ -154,7 +154,7 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// `bytes` as numbers; regions start on pages, so whole ones always are.
+/// Returns `bytes` as numbers. This always works for whole regions, since they start on pages.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }

@@ -1,4 +1,4 @@
-//! Kernels of shared objects, as functions: what goes to a session's process, and what becomes of what it says.
+//! Kernels of kernel libraries, as functions: what is sent to a session's process, and how its reply is read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,13 +14,13 @@ use crate::{
     function::{Function, FunctionInfo},
 };
 
-/// Codes that kernels may return: those NAAICE leaves to applications.
+/// Codes that kernels may return: those that NAAICE leaves to applications.
 const RETURN_CODES: std::ops::RangeInclusive<u32> = 0x10..=0x7f;
 
 #[derive(Debug)]
 struct KernelFunction(Kernel);
 
-/// For the registry.
+/// Makes functions of `kernels`, for the registry.
 pub fn functions(kernels: &Arc<Kernels>) -> impl Iterator<Item = Arc<dyn Function>> {
     kernels.kernels().into_iter().map(|kernel| Arc::new(KernelFunction(kernel)) as Arc<dyn Function>)
 }
@@ -43,7 +43,7 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Has `kernel` compute in the session's `process`, and waits for it. Gives how much of each parameter is a result.
+/// Has `kernel` compute in the session's `process`, and waits for it. Returns how much of each parameter is a result.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,
@@ -83,7 +83,7 @@ fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFi
     regions.views().map(file).collect()
 }
 
-/// The session has what the kernel declares: parameters and internal regions, each in their order.
+/// Checks that the session has what the kernel declares: parameters and internal regions, each in their order.
 fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
@@ -106,7 +106,8 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// How much of each parameter is a result; after a failure the code for the host, and what the kernel did.
+/// Checks the reply of a kernel. Returns how much of each parameter is a result; after a failure the code for the host
+/// and what the kernel did.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

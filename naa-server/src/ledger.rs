@@ -1,8 +1,8 @@
-//! Who has how much of a server's memory.
+//! The record of all memory that sessions and peers of a server have in use.
 //!
-//! A byte is charged to the session, to its peer and to the server at once, and given back when the [`Charge`] is
-//! dropped. Memory cannot be taken back from a peer, so two rules keep some for others: a peer has at most
-//! [`Shares::per_peer`] bytes, and a [reserve](Shares::reserve) is only for peers that have little.
+//! A byte is charged to the session, to its peer and to the server at once, until the [`Charge`] is dropped. Memory
+//! cannot be taken back from a peer, so two rules keep some of it for others: a peer has at most [`Shares::per_peer`]
+//! bytes, and a [reserve](Shares::reserve) is only for peers that have little.
 
 use std::{
     io,
@@ -48,7 +48,7 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// Turns an error of a ledger that counts files into the one that speaks of files.
+    /// Turns the error of a ledger that counts files into the error that names files.
     pub(crate) fn of_files(self) -> Self {
         match self {
             Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },
@@ -58,36 +58,36 @@ impl ArenaError {
     }
 }
 
-/// How something that a server has is divided among its peers. The unit is bytes for memory, and files for open files.
+/// How a resource of a server is divided among its peers. The unit is bytes for memory, and files for open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The most of all peers together.
+    /// The most that all peers may have together.
     pub total: u64,
-    /// The most of one peer.
+    /// The most that one peer may have.
     pub per_peer: u64,
-    /// A part of `total` from which only those peers may take that have at most `first` in all.
+    /// The part of `total` that is only for peers which have at most `first` in all.
     pub reserve: u64,
     /// The most that a peer may have if it takes from the reserve.
     pub first: u64,
 }
 
-/// New peers for whom a reserve of memory is enough.
+/// The reserve of memory is enough for so many new peers.
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {
-    /// With an eighth as the reserve.
+    /// Shares with an eighth of `total` as the reserve.
     pub const fn new(total: u64, per_peer: u64) -> Self {
         let reserve = total / 8;
         Self { total, per_peer, reserve, first: reserve / FIRST_PEERS }
     }
 
-    /// Everything for anybody.
+    /// Shares that let a single peer have everything.
     pub const fn undivided(total: u64) -> Self {
         Self { total, per_peer: total, reserve: 0, first: 0 }
     }
 }
 
-/// Bytes in use.
+/// The number of bytes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(AtomicU64);
 
@@ -96,7 +96,7 @@ impl Meter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds `bytes` if no more than `limit` are in use then; gives that number. Else says how many are left.
+    /// Adds `bytes` if the sum is at most `limit`, and returns the sum. The error is the number that is left.
     fn take(&self, bytes: u64, limit: u64) -> Result<u64, u64> {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
         match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
@@ -110,14 +110,14 @@ impl Meter {
     }
 }
 
-/// The accounts of one server.
+/// The account of one server, and how it is divided.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) shares: Shares,
     pub(crate) server: Meter,
 }
 
-/// Whose memory a session's is: its own limit, and its peer's meter.
+/// The accounts of a session: its own with its limit, and that of its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) session: Arc<Meter>,
@@ -125,7 +125,7 @@ pub(crate) struct Owner {
     pub(crate) peer: Arc<Meter>,
 }
 
-/// Bytes taken, given back when dropped.
+/// Bytes that are in use; dropping the value ends the charge.
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
@@ -140,7 +140,7 @@ impl Ledger {
     }
 
     /// # Errors
-    /// The first account on which there is not enough; then nothing was taken from any.
+    /// The error of the first account that has not enough left; then nothing was charged to any account.
     pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
         let Shares { total, per_peer, reserve, first } = self.shares;
         let asked = bytes;
@@ -196,7 +196,7 @@ mod tests {
         }
         let refused = ledger.charge(Some(&session(&hog)), 1);
         assert!(matches!(refused, Err(ArenaError::Peer { asked: 1, left: 0, limit: 800 })));
-        // A second peer gets its share but for the reserve of 200.
+        // A second peer gets its share except the reserve of 200.
         held.push(ledger.charge(Some(&session(&other)), 600).unwrap());
         let refused = ledger.charge(Some(&session(&other)), 1);
         assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));

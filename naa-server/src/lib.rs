@@ -1,8 +1,8 @@
 //! A network-attached accelerator in software.
 //!
 //! [`Server::start`] serves the functions of a [`function::Registry`], over rdma-core or the embedded provider. One
-//! thread owns all sessions; small calls run on it, long ones on the [`pool`], and [`kernel`]s in processes of
-//! their own, which the pool's threads wait for.
+//! thread owns all sessions and runs small calls. Long calls run on the [`pool`]. [`kernel`]s run in processes of their
+//! own, which threads of the pool wait for.
 
 pub mod allow;
 pub mod arena;

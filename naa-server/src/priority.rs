@@ -1,12 +1,13 @@
 //! How the operating system schedules the threads that compute.
 //!
-//! Threads that serve the network keep the process's priority. Workers run below it, so that a packet is answered while
-//! they compute, and work that nobody waits for any more runs only where a core has nothing else to do.
+//! Threads that serve the network keep the priority of the process. Pool threads run below it, so that packets are
+//! answered while they compute. An abandoned call runs only where a core has nothing else to do.
 #![allow(unsafe_code)]
 
-/// What a worker is nicer by than the threads that serve the network.
+/// How many nice levels a pool thread is below the threads that serve the network.
 const WORKER: i32 = 10;
-/// The same for the thread of a peer that gets its share while all workers are taken: it is before them.
+/// How many nice levels an extra thread is below them. An extra thread serves a peer while all pool threads are taken,
+/// and has priority over those.
 const GUEST: i32 = 5;
 
 /// A thread of this process.
@@ -19,8 +20,8 @@ impl Thread {
         Self(unsafe { libc::gettid() })
     }
 
-    /// Lets the thread run only where a core has nothing else to do. A thread without privileges cannot go back, so it
-    /// ends after what it does.
+    /// Lets the thread run only where a core has nothing else to do. A thread without privileges cannot raise its
+    /// priority again, so it ends after this work.
     pub(crate) fn demote(self) {
         let parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameters live as long as the call. A number that names no thread any more is an error.
@@ -36,7 +37,7 @@ pub(crate) fn become_worker() {
     nicer_by(WORKER);
 }
 
-/// Lets the calling thread run between the workers and the threads that serve the network.
+/// Lets the calling thread run above the pool threads and below the threads that serve the network.
 pub(crate) fn become_guest() {
     nicer_by(GUEST);
 }
@@ -45,7 +46,7 @@ fn nicer_by(steps: i32) {
     // SAFETY: the calls take no pointers. On Linux, 0 names the calling thread.
     unsafe {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
-        // Where this is not permitted, workers compete with the network for the cores.
+        // If this is not permitted, pool threads compete with the network threads for the cores.
         libc::setpriority(libc::PRIO_PROCESS, 0, own.saturating_add(steps));
     }
 }

@@ -1,4 +1,4 @@
-//! A session's memory, and its parameters in it.
+//! A session's memory, and where its parameters lie in it.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -25,28 +25,28 @@ pub struct Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     pub flags: RegionFlags,
-    /// Which of the regions it lies in.
+    /// The index of the region in which it lies.
     pub region: usize,
     pub offset: usize,
     pub len: usize,
 }
 
-/// Parameters that share regions.
+/// Parameters of a layout in which several share a region.
 #[derive(Debug)]
 struct Views {
     /// Parameters, then internal regions.
     all: Vec<View>,
-    /// Their numbers as they lie in the regions.
+    /// The indexes of `all` in the order of their places in the regions.
     order: Vec<usize>,
 }
 
-/// The regions of a session in the order of the host's message. Unless there is a layout, each is a parameter or
-/// internal.
+/// The regions of a session in the order of the host's MRSP message. Without a layout, each is a parameter or an
+/// internal region.
 #[derive(Debug, Default)]
 pub struct Regions {
     regions: Vec<Region>,
     views: Option<Arc<Views>>,
-    /// Pays for what a call takes beside its regions. Without one nothing limits that.
+    /// The quota for memory that a call takes beside its regions. Without a quota such memory is not limited.
     quota: Option<Quota>,
     /// The charge for the files of the session's process, which lives until the last call ends.
     _process_files: Option<Reservation>,
@@ -88,7 +88,7 @@ impl DerefMut for Regions {
 }
 
 impl Regions {
-    /// With the layout that was agreed on, if there is one.
+    /// Regions with the layout that was agreed on, if there is one.
     pub(crate) fn of(regions: Vec<Region>, machine: &NaaSession) -> Self {
         let views = machine.places().map(|places| {
             let params = places.zip(machine.regions()).map(|(Place { region, offset }, param)| View {
@@ -107,7 +107,7 @@ impl Regions {
         Self { regions, views, ..Self::default() }
     }
 
-    /// Has `quota` pay for what calls take beside these regions.
+    /// Sets the quota for memory that calls take beside these regions.
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
         Self { quota: Some(quota), ..self }
@@ -118,7 +118,7 @@ impl Regions {
         Self { _process_files: process_files, ..self }
     }
 
-    /// What functions see, in their order.
+    /// Parameters and internal regions as functions see them, in their order.
     pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
         let count = self.views.as_ref().map_or(self.regions.len(), |views| views.all.len());
         (0..count).map(|at| match &self.views {
@@ -127,7 +127,7 @@ impl Regions {
         })
     }
 
-    /// The views as slices, and who pays for memory beside them; `None` while a peer has access to a region.
+    /// The views as slices, and the quota for memory beside them; `None` while a peer has access to a region.
     pub(crate) fn slices(&mut self) -> Option<(Vec<RegionRef<'_>>, Option<&Quota>)> {
         let quota = self.quota.as_ref();
         let Some(views) = &self.views else {
@@ -141,7 +141,7 @@ impl Regions {
         for (number, region) in self.regions.iter_mut().enumerate() {
             let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
             while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
-                // Slots that were granted lie inside and do not overlap.
+                // The layout entries were checked when they were granted: they lie inside and do not overlap.
                 let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
                 let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
                 slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
@@ -151,18 +151,19 @@ impl Regions {
         Some((slices.into_iter().collect::<Option<_>>()?, quota))
     }
 
-    /// After a call on [slices](Self::slices): results are where they are sent from.
+    /// Copies results from working copies to where they are sent from. To be called after a call on
+    /// [slices](Self::slices).
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
-            // What a function does to its inputs is nobody else's business.
+            // Changes that a function makes to its inputs are not copied.
             if shared || region.flags.contains(RegionFlags::OUTPUT) {
                 region.allocation.settle();
             }
         }
     }
 
-    /// Of each parameter, where in which region it starts.
+    /// The region and the offset at which each parameter starts.
     pub(crate) fn params(&self) -> Params<'_> {
         let starts = match &self.views {
             Some(_) => SmallVec::new(),
@@ -182,12 +183,13 @@ fn whole(region: usize, of: &Region) -> View {
 /// Parameters as sources of WRITEs.
 pub(crate) struct Params<'a> {
     regions: &'a Regions,
-    /// Regions that are parameters, where each has its own.
+    /// The regions that are parameters, if each parameter has a region of its own.
     shared: SmallVec<[usize; 8]>,
 }
 
 impl Params<'_> {
-    /// `length` bytes from `offset` of a parameter on, which may go on into what lies behind it.
+    /// A scatter-gather element of `length` bytes from `offset` of a parameter on. It may extend into what lies behind
+    /// the parameter.
     pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
         let (region, start) = match &self.regions.views {
             Some(views) => views.all.get(param).map(|view| (view.region, view.offset))?,

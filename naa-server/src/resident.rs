@@ -1,4 +1,4 @@
-//! What lives in a server's loop beside its calls, and writes to hosts that subscribed by one.
+//! Loop services: code that runs in the server loop beside calls, and writes to hosts that subscribed.
 //!
 //! ```text
 //! call of its function ─► subscribe(): may it? ─► the answer goes out ─► begin(Stream): the resident's from now on
@@ -7,8 +7,7 @@
 //! the host left         ─► ended(): drop the Stream
 //! ```
 //!
-//! A host that subscribed makes no more calls: it is written to until it goes, and writes itself to what it sent as
-//! inputs.
+//! A host that subscribed makes no more calls. The service writes to it until the session ends, and the host may write to its inputs.
 
 use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
 
@@ -17,111 +16,112 @@ use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
 use crate::call::{Call, Failure};
 
-/// A session that a resident has. Not used again within a server's life.
+/// The number of a session that a loop service has. It is not used again as long as the server lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 
 /// One of a stream's regions.
 #[derive(Clone, Debug)]
 pub struct StreamRegion {
-    /// Here. Of an input the host writes it whenever it likes; an output's is the resident's alone.
+    /// The memory on this side. The host may write an input at any time; only the loop service writes an output.
     pub memory: Memory,
     pub(crate) lkey: u32,
-    /// At the host.
+    /// The region on the host's side.
     pub remote: RemoteAddr,
 }
 
 impl StreamRegion {
-    /// `length` bytes from `offset` of the memory here.
+    /// A scatter-gather element of `length` bytes from `offset` of the memory on this side.
     ///
     /// # Panics
-    /// If they do not lie inside.
+    /// If the bytes do not lie inside the region.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         let len = self.memory.len() as u64;
         assert!(offset <= len && u64::from(length) <= len - offset, "inside the region");
         Sge { addr: self.memory.addr() + offset, length, lkey: self.lkey }
     }
 
-    /// Bytes from `offset` on, at the host.
+    /// The host's address of the bytes from `offset` on.
     ///
     /// # Panics
-    /// If it lies behind the end.
+    /// If `offset` lies behind the end.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         assert!(offset <= self.memory.len() as u64, "inside the region");
         RemoteAddr { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
     }
 }
 
-/// The connection to a host that subscribed. Drop it when [`Resident::ended`] says so: its memory goes then.
+/// The connection to a host that subscribed. Drop it when [`Resident::ended`] is called: its memory is freed after that.
 #[derive(Debug)]
 pub struct Stream {
     pub id: StreamId,
     pub peer: SocketAddr,
-    /// As the host described its parameters.
+    /// The regions, in the order in which the host described its parameters.
     pub regions: Vec<StreamRegion>,
-    /// Work requests that may be unfinished at a time, signalled or not.
+    /// The most work requests that may be unfinished at a time, signaled or not.
     pub most_sends: u32,
     pub pd: Pd,
     pub(crate) qp: Arc<Qp>,
 }
 
 impl Stream {
-    /// The number of its work requests: completions with another one do not come to [`Resident::completed`].
+    /// The number for its work requests: completions with another number are not reported to [`Resident::completed`].
     pub fn number(&self) -> u64 {
         crate::session::stream_number(self.id.0)
     }
 
-    /// Posts all of them or, on an error, those before index `.0`.
+    /// Posts all of `wrs`. If there is an error, those before the index in `.0` were posted.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn post(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.qp.post_send(wrs)
     }
 }
 
-/// Who asks for a subscription.
+/// The host that asks for a subscription.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
     pub peer: SocketAddr,
-    /// Its parameters, as it described them: each has a region of its own.
+    /// The parameters as the host described them; each has a region of its own.
     pub params: &'a [RegionRequest],
 }
 
-/// Lives in a server's loop. Nothing here may block, and a turn takes some hundred microseconds at most: calls wait
+/// Code that runs in the server loop. None of the methods may block, and a turn may take some hundred microseconds at most, because calls wait
 /// meanwhile.
 pub trait Resident: Send + fmt::Debug {
-    /// A host calls the [function](crate::function::Function::subscribes) by which hosts subscribe. If this succeeds, [`begin`](Self::begin) follows unless the session ends first.
+    /// Called when a host calls the [function](crate::function::Function::subscribes) by which hosts subscribe. If this succeeds,
+    /// [`begin`](Self::begin) follows unless the session ends first.
     ///
     /// # Errors
-    /// What the host is told. Its session goes on.
+    /// The failure that the host is to learn of. Its session goes on.
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure>;
 
-    /// The answer is on its way, and what is posted now comes behind it.
+    /// The response is posted, and whatever is posted from now on follows it.
     fn begin(&mut self, stream: Stream, now: Instant);
 
-    /// The oldest signalled work request of a stream that was not complete is.
+    /// The oldest signaled work request of a stream that was not yet complete has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// The host is gone, or nearly: drop the stream, if there was one, and post nothing more.
+    /// The session ends: drop the stream, if there was one, and post nothing more.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does what there is to do. True if there was something: then it is asked again soon.
+    /// Does what there is to do. Returns true if there was something; then it is called again soon.
     fn turn(&mut self, now: Instant) -> bool;
 
-    /// The server shuts down: take nothing more. True when nothing is on its way to hosts any more; called until then, or
-    /// until patience is over.
+    /// The server shuts down: accept nothing more. Returns true when nothing is on its way to hosts any more. It is called until then, or until the
+    /// time limit of the shutdown.
     fn finish(&mut self) -> bool;
 
     /// The next stream that is to be closed for what its host did, and why.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 
-    /// When there is something to do whatever happens.
+    /// When there is something to do even if nothing arrives.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Readable when it has something to do.
+    /// A file descriptor that is readable when there is something to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// The loop slept, and sleeps no more.
+    /// The server loop was asleep and is awake again.
     fn woken(&mut self);
 }

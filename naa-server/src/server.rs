@@ -1,4 +1,4 @@
-//! The server: a thread that owns all sessions, and the handle its program holds.
+//! The server: a thread that owns all sessions, and the handle for the program.
 
 mod peers;
 mod queue;
@@ -48,16 +48,16 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the handle tells the thread.
+/// Orders of the handle to the thread.
 #[derive(Debug, Default)]
 struct Orders {
-    /// Take no more sessions, end idle ones, leave when none is left.
+    /// Accept no more sessions, end idle ones, and exit when none is left.
     drain: AtomicBool,
-    /// Leave now.
+    /// Exit now.
     stop: AtomicBool,
 }
 
-/// Why the thread ended though nobody told it to.
+/// Why the thread ended without an order.
 #[derive(Debug, Default)]
 struct Ending(Mutex<Option<String>>);
 
@@ -77,7 +77,7 @@ impl Server {
         Self::start_with(config, registry, None)
     }
 
-    /// As [`start`](Self::start), with a resident, whose function is in the registry.
+    /// Starts as [`start`](Self::start) does, with a loop service, whose function is in the registry.
     pub fn start_with(
         config: Config,
         registry: Registry,
@@ -106,12 +106,12 @@ impl Server {
         Ok(Self { context, why, device, address, on, orders, stats, arena, ending, thread: Some(thread) })
     }
 
-    /// Where hosts connect to.
+    /// The address to which hosts connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The device it serves on, and why that one, for people.
+    /// The device on which the server listens, and why it was chosen, as text for people.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -121,7 +121,7 @@ impl Server {
         self.context.attr().provider
     }
 
-    /// The provider and why it was chosen, for people: "verbs: rxe0 has 10.9.0.1".
+    /// The provider and why it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -130,23 +130,24 @@ impl Server {
         &self.stats
     }
 
-    /// Bytes of sessions' regions in use, in whole pages.
+    /// The number of bytes of sessions' regions in use, in whole pages.
     pub fn memory_used(&self) -> u64 {
         self.arena.used()
     }
 
-    /// Counters of the device.
+    /// Counters of the device by name.
     pub fn device_counters(&self) -> Vec<(&'static str, u64)> {
         self.context.driver().counters()
     }
 
-    /// Why the server ended by itself, if it did: nobody is served any more.
+    /// Why the server ended by itself, if it did. Then it serves no session any more.
     pub fn ended(&self) -> Option<String> {
         let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
     }
 
-    /// Takes no more sessions, lets running calls finish and disconnects; after `patience` it does so regardless.
+    /// Accepts no more sessions, lets running calls finish and disconnects. After the time `patience` it disconnects in
+    /// any case.
     pub fn shutdown(mut self, patience: Duration) {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;
@@ -161,7 +162,7 @@ impl Server {
         self.orders.stop.store(true, Ordering::Release);
         self.context.driver().interrupt(self.on);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }

@@ -31,17 +31,18 @@ pub enum Action {
     Respond(Result<Vec<Prefix>, Failure>),
     Later(Duration, Result<Vec<Prefix>, Failure>),
     Disconnect,
-    /// Nothing is acknowledged any more.
+    /// The accelerator acknowledges nothing any more.
     Vanish,
-    /// Two answers to one call.
+    /// Two responses to one call.
     Twice,
-    /// An MRSP error instead of an answer.
+    /// An MRSP error instead of a response.
     Error,
-    /// An answer, then at once so many immediates from 1 on, each with itself in its word of the first output.
+    /// A response, then at once immediates from 1 to this number. The word at each immediate's place in the first
+    /// output holds its number.
     Stream(u32),
 }
 
-/// A region of the session: internal ones too, in the order of the AAR.
+/// A region of the session. Internal regions have one too, in the order of the AAR.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,
@@ -76,7 +77,7 @@ impl Fake {
         Self::start_saying(ip, None, limits, script)
     }
 
-    /// One that says what it can do, whether or not that is so.
+    /// An accelerator that claims `abilities`, whether or not it has them.
     pub fn start_saying(
         ip: &str,
         abilities: Option<Abilities>,
@@ -285,7 +286,7 @@ impl Session {
     }
 }
 
-/// Function 1: adds 1 to every byte of every region that goes back.
+/// Function 1: adds 1 to every byte of every region that is sent back.
 pub fn increment(regions: &[Region], _: CallRequest) -> Action {
     for region in regions.iter().filter(|r| r.flags.contains(RegionFlags::OUTPUT)) {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();
