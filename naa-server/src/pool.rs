@@ -1,10 +1,10 @@
-//! Worker threads for calls too long for the server's loop.
+//! The thread pool for calls that are too long for the server loop.
 //!
-//! Everything is bounded: calls waiting, running and done but not collected; threads; and calls that nobody waits for.
-//! Which call runs next is the decision of `schedule`. A call cannot be killed, so one that is past its time, or whose
-//! session ended, is quarantined: it keeps its thread and its regions until it returns, runs only where a core has nothing
-//! else to do, and counts against its peer. Another thread takes over the work. The pool has no clock of its own for
-//! deadlines; the server's loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! Everything is bounded: calls that wait, run, or are done and not collected; threads; and abandoned calls. `schedule`
+//! decides which call runs next. A call cannot be killed, so one that exceeds its time, or whose session ended, is
+//! quarantined: it keeps its thread and its regions until it returns, runs only where a core has nothing else to do, and
+//! counts against its peer. Another thread replaces its thread. The pool has no clock of its own for deadlines; the server
+//! loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].
 
 mod schedule;
 
@@ -31,21 +31,21 @@ use schedule::Schedule;
 pub struct Settings {
     /// Threads that take calls, at least one.
     pub workers: usize,
-    /// Calls that wait or are done and not collected.
+    /// The most calls that wait, or are done and not collected.
     pub queue: usize,
-    /// Calls of one peer, those included that nobody waits for any more.
+    /// The most calls of one peer, abandoned ones included.
     pub per_peer: usize,
-    /// Threads beside the workers, each for a peer of whose calls none runs while all workers are taken.
+    /// The most extra threads: each is for a peer without a running call while all pool threads are taken.
     pub guests: usize,
-    /// Calls that nobody waits for any more, and threads started in their place. One peer may have half of them.
+    /// The most abandoned calls, which is also the most threads started in their place. One peer may have half of them.
     pub quarantine: usize,
 }
 
-/// Names a call for the life of its pool.
+/// Identifies a call as long as its pool lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u64);
 
-/// Why a call was not taken.
+/// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
@@ -67,7 +67,7 @@ pub enum Refusal {
     Closed,
 }
 
-/// A call not taken, with its regions.
+/// A refused call, with its regions.
 #[derive(Debug)]
 pub struct Refused {
     pub why: Refusal,
@@ -80,26 +80,26 @@ pub struct Done {
     pub id: TaskId,
     /// How much of each parameter is a result, or why there is none.
     pub result: Result<Vec<Prefix>, Failed>,
-    /// `None` if the function still runs: then they go when it returns.
+    /// The regions; `None` if the function still runs: then they are dropped when it returns.
     pub regions: Option<Regions>,
 }
 
-/// The pool. Dropping it closes it and leaves running calls to themselves.
+/// The pool. Dropping it closes it; calls that run go on.
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
-    /// Called after a call is done, from a worker.
+    /// Called by a pool thread after a call is done.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
-    /// A call is due for a worker, or the pool was closed.
+    /// Notified when a call is due for a pool thread, or the pool was closed.
     work: Condvar,
-    /// The same for a guest's thread.
+    /// Notified when a call is due for an extra thread, or the pool was closed.
     guests_work: Condvar,
-    /// A thread ended or a call is done.
+    /// Notified when a thread ended or a call is done.
     progress: Condvar,
-    /// Takes calls that nobody waited for when they return, at a worker's priority. Giving gigabytes back while only idle
-    /// cores are used would hold up whoever maps memory meanwhile.
+    /// Channel to the thread that drops abandoned calls when they return, at the priority of pool threads. Freeing
+    /// gigabytes of memory at the lowest priority would delay every thread that maps memory meanwhile.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -112,7 +112,7 @@ struct State {
     /// Calls waiting or running, except those in quarantine.
     open: BTreeMap<TaskId, Open>,
     deadlines: BTreeSet<(Instant, TaskId)>,
-    /// Running calls nobody waits for: past their time, or abandoned.
+    /// Abandoned calls that still run: those past their time, and those whose session ended.
     quarantined: BTreeMap<TaskId, Peer>,
     done: VecDeque<Done>,
     /// All threads, also those in quarantine.
@@ -120,15 +120,16 @@ struct State {
     workers: Crew,
     guests: Crew,
     closed: bool,
-    /// Lines of the log about threads that could not be replaced. Whoever calls and leaves can cause any number.
+    /// The log limit for threads that could not be replaced, since a host that calls and disconnects can cause any number
+    /// of these lines.
     stuck: Lines<()>,
 }
 
-/// Threads of one kind that are not in quarantine.
+/// The numbers of threads of one kind that are not in quarantine.
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
-    /// Threads that sleep.
+    /// Threads that sleep until there is a call.
     idle: usize,
     /// Threads that run a call. A thread that does neither is about to look for a call.
     running: usize,
@@ -146,10 +147,10 @@ struct Open {
     peer: Peer,
     deadline: Instant,
     stop: Arc<Stop>,
-    /// Which thread runs it since when, once one does.
+    /// The thread that runs the call, and since when; `None` before it runs.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// A kernel's process is killed at the deadline by the thread that waits for it. Only if that takes
-    /// longer than this the call is given up.
+    /// At the deadline, the thread that waits for a kernel's process kills it. The call is given up only if that takes
+    /// longer than this.
     kill_time: Option<Duration>,
 }
 
@@ -161,9 +162,9 @@ struct Job {
     stop: Arc<Stop>,
 }
 
-/// How long a guest's thread waits for another call before it ends.
+/// How long an extra thread waits for another call before it ends.
 const GUEST_TIME: Duration = Duration::from_secs(1);
-/// A killed process gives back its memory first, which takes a while if that is large.
+/// How long the end of a killed process may take: it frees its memory first.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -173,7 +174,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts the workers. `wake` is called from a worker after each call that [`Pool::next_done`] then gives.
+    /// Starts the pool threads. `wake` is called by a pool thread after each call that [`Pool::next_done`] then returns.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -220,10 +221,10 @@ impl Pool {
         Ok(Self(shared))
     }
 
-    /// Takes a call.
+    /// Accepts a call.
     ///
     /// # Errors
-    /// Gives it back if the pool is full, its peer has too many calls, too much is in quarantine, or the pool is closed.
+    /// Returns the call if the pool is full, its peer has too many calls, the quarantine is full, or the pool is closed.
     pub fn submit(&self, task: Task) -> Result<TaskId, Box<Refused>> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -246,7 +247,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// The oldest end of a call not yet collected.
+    /// The oldest call that ended and was not collected yet.
     pub fn next_done(&self) -> Option<Done> {
         self.0.lock().done.pop_front()
     }
@@ -256,7 +257,7 @@ impl Pool {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    /// Calls whose time is over at `now`. What is given here, [`Self::next_done`] does not give.
+    /// Ends calls whose time is over at `now` and returns them. [`Self::next_done`] does not return them again.
     pub fn expire(&self, now: Instant) -> Vec<Done> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
@@ -275,8 +276,8 @@ impl Pool {
         expired
     }
 
-    /// Forgets a call whose session ended: its end is not reported, and the function is asked to stop.
-    /// Gives the regions if it was not running.
+    /// Forgets a call whose session ended: its end is not reported, and the function is asked to stop. Returns the regions
+    /// if the call was not running.
     pub fn abandon(&self, id: TaskId) -> Option<Regions> {
         let mut state = self.0.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
@@ -287,7 +288,7 @@ impl Pool {
         regions
     }
 
-    /// Calls that still run though nobody waits for them.
+    /// The number of abandoned calls that still run.
     pub fn quarantined(&self) -> usize {
         self.0.lock().quarantined.len()
     }
@@ -297,7 +298,7 @@ impl Pool {
         self.0.lock().schedule.calls(peer)
     }
 
-    /// Takes no more calls; those waiting end as abandoned, those running go on.
+    /// Accepts no more calls. Calls that wait end as abandoned, calls that run go on.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -315,8 +316,8 @@ impl Pool {
         self.0.lock().threads == 0
     }
 
-    /// Closes, waits until every call has returned or it is `deadline`, and asks those left to stop. Gives
-    /// the number of threads still in a function; they end with the process at the latest.
+    /// Closes the pool, waits until every call has returned or it is `deadline`, and asks the remaining ones to stop.
+    /// Returns the number of threads that are still in a function; they end with the process at the latest.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();
@@ -341,7 +342,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Functions run outside the lock, so a poisoned state is whole all the same.
+        // Functions run outside the lock, so the state is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -353,7 +354,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts threads in the place of those in quarantine, as far as the cap allows.
+    /// Starts threads in place of those in quarantine, as far as the limit allows.
     fn staff(self: &Arc<Self>, state: &mut State) {
         while !state.closed
             && state.workers.threads < self.settings.workers
@@ -386,12 +387,12 @@ impl Shared {
         if state.threads < state.schedule.most_threads()
             && let Err(error) = self.start(state, kind)
         {
-            // The threads that there are do the work.
+            // The existing threads do the work.
             tracing::debug!(%error, "cannot start a worker thread; raise `ulimit -u`");
         }
     }
 
-    /// The life of a thread.
+    /// The main function of a pool thread or extra thread.
     fn work(self: &Arc<Self>, kind: Kind) {
         match kind {
             Kind::Worker => priority::become_worker(),
@@ -406,7 +407,7 @@ impl Shared {
             if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
-                // This thread was demoted, and cannot have its priority back.
+                // This thread was demoted and cannot raise its priority again, so it ends.
                 return;
             }
         }
@@ -423,7 +424,7 @@ impl Shared {
                 open.runs_on = Some((own, kind, Instant::now()));
                 let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
                 state.crew(kind).running += 1;
-                // Whoever submitted several calls may have woken one thread only.
+                // A submitter of several calls may have woken one thread only, so this thread wakes the next one.
                 self.call_someone(&mut state);
                 return Some(job);
             }
@@ -455,12 +456,13 @@ impl Shared {
         }
     }
 
-    /// Files the end of a call, which ran for `time`. False if it was in quarantine: then nobody is told.
+    /// Records the end of a call, which ran for `time`. Returns false if the call was in quarantine: then nobody waits for
+    /// its end.
     fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
             drop(state);
-            // The other end lives as long as this pool.
+            // The receiver of the channel lives as long as this pool.
             let _ = self.returns.send((done, peer));
             return false;
         }
@@ -475,11 +477,12 @@ impl Shared {
     }
 }
 
-/// The life of the thread that takes calls which nobody waited for.
+/// The main function of the thread that drops abandoned calls after they returned.
 fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
     priority::become_worker();
     while let Ok((done, peer)) = returned.recv() {
-        // Regions unregister when dropped, which is for outside the lock. They are gone before the call is.
+        // Dropping regions deregisters them, so it is done outside the lock. They are dropped before the call is removed
+        // from the state.
         drop(done);
         let Some(shared) = pool.upgrade() else { return };
         let mut state = shared.lock();
@@ -502,7 +505,7 @@ impl State {
         self.open.values().for_each(|open| open.stop.abandon());
     }
 
-    /// Extends the deadline of a running kernel, once.
+    /// Extends the deadline of a running kernel, once, for the time in which it is killed.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -512,7 +515,7 @@ impl State {
         true
     }
 
-    /// Reports a waiting call that has no place any more, which the schedule took out.
+    /// Reports a waiting call that lost its place. The schedule has removed it already.
     fn displace(&mut self, id: TaskId) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));
@@ -520,7 +523,7 @@ impl State {
         self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
     }
 
-    /// Stops waiting for a call. Gives its regions if it has not started; if it runs, it is quarantined.
+    /// Stops waiting for a call. Returns its regions if it has not started; if it runs, it is quarantined.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
@@ -529,7 +532,7 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // It runs until it is filed under the lock that is held here, so the thread is still this call's.
+        // The end of the call is recorded under the lock that is held here, so the thread still runs this call.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

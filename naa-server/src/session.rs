@@ -1,4 +1,4 @@
-//! One host's connection: what its messages and completions lead to.
+//! One host's session: handles its messages and completions.
 
 use std::{
     net::SocketAddr,
@@ -59,69 +59,70 @@ pub enum End {
     Local(#[from] mrsp::naa::LocalError),
 }
 
-/// Where a session's regions are.
+/// The state of a call, which decides who has the session's regions.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// With the session, open to the host.
+    /// There is no call: the session has the regions, and the host may write them.
     No,
-    /// A call's inputs are here, and the last response is not acknowledged yet.
+    /// The inputs of a call have arrived, but the last response is not acknowledged yet.
     Waiting(CallRequest),
-    /// A worker has them.
+    /// A pool thread has the regions.
     Pooled(TaskId),
-    /// A function that ran out of time has them.
+    /// A function that exceeded its time has the regions.
     Lost,
-    /// A resident has them, for as long as the session lives.
+    /// A loop service has the regions, for as long as the session lives.
     Streaming,
 }
 
-/// What a connection's messages and completions come to. Its owner polls and waits, makes the calls and routes the
-/// connection's events.
+/// The state of a session. Its owner polls and waits, makes the calls, and passes on completions and CM events.
 #[derive(Debug)]
 pub struct Session {
     pub id: CmId,
-    /// Its work requests carry it: queue pairs' numbers are used again while completions of earlier ones are queued.
+    /// The serial number is a part of all work requests' numbers, because queue pairs' numbers are used again while
+    /// completions of earlier ones are queued.
     pub(crate) serial: u64,
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
-    /// The function of the last call, until its answer is acknowledged.
+    /// The function of the last call, until the response is acknowledged.
     pub(crate) function: Option<FunctionCode>,
-    /// Where its kernels run, from the first call of one on.
+    /// The process in which its kernels run, from the first call of a kernel on.
     pub(crate) process: Option<Arc<SessionProcess>>,
     pub regions: Regions,
     machine: NaaSession,
     plan: CallPlan,
     quota: Quota,
     message: Mr,
-    /// An advertisement too long to be copied into its work request.
+    /// The memory of an advertisement that is too long to be sent as inline data.
     answer: Option<Mr>,
-    /// Set when the last message is on its way: close once it is acknowledged.
+    /// Whether the last message was posted, so that the session closes once it is acknowledged.
     closing: bool,
-    /// Why the host was told to go.
+    /// Why the host was refused.
     pub refused: Option<End>,
-    /// Its work requests were flushed; the reason may still come.
+    /// Whether the work requests were flushed; the reason may still arrive.
     pub(crate) flushed: bool,
-    /// The owner sets it when it is told; the session does when the host's first message arrives.
+    /// Whether the connection is established. The owner sets it at the CM event; the session sets it when the host's
+    /// first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// Whether the host is alive. Kernel soft-RoCE repeats a packet for ever where the host asked for seven retries, and
-    /// reports nothing, so every acknowledgement has a deadline.
+    /// Whether the host is alive. The soft-RoCE of the Linux kernel retransmits for ever, without an error, if the host
+    /// asked for seven retries. So every acknowledgement has a deadline here.
     pub liveness: Liveness,
-    // Last: its buffers outlive its work requests.
+    // Fields are dropped in order, so the memory is deregistered before the queue pair is destroyed.
     pub qp: Arc<Qp>,
     pd: Pd,
 }
 
-/// What a completion asks of the server.
+/// What the server has to do after a completion.
 #[derive(Debug)]
 pub enum Next {
     Nothing,
     /// Make this call.
     Call(CallRequest),
-    /// Everything was said: close.
+    /// The last message was acknowledged: close the session.
     Close,
 }
 
-/// Kinds of work requests.
+/// Kinds of work requests, which are a part of their numbers.
 const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -132,12 +133,12 @@ fn number(serial: u64, kind: u64) -> u64 {
     serial << KIND_BITS | kind
 }
 
-/// Of what a resident posts.
+/// The number of work requests that a loop service posts.
 pub(crate) fn stream_number(serial: u64) -> u64 {
     number(serial, STREAM)
 }
 
-/// It was a resident's.
+/// Whether a loop service posted the work request.
 pub(crate) fn is_stream(wc: &Wc) -> bool {
     wc.wr_id & ((1 << KIND_BITS) - 1) == STREAM
 }
@@ -147,14 +148,15 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
     wc.wr_id >> KIND_BITS
 }
 
-/// What a host may do to its session's regions outside of calls.
+/// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// A host acknowledges an answer within this, and a second per MiB: who posts no receive, or never acknowledges,
-/// does not hold memory for ever.
+/// How long a host may take to acknowledge a response, to which a second per MiB is added. So a host that posts no
+/// receive, or never acknowledges, does not hold memory for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// With its first receive posted, to be accepted. The serial is of this session alone on its completion queue.
+    /// Makes a session with its first receive posted, to be accepted. No other session on its completion queue has the
+    /// same serial number.
     pub fn new(
         (id, serial): (CmId, u64),
         peer: SocketAddr,
@@ -163,7 +165,7 @@ impl Session {
         config: &Config,
         now: Instant,
     ) -> Result<Self, End> {
-        // Room for any AAR, so that one that asks for too much is refused by name.
+        // The buffer has room for any AAR, so that a host that asks for too much gets an error message.
         let memory = region::alloc(HOST_MESSAGE_BYTES)
             .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
@@ -194,8 +196,8 @@ impl Session {
         Ok(session)
     }
 
-    /// One receive is always posted: for the AAR, then for the next call. It has the message buffer in both
-    /// cases, so that a host's message out of turn is refused by name.
+    /// Posts a receive. One is always posted: for the AAR, then for the next call. Both use the message buffer, so that
+    /// a message at the wrong time gets an error message.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -205,7 +207,7 @@ impl Session {
         self.machine.is_ready()
     }
 
-    /// The host's parameters, as it described them; none before it did.
+    /// The host's parameters as it described them; empty before that.
     pub fn params(&self) -> &[RegionRequest] {
         self.machine.regions()
     }
@@ -223,7 +225,7 @@ impl Session {
             self.liveness.answered();
             return Ok(Next::Nothing);
         }
-        // Its confirmation may be late or lost, its messages are as good.
+        // The CM's confirmation may be late or lost; a message of the host proves the same.
         self.established |= matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm);
         match wc.opcode {
             WcOpcode::Recv => {
@@ -253,7 +255,8 @@ impl Session {
         }
     }
 
-    /// The response to the last call may still be resent from the regions, so a call waits until it arrived.
+    /// Handles a request. The response to the last call may still be retransmitted from the regions, so a new call waits
+    /// until that response is acknowledged.
     fn requested(&mut self, immediate: u32) -> Result<Next, End> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
@@ -263,13 +266,13 @@ impl Session {
         Ok(Next::Call(request))
     }
 
-    /// A message of `len` bytes arrived: the host's regions.
+    /// Handles a message of `len` bytes with the host's regions.
     fn setup(&mut self, len: usize) -> Result<(), End> {
         let bytes = self.message.memory().to_vec(0, len);
         let asked = match self.machine.handle_message(&bytes) {
             Ok(regions) => regions.to_vec(),
             Err(rejection) => {
-                // A host that gives up is not answered.
+                // A host that gives up gets no reply.
                 let Some(reply) = rejection.reply() else { return Err(rejection.into()) };
                 return self.refuse(&reply, rejection.into());
             }
@@ -299,7 +302,7 @@ impl Session {
     /// Allocates the regions, and charges the files of the session's process.
     fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
         let process_files = self.quota.reserve_process()?;
-        // Room for these and no more: most sessions have one or two regions, and live long.
+        // The capacity is exact: most sessions have one or two regions, and live long.
         let mut regions = Vec::with_capacity(asked.len());
         for region in asked {
             regions.push(self.allocate(region.flags, region.host.size)?);
@@ -310,7 +313,8 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // Devices that do not revoke leave what is registered. Hosts write no outputs but those that share a region.
+            // A device that does not revoke leaves the access of a registration. Hosts write no outputs except those
+            // that share a region, so outputs are registered without access.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -326,13 +330,13 @@ impl Session {
         its.into_iter().try_for_each(|r| r.allocation.grant(GRANTED))
     }
 
-    /// Its parameters do not have a region each.
+    /// Whether several parameters share a region.
     pub(crate) fn shares_regions(&self) -> bool {
         self.machine.places().is_some()
     }
 
-    /// The session for a resident, after its call was answered. `None` if its parameters share regions, or a process
-    /// may have them.
+    /// Makes the stream for a loop service, after the call was answered. `None` if parameters share regions, or a
+    /// process may have their files.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);
@@ -352,12 +356,12 @@ impl Session {
     /// Takes the host's access to the regions, for the time of a call.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         self.regions.iter_mut().try_for_each(|r| r.allocation.revoke())
     }
 
-    /// Sends an MRSP message, which fits what is copied inline or goes out from the message buffer.
+    /// Sends an MRSP message, either as inline data or from memory of its own.
     fn say(&mut self, message: &[u8]) -> Result<(), End> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
@@ -367,7 +371,7 @@ impl Session {
         let posted = if message.len() <= inline {
             self.qp.post_send(&[wr(Payload::Inline(message))])
         } else {
-            // A region of its own: the message buffer may be received into meanwhile.
+            // The memory is separate, because the message buffer may receive a message meanwhile.
             let memory =
                 region::alloc(message.len()).map_err(|e| verbs::Error::io("cannot allocate an answer", e))?;
             memory.write(0, message);
@@ -384,17 +388,17 @@ impl Session {
         self.say(message)
     }
 
-    /// The program refuses the host: says so, and closes.
+    /// Refuses the host for a reason of the program: sends the error `code`, and closes.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn give_up(&mut self, code: ErrorCode) -> Result<(), End> {
         self.machine.fail();
         self.refuse(&encode_error(code), End::GivenUp)
     }
 
-    /// Answers the call: regions are the session's again, the host may write them, and the results go out. Returns
-    /// their bytes.
+    /// Responds to the call: the session has the regions again, the host may write them, and the results are sent.
+    /// Returns the number of their bytes.
     ///
     /// # Errors
     /// Why the session ends, or that there is no call.
@@ -406,7 +410,7 @@ impl Session {
         self.post_plan(now)
     }
 
-    /// The call's function keeps the regions: says so, and closes.
+    /// Responds that the call timed out, and closes. The function keeps the regions.
     pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
         self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
         self.calling = Calling::Lost;
@@ -414,7 +418,7 @@ impl Session {
         self.post_plan(now).map(drop)
     }
 
-    /// Posts the planned WRITEs; returns their bytes.
+    /// Posts the planned WRITEs; returns the number of their bytes.
     fn post_plan(&mut self, now: Instant) -> Result<u64, End> {
         let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
         self.expect_acknowledgement(bytes, now);
@@ -437,17 +441,18 @@ impl Session {
         self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
+    /// Returns whether nothing is being computed or sent. If something is, the session closes by itself when that is
+    /// done.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
         !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)
     }
 
-    /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at. An answer that is
-    /// being sent asks for one already.
+    /// Sends a liveness probe, a WRITE of no bytes whose key no responder checks. None is sent while the acknowledgement
+    /// of a response is awaited, which shows the same.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn probe(&mut self, now: Instant) -> Result<(), End> {
         if !self.liveness.may_probe() {
             return Ok(());
@@ -462,13 +467,13 @@ impl Session {
     }
 }
 
-/// Where a planned WRITE takes its bytes from; nowhere if it has none.
+/// The memory from which a planned WRITE takes its bytes; `None` if it has none.
 fn source(params: &Params<'_>, write: &Write) -> Option<Sge> {
     let sge = params.sge(write.param, write.offset, write.length)?;
     (sge.length > 0).then_some(sge)
 }
 
-/// The last WRITE, with the immediate, is the one whose completion counts.
+/// Makes the work request of `write`. Only the last WRITE of a response, which has the immediate, asks for a completion.
 fn request<'a>(wr_id: u64, write: &Write, sge: &'a Option<Sge>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();

@@ -1,4 +1,4 @@
-//! What a server counted. Read from any thread while it runs.
+//! Counters of a server, which any thread may read while it runs.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -12,22 +12,22 @@ use crate::pool::Calls;
 /// Counters of a server.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Sessions open now.
+    /// Sessions that are open now.
     pub sessions: Counter,
     pub sessions_accepted: Counter,
     pub sessions_rejected: Counter,
     /// Sessions that ended by an error rather than by the host's disconnect.
     pub sessions_failed: Counter,
-    /// Calls, without those of the catalogue.
+    /// Calls, except those of the catalogue.
     pub calls: Counter,
-    /// Calls answered with another code than 0, without those of the catalogue.
+    /// Calls whose return code was not 0, except those of the catalogue.
     pub calls_failed: Counter,
     pub calls_timed_out: Counter,
-    /// Calls whose host disconnected before they were answered.
+    /// Calls whose host disconnected before the response.
     pub calls_host_left: Counter,
-    /// Calls whose session ended by an error before the host had the answer.
+    /// Calls whose session ended by an error before the host had the response.
     pub calls_connection_failed: Counter,
-    /// Calls that were not answered when the server ended.
+    /// Calls that had no response when the server ended.
     pub calls_server_ended: Counter,
     /// Calls of function 127.
     pub catalogue_lookups: Counter,
@@ -36,28 +36,28 @@ pub struct Stats {
     peers: Mutex<Vec<PeerStats>>,
 }
 
-/// What one peer has of a server, and had since it came.
+/// What one peer has in use of a server, and what was counted since it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStats {
     /// The address; `None` only in a default value.
     pub peer: Option<Peer>,
     pub sessions: usize,
     pub sessions_accepted: u64,
-    /// Bytes of regions and of functions' working memory.
+    /// Bytes of regions and of functions' scratch memory.
     pub memory: u64,
-    /// Requests for memory that were refused, of which each ended a session.
+    /// Requests for memory that were refused, each of which ended a session.
     pub memory_refused: u64,
     /// Calls in the pool.
     pub open: Calls,
     pub calls: u64,
-    /// Calls answered with BUSY.
+    /// Calls that were answered with BUSY.
     pub calls_refused: u64,
 }
 
-/// Why a call was cut, so that its host did not get the result.
+/// The cause for which a call was cut, so that its host did not get the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It took longer than a call may.
+    /// The call took longer than a call may take.
     TimeUp,
     /// The host disconnected.
     HostLeft,
@@ -92,7 +92,7 @@ impl Stats {
         }
     }
 
-    /// Peers that have something, as of half a second ago at most.
+    /// Peers that have something in use, as of half a second ago at most.
     pub fn peers(&self) -> Vec<PeerStats> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

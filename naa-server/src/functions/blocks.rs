@@ -1,4 +1,4 @@
-//! What built-in functions with arguments have in common: an argument block in, a status block out.
+//! The common part of built-in functions with arguments: the argument block is an input, the status block an output.
 
 use mrsp::{
     ReturnCode,
@@ -11,22 +11,22 @@ use crate::{
     function::{Execution, Function, FunctionInfo},
 };
 
-/// A built-in function: the blocks around its computation.
+/// A built-in function with its blocks.
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub(super) info: FunctionInfo,
-    /// Computes, and says how many bytes of output 1 are a result.
+    /// Computes, and returns how many bytes of output 1 are a result.
     pub(super) compute: Compute,
 }
 
 pub(super) type Compute = fn(&Arguments, Data<'_>) -> Result<usize, Failure>;
 
-/// Regions of a call besides the blocks.
+/// Regions of a call except the two blocks.
 #[derive(Debug)]
 pub(super) struct Data<'a> {
     parts: Parts<'a>,
     pub(super) stop: &'a Stop,
-    /// Pays for memory beside the regions.
+    /// The quota for memory beside the regions.
     pub(super) purse: Purse<'a>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Data<'a> {
         part.ok_or_else(|| misfit("input", index, size))
     }
 
-    /// Output 1, which is another region than the inputs.
+    /// Output 1, which is not the same region as an input.
     pub(super) fn output(&mut self) -> Result<&'a mut [u8], Failure> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }
@@ -54,7 +54,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Input 1 and output 1 are one region.
+    /// Whether input 1 and output 1 are the same region.
     pub(super) fn is_in_place(&self) -> bool {
         self.parts.is_in_place(1, 1)
     }
@@ -81,7 +81,7 @@ fn misfit(what: &str, index: usize, size: usize) -> Failure {
     Failure::Arguments(format!("{what} {index} has {size} bytes, fewer than the arguments say").into())
 }
 
-/// Of another function than the one called.
+/// The failure of a call whose arguments are those of another function.
 pub(super) fn foreign(arguments: &Arguments) -> Failure {
     Failure::Arguments(format!("the arguments are those of function {}", arguments.function()).into())
 }
@@ -101,8 +101,8 @@ impl Function for Builtin {
             return Err(Failure::OutputTooSmall { output: 0, needed: Some(BLOCK_BYTES as u64) });
         }
         call.set_status(BLOCK_BYTES as u32);
-        // So that a panic leaves no status of a former call. After the arguments are read: input 0 may be the
-        // same region.
+        // The status of a failure is written first, so that a panic leaves no status of a former call. The arguments
+        // are read before that, since input 0 may be the same region.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(Failure::Internal("panicked".into())));
         let (stop, purse) = (call.stop(), call.purse());

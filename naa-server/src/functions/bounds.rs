@@ -1,8 +1,8 @@
-//! What each built-in function takes besides its regions: memory, time between two looks at whether to stop, and up to which
-//! size it runs in the server's loop.
+//! The bounds of each built-in function: memory beside its regions, work between two checks whether to stop, and the largest
+//! size for an inline call.
 //!
-//! The session that calls pays for the memory, before it is allocated: with its own limit, its peer's and the server's. What
-//! does not fit is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
+//! The memory is charged to the session that calls, before it is allocated: the limits of the session, its peer and the
+//! server hold for it. A call that exceeds them is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
 
 use mrsp::{
     FunctionCode,
@@ -16,16 +16,16 @@ use crate::function::Execution;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub code: FunctionCode,
-    /// Memory beside the regions, for people. [`extra_bytes`] computes it.
+    /// Memory beside the regions, as text for people. [`extra_bytes`] computes it.
     pub memory: &'static str,
-    /// The longest work between two looks at whether to stop, for people.
+    /// The longest work between two checks whether to stop, as text for people.
     pub looks: &'static str,
-    /// A call whose regions have no more bytes in total runs in the server's loop. The worst input of that size takes at
+    /// The most bytes of regions in total for which a call runs in the server loop. The worst input of that size takes at
     /// most 100 microseconds.
     pub inline_bytes: u64,
 }
 
-/// A call that takes microseconds whatever its size.
+/// For a call that takes microseconds whatever its size.
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 
@@ -85,8 +85,8 @@ pub(super) fn execution(code: FunctionCode, bytes: u64) -> Execution {
     if is_short { Execution::Inline } else { Execution::Pooled }
 }
 
-/// The most memory beside its regions that a call with these arguments takes, in bytes. Services and functions of others
-/// are not known here and give 0.
+/// The most memory in bytes that a call with these arguments takes beside its regions. Services and functions of other
+/// crates are not known here and give 0.
 pub fn extra_bytes(arguments: &Arguments) -> usize {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     match *arguments {

@@ -1,4 +1,4 @@
-//! The table of all functions, as a function.
+//! The catalogue of all functions, as a function.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Table {
     bytes: Vec<u8>,
 }
 
-/// Adds the catalogue of `registry`, which contains itself, to it.
+/// Adds to `registry` the function that returns its catalogue, which lists this function too.
 pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     let table = parameter(Direction::Output, (Kind::Bytes, "table", "what the accelerator offers"));
     let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);
@@ -43,7 +43,7 @@ impl Function for Table {
             call.set_produced(0, self.bytes.len());
             return Ok(());
         }
-        // The header says how much is needed.
+        // The output gets the header, which says how many bytes are needed.
         if let Some((place, header)) = output.get_mut(..HEADER_BYTES).zip(self.bytes.get(..HEADER_BYTES)) {
             place.copy_from_slice(header);
             call.set_status(HEADER_BYTES as u32);

@@ -5,7 +5,7 @@ use mrsp::builtin::Arguments;
 use super::blocks::{Data, foreign};
 use crate::call::{Failure, Stop};
 
-/// Bytes between two looks at the time.
+/// Bytes between two checks whether to stop.
 const STRIDE: usize = 16 << 20;
 
 /// The checksum of `data`.

@@ -1,4 +1,4 @@
-//! Product of two matrices of f64, C = A·B (BLAS dgemm with alpha 1 and beta 0).
+//! Product of two matrices of 64-bit floating-point numbers, C = A·B (BLAS dgemm with alpha 1 and beta 0).
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Multiplications of a tile, which is the work between two looks at the time: some 10 ms.
+/// Multiplications of a tile, which is the work between two checks whether to stop: some 10 ms.
 const TILE: usize = 1 << 27;
-/// A tile's columns of B and rows of B. Sums are added up in the order in which matrixmultiply adds them without tiles,
-/// since these are its own blocks.
+/// Columns and rows of B in a tile. These are matrixmultiply's own block sizes, so that sums are added up in the same
+/// order as without tiles.
 const COLUMNS: usize = 1024;
 const DEPTH: usize = 256;
-/// Rows of a tile. A row of C may lie on pages of its own, which take time when they are touched first.
+/// The most rows of a tile. A row of C may lie on pages of its own, which take time when they are first touched.
 const MOST_ROWS: usize = 8192;
 /// Rows of A that matrixmultiply packs at a time.
 const PACKED_ROWS: usize = 64;
@@ -48,7 +48,8 @@ fn compute_until(
         return fill(c, 0.0, stop);
     }
     touch(c, stop)?;
-    // Tiles, so that a long product can be given up. The shapes were checked, so views always fit.
+    // The product is computed in tiles, so that a long one can be given up. The shapes were checked, so the views
+    // always fit.
     let misfit = |error: ndarray::ShapeError| Failure::Internal(error.to_string().into());
     let a = ArrayView2::from_shape((m, k), a).map_err(misfit)?;
     let b = ArrayView2::from_shape((k, n), b).map_err(misfit)?;

@@ -1,8 +1,9 @@
-//! Discrete Fourier transform of complex f64, any length.
+//! Discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! rustfft transforms short lengths. Its memory grows with the length, cannot be refused, and a transform cannot be given
-//! up, so longer ones are composed here of short ones: of rows and columns where the length is a product of two short
-//! lengths (module `staged`), and else by a convolution whose length is such a product (module `chirp`).
+//! rustfft transforms short lengths only: its memory grows with the length, a failed allocation aborts, and a transform
+//! cannot be given up. So longer transforms are composed here of short ones: of rows and columns if the length is a
+//! product of two short lengths (module `staged`), and else by a convolution whose length is such a product (module
+//! `chirp`).
 
 mod chirp;
 mod direct;
@@ -31,9 +32,9 @@ const NUMBER: usize = size_of::<Complex64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,
-    /// As so many rows and columns.
+    /// By transforms of columns and rows of these two lengths.
     Staged([usize; 2]),
-    /// By a convolution of so many rows and columns.
+    /// By a convolution whose length is the product of these two factors.
     Chirp([usize; 2]),
 }
 
@@ -47,7 +48,7 @@ impl Way {
     }
 }
 
-/// What a transform of `n` numbers takes beside them.
+/// The bytes that a transform of `n` numbers takes beside the numbers.
 pub(super) fn extra_bytes(n: usize) -> usize {
     match Way::of(n) {
         Way::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
@@ -65,11 +66,11 @@ fn mapped(bytes: usize) -> usize {
     region::footprint(bytes).unwrap_or(usize::MAX)
 }
 
-/// Transforms `data` in place. Neither direction scales, as in FFTW: forward, then inverse multiplies by the
-/// length.
+/// Transforms `data` in place. Neither direction scales, as in FFTW: a forward transform followed by an inverse one
+/// multiplies by the length.
 ///
-/// A length above 65536 takes as much memory again. One that is no product of two factors up to 65536 takes four to five
-/// times its own.
+/// A length above 65536 takes memory of the size of `data`. A length that is no product of two factors up to 65536 takes
+/// four to five times that size.
 ///
 /// # Errors
 /// [`Failure::OverLimit`] if the machine has not that much memory.
@@ -77,12 +78,13 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Fa
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
 }
 
-/// rustfft's own plan, for a comparison. Programs that use it need not compile rustfft's algorithms again.
+/// The plan of rustfft itself, for comparisons. Programs that use this function need not compile rustfft's algorithms
+/// again.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }
 
-/// Transforms `input`, or what is in `output` if there is none, into `output`.
+/// Transforms `input` into `output`; without `input` it transforms `output` in place.
 fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,

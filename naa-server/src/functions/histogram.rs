@@ -10,9 +10,9 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Bytes between two looks at the time. Each number may count in a place far from the one before.
+/// Bytes between two checks whether to stop. Each number may count in a place far from that of the number before.
 const STRIDE: usize = 256 << 10;
-/// What is counted besides bins: below, above, not a number.
+/// The number of counts beside the bins: below the range, above it, not a number.
 const REST: u64 = 3;
 
 /// Bins of equal width over lo <= x < hi.
@@ -25,12 +25,12 @@ pub struct Bins {
 
 impl Bins {
     /// # Errors
-    /// [`Failure::Arguments`] if there is no bin, or the range is empty or wider than numbers go.
+    /// [`Failure::Arguments`] if there is no bin, or the range is empty or too wide for a 64-bit floating-point number.
     pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, Failure> {
         if count == 0 {
             return Err(Failure::Arguments("a histogram needs a bin".into()));
         }
-        // Then no step of the computation of a bin overflows.
+        // This check ensures that no step of computing a bin overflows.
         if !(lo < hi && ((hi - lo) * count as f64).is_finite()) {
             let text = format!("bins from {lo} to {hi} are not possible: the range is empty or not finite");
             return Err(Failure::Arguments(text.into()));
@@ -38,9 +38,9 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// Where `x` is counted: its bin, or one of the three counts after them.
+    /// The index at which `x` is counted: its bin, or one of the three counts after the bins.
     fn place(self, x: f64) -> usize {
-        // Never negative; a number just below hi may be rounded up to it.
+        // The bin is never negative. A number just below hi may be rounded up to it, hence the minimum.
         let bin = (((x - self.lo) * self.count as f64 / (self.hi - self.lo)) as usize).min(self.count - 1);
         if x < self.lo {
             self.count
@@ -54,8 +54,8 @@ impl Bins {
     }
 }
 
-/// Counts the numbers of `data`, an array of `element`: `counts` gets one count per bin, then those of numbers
-/// below the range, above it, and of NaNs.
+/// Counts the numbers of `data`, an array of `element`: `counts` gets one count for each bin, then the counts of
+/// numbers below the range, of numbers above it, and of NaNs.
 ///
 /// # Errors
 /// [`Failure::Arguments`] for an element whose values an f64 does not hold, or `counts` of another length.
@@ -93,8 +93,8 @@ fn compute_until(
     Ok(())
 }
 
-/// Each value first, each bin of a value then. Four counts per value, since runs of equal values would wait for
-/// the count before.
+/// Counts each byte value first, and then adds the count of each value to its bin. There are four counts for each
+/// value, since with one count a run of equal values would have to wait for each addition.
 fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), Failure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {
@@ -116,7 +116,7 @@ fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<
 }
 
 fn count<T: AnyBitPattern + Into<f64>>(bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
-    /// Places are computed some at a time, so that the division is done for several at once.
+    /// Places are computed for several numbers at a time, so that the compiler can use vector division.
     const LANES: usize = 16;
     let (groups, rest) = numbers::<T>(data)?.as_chunks::<LANES>();
     for group in groups {

@@ -14,19 +14,19 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Bytes between two looks at the time; a block of the format may be so long.
+/// Bytes between two checks whether to stop; a block of the format may have this length.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
-/// Sizes of blocks, as numbered in a frame from 4 on.
+/// Sizes of blocks in bytes. In a frame they are numbered from 4 on.
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
-/// The encoder's table, and the window before a block.
+/// Bytes of the encoder's table and of the window before a block.
 const FIXED_BYTES: usize = 192 << 10;
 
-/// Compresses `data` into one frame with content size and checksum. Gives its length.
+/// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
 /// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter.
@@ -34,7 +34,7 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// Decompresses the frames of `data`, one after the other, into `out`. Gives the number of bytes.
+/// Decompresses the frames of `data`, one after the other, into `out`. Returns the number of bytes.
 ///
 /// # Errors
 /// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`]
@@ -43,10 +43,10 @@ pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// What the encoder allocates for `len` bytes: a block, a compressed block, a table. It chooses the size of a block by what
-/// is written first.
+/// The bytes that the encoder allocates for an input of `len` bytes: a block, a compressed block, a table. It chooses the
+/// block size by the length of the first write.
 pub(super) fn encoder_bytes(len: usize) -> usize {
-    // It leaves out the third size.
+    // The encoder never chooses the third size.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
     2 * block + block / 8 + FIXED_BYTES
 }
@@ -96,7 +96,7 @@ fn decompress_with(
         match decoder.read(room).map_err(|error| Failure::Input(error.to_string().into()))? {
             0 if decoder.get_ref().starved => return Err(Failure::Input("LZ4 frame is cut off".into())),
             0 if decoder.get_ref().data.is_empty() => return Ok(produced),
-            // Between two frames.
+            // The decoder is between two frames, so the memory for the next frame is charged.
             0 => paid.for_frame(decoder.get_ref().data)?,
             _ if full => return Err(Failure::OutputTooSmall { output, needed: stated_size(data, produced) }),
             n => produced += n,
@@ -104,7 +104,7 @@ fn decompress_with(
     }
 }
 
-/// What is charged for the decoder's buffers, which grow with the blocks of frames.
+/// The charge for the decoder's buffers, which grow with the blocks of frames.
 struct Paid<'a> {
     purse: Purse<'a>,
     bytes: usize,
@@ -112,11 +112,11 @@ struct Paid<'a> {
 }
 
 impl Paid<'_> {
-    /// Before the decoder reads the frame that `data` begins with.
+    /// Charges the memory for the frame that `data` begins with. To be called before the decoder reads it.
     fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
-            // There are five sizes, so there are few reservations.
+            // There are only five sizes, so there are few reservations.
             self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;
         }
@@ -124,11 +124,11 @@ impl Paid<'_> {
     }
 }
 
-/// What the decoder allocates at most.
+/// The most bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// What the decoder allocates for the frame that `data` begins with: a compressed block, and a block, or two of them and
-/// what lies before where blocks refer to those before.
+/// The bytes that the decoder allocates for the frame that `data` begins with: a compressed block and a block. If blocks
+/// refer to earlier ones, there are two blocks, and the window before them.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {
@@ -146,8 +146,8 @@ fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
     (data.starts_with(&MAGIC) && has_size && size > produced as u64).then_some(size)
 }
 
-/// The input, remembering whether more was wanted than there is: the decoder takes the end of its input for
-/// the end of a frame.
+/// The input, with a flag that says whether the decoder wanted more than there is, because it takes the end of its input
+/// for the end of a frame.
 struct Source<'a> {
     data: &'a [u8],
     starved: bool,

@@ -17,7 +17,7 @@ pub fn increment(amount: u8, bytes: &mut [u8]) {
     }
 }
 
-/// Adds the same to every byte of every region that is not internal.
+/// Adds the same amount to every byte of every region that is not internal.
 #[derive(Debug)]
 struct Increment {
     info: FunctionInfo,

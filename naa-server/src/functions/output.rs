@@ -15,7 +15,7 @@ impl<'a> Bounded<'a> {
         Self { out, written: 0 }
     }
 
-    /// Bytes written, or how many would have been.
+    /// The number of bytes written; if they did not fit, the failure says how many would have been.
     pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
         if self.written <= self.out.len() {
             Ok(self.written)

@@ -1,14 +1,14 @@
-//! Plain work on much memory, in pieces between which the function looks whether it should stop.
+//! Simple work on much memory, in pieces; before each piece the function checks whether to stop.
 
 use crate::call::{Failure, Stop};
 
-/// Bytes between two looks. Pages that were never touched cost a microsecond each.
+/// Bytes between two checks. Pages that were never touched take a microsecond each.
 const STRIDE: usize = 4 << 20;
 
-/// Copies `from` to `to`, which are equally long.
+/// Copies `from` to `to`, which have the same length.
 ///
 /// # Errors
-/// [`Stop::check`]'s.
+/// The errors of [`Stop::check`].
 pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failure> {
     for (to, from) in to.chunks_mut(STRIDE).zip(from.chunks(STRIDE)) {
         stop.check()?;
@@ -20,7 +20,7 @@ pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failur
 /// Calls `work` with each piece of `all`, one after the other.
 ///
 /// # Errors
-/// [`Stop::check`]'s.
+/// The errors of [`Stop::check`].
 pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])) -> Result<(), Failure> {
     for piece in all.chunks_mut((STRIDE / size_of::<T>().max(1)).max(1)) {
         stop.check()?;
@@ -32,18 +32,18 @@ pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])
 /// Sets every element to `value`.
 ///
 /// # Errors
-/// [`Stop::check`]'s.
+/// The errors of [`Stop::check`].
 pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), Failure> {
     each(all, stop, |piece| piece.fill(value))
 }
 
-/// Touches each page of `all`, which is then worked on out of order: one that was never touched may be a huge page, which
-/// takes up to a millisecond to clear.
+/// Touches each page of `all`, before work that accesses it in any order: a page that was never touched may be a huge
+/// page, which takes up to a millisecond to clear.
 ///
 /// # Errors
-/// [`Stop::check`]'s.
+/// The errors of [`Stop::check`].
 pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), Failure> {
-    /// The smallest page there is.
+    /// The size of the smallest page.
     const PAGE: usize = 4 << 10;
     each(all, stop, |piece| {
         for page in piece.chunks_mut((PAGE / size_of::<T>().max(1)).max(1)) {

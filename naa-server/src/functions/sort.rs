@@ -1,4 +1,4 @@
-//! Arrays in order.
+//! Sorting of arrays.
 
 mod radix;
 
@@ -13,10 +13,10 @@ use crate::call::{Failure, Stop};
 use radix::Key;
 
 /// Sorts `data`, an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs, numbers
-/// with -0 before 0, positive NaNs; no bit of them changes.
+/// with -0 before 0, positive NaNs. Their bits are not changed.
 ///
 /// # Errors
-/// [`Failure::Internal`] if `data` is not an array of `element`, aligned.
+/// [`Failure::Internal`] if `data` is not an aligned array of `element`.
 pub fn compute(element: Element, order: SortOrder, data: &mut [u8]) -> Result<(), Failure> {
     compute_until(element, order, data, &Stop::never())
 }
@@ -44,8 +44,8 @@ fn compute_until(element: Element, order: SortOrder, data: &mut [u8], stop: &Sto
     }
 }
 
-/// Floats as integers of the same order, and back (`f32::total_cmp`). Sorting integers is several times faster than
-/// sorting by a comparison of floats.
+/// Maps floats to integers of the same order, and back (`f32::total_cmp`). Sorting integers is several times faster
+/// than sorting by a comparison of floats.
 fn f32_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31).cast_unsigned() >> 1).cast_signed())
 }
@@ -70,7 +70,7 @@ fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Fa
     Ok(())
 }
 
-/// There are so few values that counting them is enough.
+/// Sorts bytes by counting: there are only 256 values.
 fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
     let mut counts = [0_usize; 256];
     pieces::each(data, stop, |piece| piece.iter().for_each(|byte| counts[usize::from(*byte)] += 1))?;

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Bytes between two looks at the time, few enough that what was copied is still in the cache when it is added to.
+/// Bytes between two checks whether to stop, few enough that a copied piece is still in the cache when it is added to.
 const STRIDE: usize = 64 << 10;
 
-/// Adds `b` to `a` into `c`, all arrays of `element` of one length. Integers wrap.
+/// Adds `a` and `b` into `c`. All are arrays of `element` with the same length. Integers wrap.
 ///
 /// # Errors
 /// [`Failure::Arguments`] if the lengths differ, [`Failure::Internal`] if a slice is not aligned.
@@ -25,7 +25,7 @@ pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(),
     compute_until(element, Some(a), b, c, &Stop::never())
 }
 
-/// Without `a`, `c` holds it. All have one length.
+/// Without `a`, the first vector is in `c`. All have the same length.
 fn compute_until(
     element: Element,
     a: Option<&[u8]>,
@@ -46,7 +46,7 @@ fn compute_until(
 
 /// Adds `b` to `c`.
 fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
-    // Sums that wrap do not know signs.
+    // Wrapping sums are the same for signed and unsigned integers.
     match element {
         Element::U8 => each(c, b, u8::wrapping_add),
         Element::U32 | Element::I32 => each(c, b, u32::wrapping_add),

@@ -1,4 +1,4 @@
-//! Zstandard (RFC 8878), frames as the `zstd` tool reads and writes them.
+//! Zstandard (RFC 8878) in the frame format that the `zstd` tool reads and writes.
 
 mod frames;
 
@@ -20,30 +20,31 @@ use super::{
 use crate::call::{Failure, Purse, Stop};
 use frames::Frame;
 
-/// From this level on a block of the format, which is compressed between two looks at the time, may take more than 100 ms;
-/// then blocks are shorter.
+/// A block is compressed between two checks whether to stop. From this level on a full block may take more than 100 ms, so
+/// blocks are shorter.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
-/// Levels above (`--ultra`) take most of a gigabyte of memory.
+/// The highest level. Higher ones (`--ultra`) take most of a gigabyte of memory.
 const MAX_LEVEL: i32 = 19;
-/// zstd returns errors as negative numbers in an unsigned type.
+/// The code of a too small output: zstd returns errors as negative numbers in an unsigned type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
-/// What a decompressor allocates: its tables and one block. The output is its window.
+/// Bytes that a decompressor allocates: its tables and one block. The output is its window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
-/// A frame of so many blocks is decompressed in one step, if it states its size. That is faster where frames are small.
+/// A frame of at most so many blocks is decompressed in one step if it states its size. That is faster where frames are
+/// small.
 const FEW_BLOCKS: usize = 8;
 /// zstd's largest window, as a power of two. Windows take no memory here.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
-/// What the decompressor reads before it says how much more.
+/// The number of bytes that the decompressor reads before it says how many more it needs.
 const FIRST_BYTES: usize = 5;
 
-/// Compresses `data` into one frame with content size and checksum. Gives its length.
+/// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
-/// `level` is zstd's, at most 19; 0 is its default.
+/// `level` is the level of zstd, at most 19; 0 is the default of zstd.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter;
-/// [`Failure::OverLimit`] if the machine has not the memory that the level takes.
+/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter; [`Failure::OverLimit`] if the
+/// machine does not have the memory that the level takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -68,7 +69,7 @@ fn compress_with(
     encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
     let block = if level >= SLOW_LEVEL { SHORT_BLOCK } else { frames::MOST_BLOCK };
     encoder.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
-    // The tables are cleared with the first byte, up to 90 MiB.
+    // The first byte is a step of its own, because up to 90 MiB of tables are cleared with it.
     let (first, rest) = data.split_at(data.len().min(1));
     for piece in std::iter::once(first).chain(rest.chunks(block)) {
         stop.check()?;
@@ -83,14 +84,14 @@ fn no_memory(needed: usize) -> Failure {
     Failure::OverLimit { needed: needed as u64, why: why.into() }
 }
 
-/// A bound of what a compressor of `level` allocates for `len` bytes. Its tables grow with the input up to a size that
-/// depends on the level, in MiB.
+/// An upper bound of the bytes that a compressor of `level` allocates for `len` bytes. Its tables grow with the input up
+/// to a size in MiB that depends on the level.
 pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
-    /// Of levels 1 to 19; those below 1 take less than level 1. Zero is level 3.
+    /// The sizes for levels 1 to 19. Levels below 1 take less than level 1. Level 0 is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
-    /// Buffers for blocks, entropy tables, the encoder's own buffer.
+    /// Bytes of the buffers for blocks, of entropy tables, and of the encoder's own buffer.
     const FIXED: usize = 1280 << 10;
-    /// Bytes of tables per byte of a short input.
+    /// Bytes of tables for each byte of a short input.
     const TABLES: usize = 20;
     let level = if level == 0 { 3 } else { level.clamp(1, MAX_LEVEL) };
     let most = MOST[level as usize - 1] << 20;
@@ -98,13 +99,13 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
     short.and_then(|tables| tables.checked_add(FIXED)).map_or(most, |bytes| bytes.min(most))
 }
 
-/// Decompresses the frames of `data`, one after the other, into `out`. Gives the number of bytes.
+/// Decompresses the frames of `data`, one after the other, into `out`. Returns the number of bytes.
 ///
-/// Frames are decompressed straight into `out`, so whatever window a frame claims to need takes no memory.
+/// Frames are decompressed straight into `out`, so the window that a frame claims to need takes no memory.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`]
-/// of output 0 if `out` is too short, with the size needed if all frames state theirs.
+/// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`] of output 0
+/// if `out` is too short, with the size needed if all frames state their size.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -141,7 +142,7 @@ fn decompress_to(
     Ok(to.pos())
 }
 
-/// Gives the decompressor as many bytes as it asks for, which is a block at a time.
+/// Decompresses a frame: gives the decompressor as many bytes as it asks for, which is a block at a time.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,
@@ -186,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Compresses `len` bytes that hardly compress. Gives what the context takes then.
+    /// Compresses `len` bytes that hardly compress. Returns the bytes that the context has allocated then.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

@@ -1,4 +1,4 @@
-//! Which call runs next: fair among peers, and no thread idle while a call waits.
+//! The choice of the call that runs next: fair among peers, and no thread is idle while a call waits.
 //!
 //! ```text
 //! admit ─► waiting ─► next ─► running ─► finished
@@ -6,18 +6,18 @@
 //!             └─► withdraw
 //! ```
 //!
-//! - While fewer calls run than there are workers, the next call belongs to the peer with the fewest running calls. Among
+//! - While fewer calls run than there are pool threads, the next call is one of the peer with the fewest running calls. Among
 //!   several such peers it is the one that was served for the shortest time, then the one whose last turn is longest ago.
-//! - Each peer has a time for which it was served. The clock is the time that a peer with exactly its equal share would
-//!   have. A new peer starts at the clock. A peer that was served for more or less than its share while others waited keeps
-//!   the difference, also while it has no call.
-//! - When all workers are taken, a peer without a running call still gets a thread, called a guest, because a running call
-//!   cannot be interrupted for another one.
+//! - Each peer has a time for which it was served. The clock is the time that a peer with exactly its equal share would have.
+//!   A new peer starts at the clock. A peer that was served for more or less than its share while others waited keeps the
+//!   difference, also while it has no call.
+//! - When all pool threads are taken, a peer without a running call still gets an extra thread, because a running call cannot
+//!   be interrupted for another one.
 //! - When all places are taken, a peer with fewer calls takes the place of the newest waiting call of the peer with most.
-//! - The calls of one peer run in the order in which they came. A session has one call at a time, so its sessions take
-//!   turns.
+//! - The calls of one peer run in the order in which they came. A session has one call at a time, so the sessions of a peer
+//!   take turns.
 //!
-//! Time is an argument, so that every order of events can be tried again.
+//! Time is an argument, so that tests can repeat every order of events.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -43,23 +43,22 @@ pub(super) struct Schedule {
     abandoned: usize,
 }
 
-/// What one peer has.
+/// The calls of one peer, and the time for which it was served.
 #[derive(Debug, Default)]
 struct Share {
     waiting: VecDeque<TaskId>,
     running: usize,
-    /// Calls that run though nobody waits for them.
+    /// Abandoned calls that still run.
     abandoned: usize,
     /// The time for which this peer was served: the clock at its arrival, plus the time that its calls ran while others
-    /// waited. It starts at the clock, so that nobody saves up time by staying away, and it stays within [`MOST_OWED`] of
-    /// the clock.
+    /// waited. It starts at the clock, so that staying away saves up no time, and it stays within [`MOST_OWED`] of the clock.
     served: Duration,
     /// The number of its last turn, or of its arrival.
     last_turn: u64,
 }
 
 impl Share {
-    /// Calls that somebody waits for.
+    /// The number of calls whose result somebody waits for.
     fn wanted(&self) -> usize {
         self.waiting.len() + self.running
     }
@@ -68,7 +67,7 @@ impl Share {
 /// Peers without a call that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each peer the size of the difference when it left, and which way it goes.
+    /// For each peer the size of the difference when it left, and whether it had more or less.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
@@ -84,9 +83,9 @@ enum Difference {
 
 /// The number of absent peers that are remembered. When there are more, the one with the smallest difference is forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference that is kept. Most of a longer call may have run while nobody else wanted anything.
+/// The largest difference that is kept. During most of a longer call no other peer may have wanted a thread.
 const MOST_OWED: Duration = Duration::from_secs(10);
-/// Added to the time of each call, for what a worker does between two calls.
+/// Added to the time of each call, for what a pool thread does between two calls.
 const HAND_OVER: Duration = Duration::from_micros(1);
 
 impl Absent {
@@ -105,7 +104,7 @@ impl Absent {
         }
     }
 
-    /// The time for which a peer that comes again counts as served.
+    /// The time for which a returning peer counts as served.
     fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -121,7 +120,7 @@ impl Absent {
 pub struct Calls {
     pub waiting: usize,
     pub running: usize,
-    /// Calls past their time, or whose session ended, and that still run.
+    /// Calls that still run although their time is over or their session ended.
     pub abandoned: usize,
 }
 
@@ -147,11 +146,11 @@ impl Schedule {
         })
     }
 
-    /// Takes a call of `peer`, beside `done` calls that are not collected yet. Gives the waiting call that lost its place
-    /// for it, if there is one.
+    /// Accepts a call of `peer`, while `done` calls are not collected yet. Returns the waiting call that lost its place to
+    /// it, if there is one.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// Why the call is refused.
     pub(super) fn admit(&mut self, peer: Peer, id: TaskId, done: usize) -> Result<Option<TaskId>, Refusal> {
         let Settings { workers, queue, per_peer, quarantine, .. } = self.settings;
         let calls = self.calls(peer);
@@ -189,7 +188,7 @@ impl Schedule {
         most.waiting.pop_back()
     }
 
-    /// A call that waits is not to run.
+    /// Removes a waiting call, which is then not run.
     pub(super) fn withdraw(&mut self, peer: Peer, id: TaskId) -> bool {
         let Some(share) = self.peers.get_mut(&peer) else { return false };
         let Some(at) = share.waiting.iter().position(|waiting| *waiting == id) else { return false };
@@ -199,7 +198,7 @@ impl Schedule {
         true
     }
 
-    /// The call to run now, on one more thread than run calls that somebody waits for.
+    /// The call to run now, on one more thread than there are running calls that are not abandoned.
     pub(super) fn next(&mut self) -> Option<TaskId> {
         let peer = self.turn()?;
         let share = self.peers.get_mut(&peer)?;
@@ -228,12 +227,12 @@ impl Schedule {
         may.min_by_key(|(_, share)| (share.running, share.served, share.last_turn)).map(|(peer, _)| *peer)
     }
 
-    /// Whether one more call of a peer may run. What it runs may be abandoned as well, so both count.
+    /// Whether one more call of a peer may run. Running calls may be abandoned later, so both kinds count.
     fn may_run(&self, share: &Share) -> bool {
         share.abandoned == 0 || share.abandoned + share.running < self.most_abandoned()
     }
 
-    /// A call that ran for `time` is over.
+    /// Records that a call that ran for `time` is over.
     pub(super) fn finished(&mut self, peer: Peer, time: Duration) {
         self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
@@ -242,7 +241,7 @@ impl Schedule {
         self.wants_less(peer);
     }
 
-    /// Nobody waits any more for a call that ran for `time` and goes on.
+    /// Records that a call that ran for `time` is abandoned and goes on running.
     pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
         self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
@@ -253,7 +252,7 @@ impl Schedule {
         self.wants_less(peer);
     }
 
-    /// A call that nobody waits for is over.
+    /// Records that an abandoned call is over.
     pub(super) fn returned(&mut self, peer: Peer) {
         let Some(share) = self.peers.get_mut(&peer) else { return };
         share.abandoned -= 1;
@@ -261,12 +260,12 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// Calls of one peer that nobody waits for: half of the quarantine, so that others are not held up by them.
+    /// The most abandoned calls of one peer: half of the quarantine, so that they do not delay the calls of others.
     fn most_abandoned(&self) -> usize {
         self.settings.quarantine.max(1).div_ceil(2)
     }
 
-    /// Threads there may be at most.
+    /// The most threads that there may be.
     pub(super) fn most_threads(&self) -> usize {
         let Settings { workers, guests, quarantine, .. } = self.settings;
         workers.saturating_add(guests).saturating_add(quarantine)
@@ -280,7 +279,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The clamp below keeps no more than this: from the most behind the clock to the most ahead of it.
+        // The clamp below keeps at most this much: the distance from the furthest behind the clock to the furthest ahead of
+        // it.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
         let number = self.peers.values().filter(wants).count();
@@ -292,14 +292,15 @@ impl Schedule {
         }
     }
 
-    /// Follows when a peer has one wanted call less. After the last one the peer is absent, with the difference to its share.
+    /// Called when a peer has one wanted call less. After its last one the peer counts as absent, with the difference to its
+    /// share.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
         {
             self.absent.insert(peer, share.served, self.clock);
         }
-        // When no peer has a call, the differences end: nobody waited for what is computed from here on.
+        // When no peer has a call, the differences end, since nobody waits for the computation that follows.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }
@@ -341,10 +342,11 @@ mod tests {
         fill(&mut schedule, peer(1), 0..6);
         let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
         assert_eq!(first, [TaskId(0), TaskId(1)]);
-        // All workers compute for the first peer. A call of another one gets a thread all the same, a second waits.
+        // All pool threads compute for the first peer. One call of another peer gets a thread all the same, a second one
+        // waits.
         fill(&mut schedule, peer(2), 10..12);
         assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
-        // Both have one running call then, and the newcomer was served least.
+        // Each peer has one running call then, and the new peer was served for less time.
         schedule.finished(peer(1), 100 * MS);
         assert_eq!(schedule.next(), None);
         schedule.finished(peer(2), MS);
@@ -402,7 +404,8 @@ mod tests {
             id += 2;
             assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
         };
-        // The one with short calls has always some that wait; the other one sends the next when it has the answer.
+        // The peer with short calls always has some that wait. The other one sends its next call when the last one has its
+        // response.
         admit(&mut schedule, long);
         for _ in 0..4000 {
             while schedule.calls(short).waiting < 2 {
@@ -419,7 +422,7 @@ mod tests {
         assert!(served[0].abs_diff(served[1]) <= 1010 * MS, "{served:?}");
     }
 
-    /// Closed loops: a peer sends its next call when the one before is answered.
+    /// Closed loops: a peer sends its next call when the call before has its response.
     fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
         let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
         let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);
@@ -474,7 +477,7 @@ mod tests {
             let TaskId(ran) = schedule.next().unwrap();
             schedule.finished(both[(ran % 2) as usize], MS);
         }
-        // Whoever comes now shares with them, whether it has an abandoned call or is new.
+        // A peer that comes now shares the threads with both, whether it has an abandoned call or is new.
         fill(&mut schedule, peer(1), 1_000_000..1_000_009);
         fill(&mut schedule, peer(4), 2_000_000..2_000_009);
         let mut turns = BTreeMap::<u64, u32>::new();
@@ -540,7 +543,7 @@ mod tests {
     fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_calls() {
         for (takes, least) in [(1000, 0.3), (60_000, 0.05)] {
             let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
-            // One call of 10 ms at a time, always two of 10 ms, one long call at a time.
+            // The first peer has one call of 10 ms at a time, the second one always two, the third one a long call at a time.
             let peers = [(peer(1), 1, 10 * MS), (peer(2), 2, 10 * MS), (peer(3), 1, takes * MS)];
             let (mut id, mut served) = (0, [Duration::ZERO; 3]);
             while served.iter().sum::<Duration>() < 1000 * takes * MS {
@@ -572,7 +575,7 @@ mod tests {
             schedule.next().unwrap();
             schedule.finished(peer(2), 1000 * MS);
         }
-        // When others come it shares with them.
+        // When other peers come, the first peer shares with them.
         for number in 3..6 {
             fill(&mut schedule, peer(number), u64::from(number) * 100..u64::from(number) * 100 + 2);
         }
@@ -594,7 +597,7 @@ mod tests {
         let mut schedule = Schedule::new(settings);
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
-        // The newest of the peer with most goes, until both have as many.
+        // The newest call of the peer with most loses its place, until both peers have the same number.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));
@@ -609,10 +612,10 @@ mod tests {
             schedule.next().unwrap();
             schedule.gave_up(peer(1), MS);
         }
-        // Half of the quarantine is one peer's.
+        // One peer may fill half of the quarantine.
         assert_eq!(schedule.admit(peer(1), TaskId(9), 0), Err(Refusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
-        // Abandoned calls do not take the workers of others.
+        // Abandoned calls do not take pool threads from others.
         assert_eq!(
             (schedule.next(), schedule.next(), schedule.next()),
             (Some(TaskId(20)), Some(TaskId(21)), None)
@@ -634,7 +637,7 @@ mod tests {
         assert_eq!(abandoned, SETTINGS.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
         assert_eq!(schedule.next(), Some(TaskId(30)));
-        // Waiting calls go on when an abandoned one returns.
+        // Waiting calls run again when an abandoned call returns.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
     }
@@ -649,7 +652,7 @@ mod tests {
         fill(&mut schedule, peer(1), 12..13);
     }
 
-    /// Any order of events keeps the books right, and no thread is idle while a call waits.
+    /// The counts are right after any order of events, and no thread is idle while a call waits.
     #[test]
     fn no_order_of_events_loses_a_call_or_a_thread() {
         for seed in 0..200 {

@@ -1,4 +1,4 @@
-//! What each peer has of the server, and how much of the loop's time.
+//! What each peer has in use of the server, and how much time the server loop computed for it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use verbs::peer::Peer;
 
 use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
-/// The loop computes for a peer for [`INLINE_TIME`] in each window of this length, while there are other peers.
+/// The server loop computes for one peer at most for [`INLINE_TIME`] in each window of this length, while there are
+/// other peers.
 const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 
@@ -19,7 +20,7 @@ pub(super) struct Peers(HashMap<Peer, Standing>);
 struct Standing {
     account: Account,
     sessions: usize,
-    /// Where the window began in which the loop computed for `inline`.
+    /// The start of the window in which the server loop computed for `inline`.
     window: Option<Instant>,
     inline: Duration,
     counted: PeerStats,
@@ -30,7 +31,7 @@ impl Peers {
         self.0.get(&peer).map_or(0, |standing| standing.sessions)
     }
 
-    /// The account of a peer that is about to have a session, or to be refused one.
+    /// The account of a peer that is about to get a session, or to be refused one.
     pub(super) fn account(&mut self, peer: Peer) -> Account {
         self.0.entry(peer).or_default().account.clone()
     }
@@ -65,7 +66,8 @@ impl Peers {
         }
     }
 
-    /// Whether the loop may compute for `peer` itself. A peer that is alone may have all of its time.
+    /// Whether the server loop may execute a call of `peer` itself. A peer that is alone may have all of the loop's
+    /// time.
     pub(super) fn may_inline(&mut self, peer: Peer, now: Instant) -> bool {
         if self.0.len() == 1 {
             return true;
@@ -77,7 +79,7 @@ impl Peers {
         standing.inline < INLINE_TIME
     }
 
-    /// Whether anybody else could wait while the loop computes for a peer.
+    /// Whether another peer could have to wait while the server loop computes for one.
     pub(super) fn is_shared(&self) -> bool {
         self.0.len() > 1
     }
@@ -88,7 +90,7 @@ impl Peers {
         }
     }
 
-    /// Forgets peers that have nothing, and tells of the others.
+    /// Forgets peers that have nothing in use, and returns the counters of the others.
     pub(super) fn survey(&mut self, pool: &Pool) -> Vec<PeerStats> {
         let mut told = Vec::with_capacity(self.0.len());
         self.0.retain(|&peer, standing| {

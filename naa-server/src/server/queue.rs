@@ -1,31 +1,32 @@
 //! The completion queue that all sessions share.
 //!
-//! It must never overrun, which would fail the device's queue for good. A session has a bounded number of work requests,
-//! so the queue has places for so many sessions; but what an ended session left in it takes places too until it
-//! is polled.
+//! It must never overrun, since that would end the device's queue for good. A session has a bounded number of work
+//! requests, so the queue has places for a number of sessions. The completions that an ended session left in it take
+//! places too until they are polled.
 
 use std::collections::VecDeque;
 
 use verbs::{Context, Cq, CqId, Error, Wc};
 
-/// Completions taken at once.
+/// The most completions that are taken at once.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Queue {
     cq: Cq,
-    /// Sessions whose work requests all fit.
+    /// The number of sessions whose work requests all fit.
     places: usize,
-    /// Sessions that ended since the queue was empty.
+    /// The number of sessions that ended since the queue was last empty.
     ended: usize,
-    /// Taken to make room, and not looked at yet.
+    /// Completions that were taken to make room, and not looked at yet.
     taken: VecDeque<Wc>,
-    /// There were no more when these were taken.
+    /// Whether the queue was empty after these were taken.
     drained: bool,
 }
 
 impl Queue {
-    /// For `sessions` with so many work requests each, or as many of them as the device's queue holds.
+    /// Makes a queue for `sessions` with so many work requests each, or for as many of them as the device's queue can
+    /// hold.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {
         let most = context.attr().max_cqe;
         if most < per_session {
@@ -53,17 +54,18 @@ impl Queue {
         self.cq.id()
     }
 
-    /// Sessions there may be.
+    /// The most sessions that there may be.
     pub(super) fn places(&self) -> usize {
         self.places
     }
 
-    /// A session has ended, with completions still queued.
+    /// To be called when a session has ended: its completions are still queued.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }
 
-    /// Before another session begins beside `sessions`: takes what waits, if it needs the places.
+    /// To be called before another session begins beside `sessions`: takes the queued completions if their places are
+    /// needed.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             let mut batch = [Wc::EMPTY; BATCH];

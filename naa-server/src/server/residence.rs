@@ -1,4 +1,4 @@
-//! The loop's side of a resident.
+//! The side of the server loop for a loop service.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use verbs::{Context, WaitMode, WaitOn};
 
 use crate::resident::Resident;
 
-/// So long after there was something the loop looks for more before it sleeps.
+/// How long after the last activity the loop goes on polling before it sleeps.
 const LIVELY: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Residence {
         }
     }
 
-    /// Lets the device do what there is to do, and sleeps if nobody has anything.
+    /// Lets the device do what there is to do, and sleeps if neither device nor loop service has anything to do.
     pub(super) fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), verbs::Error> {
         let now = Instant::now();
         if now < self.lively_until {

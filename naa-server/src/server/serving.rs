@@ -1,5 +1,5 @@
-//! The server's loop: events and completions in, calls made, responses out. One thread, which drives the device
-//! itself while it waits.
+//! The server loop: takes CM events and completions, makes calls and sends responses. It is one thread, which drives the
+//! device itself while it waits.
 
 use std::{
     collections::VecDeque,
@@ -40,12 +40,12 @@ impl From<Error> for SetupError {
     }
 }
 
-/// How often the loop looks after timers of sessions, at the least often.
+/// The most time between two checks of the sessions' timers.
 const TICK: Duration = Duration::from_millis(500);
-/// Bytes of regions that the loop copies for a call itself.
+/// The most bytes of regions that the server loop copies for a call itself.
 const COPIED_INLINE: u64 = 64 << 10;
-/// How long after a session's work requests were flushed its host's goodbye may come: where events and completions
-/// reach a program on two ways, either may be first.
+/// How long after a session's work requests were flushed its host's disconnect may arrive. Where CM events and
+/// completions reach a program on different paths, either may be first.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct Serving {
@@ -54,23 +54,23 @@ pub(super) struct Serving {
     stats: Arc<Stats>,
     arena: Arena,
     pool: Pool,
-    /// Boxed, so that an empty place of the map costs a pointer and not the size of a session.
+    /// Sessions are boxed, so that an empty place of the map costs a pointer and not the size of a session.
     sessions: HashMap<CmId, Box<Session>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
-    /// Sessions whose work requests were flushed, and when they end for it.
+    /// Sessions whose work requests were flushed, and the time at which they end for this reason.
     flushed: VecDeque<(Instant, u64)>,
     tasks: HashMap<TaskId, CmId>,
     channel: Channel,
     queue: Queue,
     listener: Option<CmId>,
-    /// When this turn of the loop began: calls look at the clock once.
+    /// The time at which this turn of the loop began. It is read once for all calls of the turn.
     now: Instant,
     next_tick: Instant,
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// Set while the server closes its sessions at its end: calls that are cut then count as `server_ended`.
+    /// Whether the server is closing its sessions at its end: calls that are cut then count as `server_ended`.
     ending: bool,
     context: Context,
 }
@@ -93,7 +93,7 @@ impl Serving {
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
-        // A worker may outlive the server, and must not keep its address.
+        // A pool thread may outlive the server, and must not keep the server's address in use.
         let driver = Arc::downgrade(context.driver());
         let wake = move || {
             if let Some(driver) = driver.upgrade() {
@@ -178,13 +178,13 @@ impl Serving {
         }
     }
 
-    /// When there is something to do, whatever peers do.
+    /// When there is something to do even if nothing comes from peers.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
         [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_tick, Instant::min)
     }
 
-    /// Takes no more sessions; true when none is in a call any more.
+    /// Accepts no more sessions; returns true when no session is in a call any more.
     fn drained(&mut self) -> bool {
         if let Some(listener) = self.listener.take() {
             let sessions = self.sessions.len();
@@ -214,7 +214,7 @@ impl Serving {
 
     fn completed(&mut self, wc: &Wc) {
         let now = self.now;
-        // Completions of sessions that ended come too.
+        // Completions of sessions that ended arrive here too.
         let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
@@ -235,7 +235,7 @@ impl Serving {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
-            // A disconnect flushes the queue pair, and its event says so more kindly.
+            // A disconnect also flushes the queue pair, and its CM event gives the better reason.
             Err(End::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;
@@ -289,8 +289,8 @@ impl Serving {
             Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
             None => session.process.clone().filter(|process| process.is_alive()),
         };
-        // A process that must end first is not waited for here.
-        // Over a device that takes no access back the regions are copied first.
+        // A call that has to wait for the end of a process runs on the pool, so that the server loop does not wait. So
+        // does a call whose regions are copied first because the device takes no access back.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         let pooled = process.is_some() || copies;
         let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
@@ -317,7 +317,7 @@ impl Serving {
         }
     }
 
-    /// The resident answers, and has the session from then on.
+    /// The loop service answers the call, and has the session from then on.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
@@ -361,7 +361,7 @@ impl Serving {
     fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
-            // Failed calls of the catalogue do not count: a host learns from the failure how large its output must be.
+            // Failed calls of the catalogue do not count: from such a failure a host learns how large its output must be.
             if session.function != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
             }
@@ -375,7 +375,7 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // It does not count as cut again if the host does not acknowledge this answer.
+                    // The call does not count as cut again if the host does not acknowledge this response.
                     session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
@@ -404,7 +404,7 @@ impl Serving {
         let Some(id) = self.tasks.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The function still runs, and has the regions. The host is told, and the session is over.
+            // The function still runs and has the regions. The host gets a response, and the session is over.
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);
@@ -438,7 +438,7 @@ impl Serving {
         }
     }
 
-    /// A host wants to connect.
+    /// Handles a host's request to connect.
     fn requested(&mut self, id: CmId, endpoints: &Endpoints) {
         let peer = endpoints.remote;
         let refusal = self.refusal(peer);
@@ -450,7 +450,7 @@ impl Serving {
             self.stats.sessions_rejected.add(1);
             let refused = self.stats.sessions_rejected.get();
             peer_line!(self.lines, WARN, peer, self.now, why, refused, "refused a host");
-            // C hosts print the text as it is: it ends with a zero and holds nothing they would interpret.
+            // C hosts use the text as a format string: so it contains no `%`, and it ends with a zero.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
             text.push(0);
             let _ = self.channel.reject(id, &text);
@@ -491,10 +491,10 @@ impl Serving {
         Ok(())
     }
 
-    /// Ends a session: by the host's or our disconnect, or by what went wrong.
+    /// Ends a session: after a disconnect of either side, or because of an error.
     fn close(&mut self, id: CmId, end: Option<End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
-        // Before its queue pair and memory go.
+        // The loop service is notified before the session's queue pair and memory are dropped.
         if let (Calling::Streaming, Some(residence)) = (&session.calling, &mut self.residence) {
             residence.resident.ended(StreamId(session.serial), self.now);
         }
@@ -503,7 +503,7 @@ impl Serving {
         self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
-            // Whatever a running function still has goes when it returns.
+            // The regions that a running function still has are dropped when it returns.
             drop(self.pool.abandon(task));
         }
         if let Some(process) = &session.process {
@@ -526,13 +526,13 @@ impl Serving {
         self.stats.sessions.set(self.sessions.len() as u64);
     }
 
-    /// If the end of a session cuts a call, counts it by cause and logs it.
+    /// If the end of a session cuts a call, counts the call by cause and logs it.
     fn count_cut(&mut self, session: &Session, end: Option<&End>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // After an error, an answer that was not acknowledged counts as cut. A host that disconnects properly has its
-            // answer.
+            // After an error, a call whose response was not acknowledged counts as cut. A host that disconnects properly
+            // has its response.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };
@@ -550,7 +550,7 @@ impl Serving {
         peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
     }
 
-    /// What sessions are due now and then: probes of silent hosts, and the end of those that never began.
+    /// Does what is due from time to time: probes silent hosts, and ends sessions that never set up their regions.
     fn tick(&mut self) {
         let now = self.now;
         if now < self.next_tick {
@@ -577,7 +577,7 @@ impl Serving {
     }
 }
 
-/// How a call that did not succeed is answered.
+/// The response to a call that did not succeed.
 enum Reply {
     Code(ReturnCode),
     Failed(Failed),

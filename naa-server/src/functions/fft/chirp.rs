@@ -1,6 +1,6 @@
 //! Lengths with a large prime factor, as a convolution of a length that has none (Bluestein's algorithm).
 //!
-//! With the chirp c(k) = e^(-πi k²/n), number k of the transform is c(k) times the sum over j of x(j) c(j) and the conjugate
+//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is c(k) times the sum over j of x(j) c(j) times the conjugate
 //! of c(k-j).
 
 use rustfft::{FftDirection, num_complex::Complex64};
@@ -14,20 +14,20 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Numbers between two looks at whether to stop.
+/// Numbers between two checks whether to stop.
 const STRIPE: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Chirp {
     n: usize,
     staged: Staged,
-    /// Of order 2n.
+    /// The roots of unity of order 2n.
     roots: Roots,
     _roots: Option<Reservation>,
 }
 
-/// The factors of the shortest length of at least 2n - 1 numbers whose factors are small. There is one that is longer by
-/// less than a quarter.
+/// The factors of the shortest length of at least 2n - 1 numbers whose factors are small. It is longer than that by less
+/// than a quarter.
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);
@@ -49,11 +49,11 @@ impl Chirp {
         Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
     }
 
-    /// Transforms `input`, or what is in `output`, into `output`. `signal` and `kernel` are as long as the convolution, and
-    /// zero.
+    /// Transforms `input` into `output`; without `input` it transforms `output` in place. `signal` and `kernel` have the
+    /// length of the convolution, and are zero.
     ///
     /// # Errors
-    /// [`Stop::check`]'s.
+    /// The errors of [`Stop::check`].
     pub(super) fn transform(
         &self,
         input: Option<&[Complex64]>,
@@ -81,7 +81,7 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // The inverse is the forward transform of conjugates, conjugated.
+        // The inverse transform is the conjugate of the forward transform of conjugates.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {

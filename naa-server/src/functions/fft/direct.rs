@@ -25,7 +25,7 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// rustfft composes lengths whose prime factors are these of few parts. Others may take a convolution within it.
+/// Whether all prime factors are small: rustfft composes such lengths of few parts. For others it may use a convolution.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {
         while len > 0 && len.is_multiple_of(factor) {
@@ -35,13 +35,13 @@ fn is_smooth(mut len: usize) -> bool {
     len == 1
 }
 
-/// A bound of what rustfft allocates while it makes its tables and keeps them. It allocates 11 numbers per number for some
-/// lengths that are not smooth.
+/// An upper bound of the bytes that rustfft allocates for making and keeping its tables. For some lengths that are not
+/// smooth it allocates 11 times the size of the data.
 pub(super) fn table_bytes(len: usize) -> usize {
     NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
 }
 
-/// A bound of the scratch space of one transform. rustfft asks for up to 5 numbers per number.
+/// An upper bound of the scratch memory of one transform, in bytes. rustfft asks for up to 5 times the size of the data.
 pub(super) fn scratch_bytes(len: usize) -> usize {
     NUMBER * (len * if is_smooth(len) { 2 } else { 6 } + 64)
 }
@@ -54,10 +54,10 @@ impl Direct {
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
-    /// Scratch space of one transform from the heap, which short lengths get faster than pages of their own.
+    /// Scratch memory of one transform, from the heap. For short lengths that is faster than mapping pages.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is no memory for it.
+    /// [`Failure::OverLimit`] if there is not enough memory.
     pub(super) fn scratch(&self) -> Result<Vec<Complex64>, Failure> {
         let len = self.fft.get_inplace_scratch_len();
         let mut scratch = Vec::new();
@@ -75,7 +75,7 @@ impl Direct {
         self.fft.process_with_scratch(data, scratch);
     }
 
-    /// Transforms `from` into `to`, and leaves nothing of use in `from`.
+    /// Transforms `from` into `to`, and overwrites `from` with intermediate values.
     ///
     /// # Panics
     /// If `scratch` is shorter than [`scratch_bytes`].

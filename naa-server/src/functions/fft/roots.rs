@@ -8,13 +8,13 @@ use crate::call::Failure;
 /// two tables has about as many elements as the square root of the order.
 #[derive(Debug)]
 pub(super) struct Roots {
-    /// Bits of r that the second table is for.
+    /// The number of low bits of r that select in the second table.
     bits: u32,
     high: Vec<Complex64>,
     low: Vec<Complex64>,
 }
 
-/// Bytes of the tables.
+/// The size of both tables in bytes.
 pub(super) fn table_bytes(order: usize) -> usize {
     let (_, low, high) = split(order);
     (low + high) * size_of::<Complex64>()
@@ -51,11 +51,12 @@ impl Roots {
     }
 }
 
-/// To within a rounding: the angle is brought into the first eighth of the circle without rounding.
+/// Computes one root, exact but for a final rounding: the angle is brought into the first eighth of the circle without
+/// rounding.
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // Odd eighths are counted from their end.
+    // In odd eighths the angle is measured from the end of the eighth.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -1,7 +1,7 @@
-//! Lengths that are a product of two short ones, as a matrix: its columns are transformed, each number is turned by a root
-//! of unity, its rows are transformed, and then columns are read where rows were written.
+//! Lengths that are a product of two short ones, as a matrix: its columns are transformed, each number is multiplied by a
+//! root of unity, its rows are transformed, and then the matrix is transposed.
 //!
-//! Some columns or rows at a time are worked on in a buffer, between two looks at whether to stop.
+//! The work goes through a buffer, some columns or rows at a time, between two checks whether to stop.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -15,13 +15,13 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Numbers of a stripe, whole columns or rows of which there are at least a cache line's.
+/// Numbers of a stripe. A stripe is whole columns or rows, at least as many of them as a cache line has numbers.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// Powers of a root that are computed for each column, and then shifted.
+/// How many powers of a root are computed for each column; later powers are these times another power.
 const POWERS: usize = 32;
 
-/// A transform of `columns * rows` numbers: columns are as long as `columns`, rows as long as `rows`.
+/// A transform of `columns * rows` numbers: a column has `column` numbers, a row has `row` numbers.
 #[derive(Debug)]
 pub(super) struct Staged {
     column: usize,
@@ -38,24 +38,24 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// Columns or rows of a stripe, and numbers from one to the next in the buffer. It is no power of two, so that not all
-/// compete for the same places in the cache.
+/// The number of columns or rows of a stripe, and the distance from one to the next in the buffer. The distance is no
+/// power of two, so that they do not all compete for the same places in the cache.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
 
-/// Numbers of the buffer for stripes.
+/// The length of the buffer for stripes, in numbers.
 fn buffer(factors: [usize; 2]) -> usize {
     factors.map(stripe).into_iter().map(|(count, pitch)| count * pitch).fold(0, usize::max)
 }
 
 impl Staged {
-    /// Bytes of `work` that a transform needs.
+    /// The bytes of `work` that a transform needs.
     pub(super) fn work_bytes(factors: [usize; 2]) -> usize {
         NUMBER * buffer(factors) + factors.map(direct::scratch_bytes).into_iter().fold(0, usize::max)
     }
 
-    /// Bytes of the tables.
+    /// The size of the tables in bytes.
     pub(super) fn table_bytes(factors: [usize; 2]) -> usize {
         roots::table_bytes(factors[0] * factors[1])
             + factors.map(direct::table_bytes).into_iter().sum::<usize>()
@@ -80,10 +80,10 @@ impl Staged {
         })
     }
 
-    /// Transforms `input`, or what is in `output`, into `output`. `between` is as long.
+    /// Transforms `input` into `output`; without `input` it transforms `output` in place. `between` has the same length.
     ///
     /// # Errors
-    /// [`Stop::check`]'s.
+    /// The errors of [`Stop::check`].
     pub(super) fn transform(
         &self,
         input: Option<&[Complex64]>,
@@ -125,10 +125,10 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place, into another order: of columns where rows should be.
+    /// Transforms `data` in place. The result is left transposed: in the order of columns instead of rows.
     ///
     /// # Errors
-    /// [`Stop::check`]'s.
+    /// The errors of [`Stop::check`].
     pub(super) fn reorder(
         &self,
         data: &mut [Complex64],
@@ -142,10 +142,10 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place from the order in which [`reorder`](Self::reorder) leaves it.
+    /// Transforms `data` in place, from the transposed order in which [`reorder`](Self::reorder) leaves it.
     ///
     /// # Errors
-    /// [`Stop::check`]'s.
+    /// The errors of [`Stop::check`].
     pub(super) fn restore(
         &self,
         data: &mut [Complex64],
@@ -189,12 +189,12 @@ impl Staged {
         Ok(())
     }
 
-    /// The buffer for stripes, and rustfft's scratch space.
+    /// Splits `work` into the buffer for stripes and rustfft's scratch memory.
     fn split<'w>(&self, work: &'w mut [Complex64]) -> (&'w mut [Complex64], &'w mut [Complex64]) {
         work.split_at_mut(buffer([self.column, self.row]))
     }
 
-    /// `width` columns of `from` into the buffer.
+    /// Copies `width` columns of `from` into the buffer.
     fn gather(&self, from: &[Complex64], first: usize, width: usize, buffer: &mut [Complex64]) {
         let (_, pitch) = stripe(self.column);
         for (at, line) in from.chunks(self.row).enumerate() {
@@ -204,7 +204,7 @@ impl Staged {
         }
     }
 
-    /// Back into `to`.
+    /// Copies the columns from the buffer back into `to`.
     fn scatter(&self, to: &mut [Complex64], first: usize, width: usize, buffer: &[Complex64]) {
         let (_, pitch) = stripe(self.column);
         for (at, line) in to.chunks_mut(self.row).enumerate() {
@@ -217,7 +217,7 @@ impl Staged {
     /// Multiplies number k of column `at` with the root of order columns * rows to the power of `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
-            // Beyond the column, where the power may be beyond the order, it is not used.
+            // Powers beyond the end of the column are not used, and may be beyond the order, so they are not computed.
             if k < self.column { self.roots.at(at * k) } else { Complex64::ONE }
         });
         for (block, numbers) in column.chunks_mut(POWERS).enumerate() {

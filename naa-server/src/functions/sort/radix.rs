@@ -1,14 +1,14 @@
-//! Sorting of many integers with looks at whether to stop: buckets by their highest bytes first, in place, until a bucket is
-//! small enough for the standard library (American flag sort).
+//! Sorting of many integers with checks whether to stop (American flag sort). Elements are first put into buckets by their
+//! highest bytes, in place, until a bucket is small enough for the standard library.
 
 use crate::{
     call::{Failure, Stop},
     functions::pieces::touch,
 };
 
-/// Elements that the standard library sorts in some 30 ms.
+/// The number of elements that the standard library sorts in some 30 ms.
 const SMALL: usize = 1 << 20;
-/// Steps between two looks at whether to stop, each of which may miss the cache twice.
+/// Steps between two checks whether to stop. Each step may miss the cache twice.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
@@ -42,7 +42,7 @@ impl Key for i64 {
 }
 
 /// # Errors
-/// [`Stop::check`]'s. Then `data` has the same elements in any order.
+/// The errors of [`Stop::check`]. After an error `data` has the same elements in any order.
 pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     stop.check()?;
     if data.len() <= SMALL {
@@ -54,7 +54,7 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The highest bits in which elements differ. Lower levels look at the bits below.
+            // The shift selects the highest bits in which elements differ. Deeper recursion looks at lower bits.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;
@@ -76,7 +76,7 @@ enum Ordered {
     Up,
     /// No element is smaller than the one after it.
     Down,
-    /// The data is not in opposite order either, and some elements differ in these bits.
+    /// The data is in neither order, and some elements differ in these bits.
     No {
         differing: u64,
     },
@@ -87,7 +87,7 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     let (mut up, mut down, mut differing) = (true, true, 0);
     for (at, piece) in data.chunks(STRIDE).enumerate() {
         stop.check()?;
-        // With the first element of the next piece.
+        // The first element of the next piece is included, so that the order across the border is checked.
         let overlapping = &data[at * STRIDE..data.len().min(at * STRIDE + piece.len() + 1)];
         up = up && overlapping.is_sorted();
         down = down && overlapping.is_sorted_by(|a, b| a >= b);
@@ -100,7 +100,7 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts elements into buckets by eight bits. All higher bits agree. Gives the ends of the buckets.
+/// Puts elements into buckets by eight bits. All higher bits agree. Returns the ends of the buckets.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];
@@ -117,7 +117,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
     let (mut steps, mut next_look) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
-            // What lies here goes where it belongs, and so on, until something comes that belongs here.
+            // The element here is moved to its bucket, the element it replaces to its own bucket, and so on, until an
+            // element belongs here.
             let mut held = data[next[at]];
             let mut its = bucket(held);
             while its != at {
@@ -128,7 +129,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
                 if steps >= next_look {
                     next_look = steps + STRIDE;
                     if let Err(why) = stop.check() {
-                        // The place of what is held is still free.
+                        // The held element goes back to the place that is still free.
                         data[next[at]] = held;
                         return Err(why);
                     }
@@ -148,7 +149,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
 }
 
 /// # Errors
-/// [`Stop::check`]'s.
+/// The errors of [`Stop::check`].
 pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     let (front, back) = data.split_at_mut(data.len() / 2);
     // If the number of elements is odd, the middle one stays.
@@ -167,7 +168,7 @@ pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failur
 mod tests {
     use super::*;
 
-    /// Numbers whose highest bits differ, or agree but for a few.
+    /// Numbers that differ in their highest bits, or only in the few bits of `mask`.
     fn numbers(mask: u64) -> Vec<u64> {
         let mut state = 0x6e61_6119_u64;
         (0..SMALL + SMALL / 2 + 12_345)
@@ -191,7 +192,7 @@ mod tests {
             expected.sort_unstable();
             sort(&mut signed, &Stop::never()).unwrap();
             assert!(signed == expected, "{mask:#x}, signed");
-            // One that is already in order, and one in the opposite order.
+            // The array is sorted already here, and in the opposite order after `reverse`.
             reverse(&mut signed, &Stop::never()).unwrap();
             assert!(signed.iter().rev().eq(&expected));
             sort(&mut signed, &Stop::never()).unwrap();

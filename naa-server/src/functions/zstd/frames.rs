@@ -4,9 +4,9 @@ use ::zstd::zstd_safe;
 
 use crate::call::{Failure, Stop};
 
-/// The most that one block decompresses to.
+/// The most bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
-/// Blocks or frames between two looks at whether to stop. Reading where one ends may miss the cache.
+/// Blocks or frames between two checks whether to stop. Finding the end of a block may miss the cache.
 const STRIDE: usize = 1 << 16;
 const MAGIC: u32 = 0xfd2f_b528;
 /// The magic numbers of skippable frames differ in the lowest four bits.
@@ -14,9 +14,9 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Bytes, with the checksum.
+    /// The length in bytes, with the checksum.
     pub(super) len: usize,
-    /// What it says it decompresses to.
+    /// The size to which it decompresses, if it states that.
     pub(super) content: Option<u64>,
     pub(super) blocks: usize,
     pub(super) is_skippable: bool,
@@ -28,7 +28,7 @@ pub(super) fn broken() -> Failure {
 
 impl Frame {
     /// # Errors
-    /// [`Failure::Input`] if `data` does not begin with a whole frame; [`Stop::check`]'s.
+    /// [`Failure::Input`] if `data` does not begin with a whole frame; the errors of [`Stop::check`].
     pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, Failure> {
         let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let magic = word(0).ok_or_else(broken)?;
@@ -53,7 +53,7 @@ impl Frame {
             let header = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
             let (last, kind, size) = (header & 1 != 0, header >> 1 & 3, header >> 3);
             at += 3 + match kind {
-                // One byte, to be repeated.
+                // A single byte, which is repeated.
                 1 => 1,
                 3 => return Err(broken()),
                 _ => size,
@@ -71,16 +71,16 @@ impl Frame {
     }
 }
 
-/// The sum of what frames state as their content sizes, if all do.
+/// The sum of the content sizes that frames state, if all frames state theirs.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is not one whole frame after the other; [`Stop::check`]'s.
+/// [`Failure::Input`] if `data` is not one whole frame after the other; the errors of [`Stop::check`].
 pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
     let mut sum = Some(0_u64);
     let mut read = 0;
     loop {
         let frame = Frame::first_of(data, stop)?;
-        // The frame itself is one step, as each of its blocks.
+        // The frame counts as one step, and so does each of its blocks.
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;
