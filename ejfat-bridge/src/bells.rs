@@ -1,4 +1,4 @@
-//! What a loop that sleeps is woken by.
+//! The file descriptors that wake the server loop while it sleeps.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::local::Listener;
 
-/// Descriptors of descriptors: those of workers of this machine, and all of them with the ports.
+/// Sets of file descriptors (epoll): one with the sockets of local workers, and one with that set and the ports.
 #[derive(Debug)]
 pub(crate) struct Bells {
     all: OwnedFd,
@@ -33,20 +33,20 @@ impl Bells {
         Ok(bells)
     }
 
-    /// A worker's socket, as long as it is open.
+    /// Adds a worker's socket to the set, in which it stays as long as it is open.
     pub(crate) fn hear(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         add(&self.workers, socket)
     }
 
-    /// The same socket is not heard until it is added again.
+    /// Removes a socket from the set. It does not wake the loop until it is added again.
     pub(crate) fn ignore(&self, socket: BorrowedFd<'_>) {
-        // One that is not there is not heard.
+        // A socket that is not in the set cannot wake the loop, so the error does not matter.
         let _ = epoll::delete(&self.workers, socket);
     }
 
-    /// The ports are not heard any more.
+    /// Removes the ports, so that they no longer wake the loop.
     pub(crate) fn silence(&self, ports: &Ports) {
-        // A descriptor that is not there never becomes readable.
+        // A file descriptor that is not in the set cannot wake the loop, so the error does not matter.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 
@@ -54,7 +54,7 @@ impl Bells {
         self.all.as_fd()
     }
 
-    /// Whether a worker's socket, or where they connect, has something.
+    /// Whether a worker's socket, or the socket where workers connect, is readable.
     pub(crate) fn of_workers(&self) -> bool {
         let mut events = Vec::with_capacity(1);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,4 +1,4 @@
-//! Puts events into rings, as the dispatcher says.
+//! Puts events into rings, as the dispatcher decides.
 
 mod function;
 mod kept;
@@ -36,20 +36,21 @@ use kept::Kept;
 use lengths::{Told, TooLong};
 use report::level;
 
-/// Batches of one port before the others, and the device, have their turn.
+/// Batches that are received from one port before the other ports and the device get their turn.
 const TURNS: usize = 4;
-/// So long, at most, an event is kept beyond its time because segments wait to be looked at.
+/// The most time that an event is kept beyond its time-out because segments were received late.
 const BEHIND: Duration = Duration::from_secs(2);
-/// Between two looks at everything.
+/// The time between two checks of everything.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two looks at credit: an eighth of the time since something happened, but at least and at most so long.
+/// The least time between two looks at credits. The time is an eighth of the time since the last activity, but not less than
+/// this.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The most while events wait for room.
+/// The most time between two looks at credits while events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
-/// A worker that acknowledges nothing for so long is taken for dead, whatever retries its connection has.
+/// A worker that acknowledges nothing for this time counts as dead, however often its connection retransmits.
 const DEAD: Duration = Duration::from_secs(15);
-/// Between two snapshots.
+/// The time between two snapshots.
 const TOLD: Duration = Duration::from_millis(100);
 
 /// Puts events into rings.
@@ -57,52 +58,52 @@ const TOLD: Duration = Duration::from_millis(100);
 pub struct Bridge {
     intake: Intake,
     dispatcher: Dispatcher,
-    /// By the worker's place.
+    /// The rings by the index of their worker.
     rings: Vec<Option<(WorkerId, Ring)>>,
-    /// Rings of workers that ended, which still have events that may be delivered again.
+    /// The rings of workers that ended, with events that may be delivered again.
     kept: Vec<Kept>,
     placing: Placing,
     listener: Option<Listener>,
     bells: Bells,
-    /// Bytes of rings that workers of this machine may still have.
+    /// The bytes of rings that local workers may still get.
     local_memory: u64,
     instance: u64,
-    /// A subscription that was answered, whose stream has not begun.
+    /// A subscription that was answered, but whose stream has not begun.
     accepted: Option<(WorkerId, Geometry)>,
-    /// Workers of this machine that were told of an event just now, once for each.
+    /// Local workers to which an event was announced in this turn; a worker may occur several times.
     told: Vec<WorkerId>,
-    /// An event that was copied to a twin just now.
+    /// An event that was copied to a staging ring just now.
     moved: Option<EventId>,
     closing: Vec<(StreamId, String)>,
     fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
     desk: Arc<Desk>,
     refused: u64,
-    /// Lines of the log that applicants of this machine cause.
+    /// The log limit for lines that local workers cause when they subscribe.
     lines: Lines<()>,
     failed: Option<String>,
-    /// Whether the log has a line that the system has no addresses for an event.
+    /// Whether the log has the line that the system has no address space for an event.
     told_of_addresses: bool,
     too_long: TooLong,
     told_of_lengths: Told,
-    /// Events that workers had when the bridge ended.
+    /// The number of events that workers had when the bridge ended.
     left: u64,
-    /// When all ports had nothing more.
+    /// The last time at which no port had anything to receive.
     dry: Time,
     /// The numbers of ports that may have something to receive.
     ready: Vec<usize>,
-    /// The server shuts down.
+    /// Whether the server shuts down.
     finishing: bool,
-    /// When something came, or credit did.
+    /// The last time at which segments or credits arrived.
     active: Instant,
     next_tick: Instant,
     next_told: Instant,
-    /// The counters of the ports as they were told last, and when they are told again.
+    /// The counters of the ports as they were last reported, and when they are reported again.
     ports: Arc<[PortCounters]>,
     next_ports: Time,
 }
 
 impl Bridge {
-    /// Binds the ports. `instance` is another one after each start: random.
+    /// Makes a bridge and binds its ports. `instance` must be a random number, different after each start.
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
@@ -144,7 +145,7 @@ impl Bridge {
         })
     }
 
-    /// For the server's registry.
+    /// The function by which workers subscribe, for the server's registry.
     pub fn function() -> Arc<dyn Function> {
         Arc::new(Subscribe(info()))
     }
@@ -153,22 +154,22 @@ impl Bridge {
         Handle(self.desk.clone())
     }
 
-    /// Where segments come, with the ports that the system chose.
+    /// The addresses to which segments are sent, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.intake.ports.addresses()
     }
 
-    /// The ports of ranges that another process holds, and that are left out.
+    /// The ports of ranges that another process holds, and that the bridge therefore leaves out.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
     }
 
-    /// Bytes of a socket's receive buffer, as the system granted it.
+    /// The size of a socket's receive buffer in bytes, as granted by the system.
     pub fn buffer(&self) -> Result<usize, Error> {
         self.intake.ports.buffer().map_err(Error::io("read the size of a receive buffer"))
     }
 
-    /// Where programs of this machine subscribe.
+    /// The path of the socket at which local workers subscribe.
     pub fn local(&self) -> Option<&std::path::Path> {
         self.listener.as_ref().map(Listener::path)
     }
@@ -193,7 +194,7 @@ impl Bridge {
         self.rings[worker.at()] = Some((worker, ring));
     }
 
-    /// All segments that are there, but not for ever.
+    /// Receives the segments that have arrived, up to a limit for each port.
     fn receive(&mut self) -> bool {
         let (mut something, mut dry) = (false, 0);
         let begin = self.intake.now();
@@ -229,8 +230,8 @@ impl Bridge {
         something
     }
 
-    /// Events whose segments may have come in time are not given up before those were looked at: not if this process stood
-    /// still, and for a while not if it is behind.
+    /// Gives up events that timed out. Events whose segments may have arrived in time are not given up before those segments
+    /// were handled. If the process stood still, that holds in any case; if it is behind, it holds for a limited time.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -263,7 +264,7 @@ impl Bridge {
         self.pump();
     }
 
-    /// A datagram, which lies in a receive buffer.
+    /// Handles a datagram, which lies in a receive buffer.
     fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
         let now = self.intake.now();
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
@@ -277,7 +278,7 @@ impl Bridge {
         };
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
-            // Slots of events that made room are somebody else's by now.
+            // The slots of evicted events may belong to other events by now.
             while let Some(evicted) = self.intake.evicted() {
                 self.dispatcher.gave_up(evicted.id);
             }
@@ -310,12 +311,12 @@ impl Bridge {
         }
     }
 
-    /// A payload goes to a byte of a ring.
+    /// Moves a payload to the offset `at` of a ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.way {
-            // Without enough buffers for what comes next, this one must not wait for its worker.
+            // If too few buffers are free for the next batch, this one must not stay in use until its worker acknowledges.
             Way::Remote(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
@@ -329,7 +330,7 @@ impl Bridge {
         }
     }
 
-    /// Carries out what the dispatcher says.
+    /// Carries out the actions of the dispatcher.
     fn act(&mut self, now: Time) {
         loop {
             while let Some(action) = self.dispatcher.poll_action() {
@@ -368,8 +369,8 @@ impl Bridge {
         }
     }
 
-    /// Tells a worker of an event in its ring. `is_in_twin`: the bytes were copied into the ring's twin, not written segment by
-    /// segment.
+    /// Announces an event in its ring to the worker. `is_in_twin`: the bytes were copied into the staging ring, and not written
+    /// segment by segment.
     fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
         let Some(ring) = self.ring(worker) else { return };
         match &mut ring.way {
@@ -384,7 +385,7 @@ impl Bridge {
         }
     }
 
-    /// Gives up an event for which the system has no addresses.
+    /// Gives up an event for which the system has no address space.
     fn give_up(&mut self, id: EventId, error: &ejfat_udp::Error) {
         if !std::mem::replace(&mut self.told_of_addresses, true) {
             tracing::warn!("an event is given up: {error}");
@@ -399,7 +400,7 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts what was queued. Who is behind with it gets nothing new.
+    /// Posts what was queued. The dispatcher gives no new events to a worker that is behind with acknowledging.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };
@@ -415,7 +416,7 @@ impl Bridge {
         }
     }
 
-    /// Workers that did not acknowledge what was written to them, though they had time.
+    /// Closes the sessions of workers that did not acknowledge WRITEs in time.
     fn find_dead(&mut self, now: Instant) {
         for (_, ring) in self.rings.iter().flatten() {
             let Way::Remote(remote) = &ring.way else { continue };
@@ -425,7 +426,7 @@ impl Bridge {
         }
     }
 
-    /// Looks at the credit of workers that have events, or of all.
+    /// Looks at the credits of workers that announce new ones, or of all workers.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {
@@ -444,7 +445,7 @@ impl Bridge {
         something
     }
 
-    /// A worker that was answered, and whose session ended before its stream began.
+    /// Removes a worker that was answered, but whose session ended before its stream began.
     fn forget_accepted(&mut self) {
         if let Some((worker, _)) = self.accepted.take() {
             self.remove(worker, self.intake.now());
@@ -452,7 +453,7 @@ impl Bridge {
     }
 
     fn remove(&mut self, worker: WorkerId, now: Time) {
-        // What it gave back before it went, it did not take along.
+        // Credits that the worker wrote before it ended still count.
         if let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut)
             && let Some(words) = ring.credits.look(true)
         {
@@ -463,10 +464,10 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // The bridge ends before this worker, which may go on reading what it has.
+            // The bridge ends before this worker, which may go on reading the events that it has.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
-        // The actions read the worker's memory, so they are done before its ring goes.
+        // The actions read the worker's memory, so they are done before its ring is dropped.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
         if let Way::Remote(remote) = ring.way {
@@ -477,7 +478,7 @@ impl Bridge {
         }
     }
 
-    /// What is due now and then.
+    /// Does what is due at each tick of the loop.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
         let time = self.intake.time(now);
@@ -505,7 +506,7 @@ impl Bridge {
         }
     }
 
-    /// Events are on their way, or out.
+    /// When to look at credits next, which depends on whether workers have events.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;
@@ -515,7 +516,7 @@ impl Bridge {
         now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
     }
 
-    /// Nothing is on its way to a worker.
+    /// Whether no WRITE to a worker is queued or unacknowledged.
     fn is_quiet(&self) -> bool {
         let quiet = |(_, ring): &(WorkerId, Ring)| match &ring.way {
             Way::Remote(remote) => remote.is_quiet(),

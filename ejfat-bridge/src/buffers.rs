@@ -1,4 +1,4 @@
-//! Buffers that segments are received in, and that WRITEs may still read while others are received.
+//! Receive buffers for segments. WRITEs may still read some of them while others receive.
 #![allow(unsafe_code, reason = "lends parts of registered memory as slices")]
 
 use std::io::{self, IoSliceMut};
@@ -6,15 +6,15 @@ use std::io::{self, IoSliceMut};
 use ejfat_udp::Ports;
 use verbs::{Access, Memory, Mr, Pd};
 
-/// Buffers of [`Ports::BUFFER`] bytes.
+/// Receive buffers of [`Ports::BUFFER`] bytes.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: Memory,
-    /// Those that nobody reads.
+    /// The buffers that nothing uses.
     free: Vec<u32>,
-    /// WRITEs that read each, and one more while it is received into.
+    /// For each buffer the number of WRITEs that read it, plus one while it receives or is being handled.
     users: Vec<u32>,
-    /// Taken by [`Buffers::take`] and not received into yet.
+    /// The buffers taken by [`Buffers::take`] that have not received yet.
     taken: Vec<u32>,
 }
 
@@ -26,18 +26,18 @@ impl Buffers {
         Ok(Self { memory, free, users: vec![0; count], taken: Vec::with_capacity(Ports::BATCH) })
     }
 
-    /// For WRITEs of a protection domain.
+    /// Registers the buffers for WRITEs of a protection domain.
     pub(crate) fn register(&self, pd: &Pd) -> Result<Mr, verbs::Error> {
         pd.reg_mr(&self.memory, Access::default())
     }
 
-    /// Buffers that can be received into next, besides those of the batch in hand.
+    /// The number of buffers that can receive next, besides those of the batch that is being handled.
     pub(crate) fn free(&self) -> usize {
         let in_hand = |&&buffer: &&u32| self.users[buffer as usize] > 0;
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
     }
 
-    /// Lends up to [`Ports::BATCH`] buffers to receive into; `receive` tells how many it used.
+    /// Lends up to [`Ports::BATCH`] buffers to receive into; `receive` returns how many it used.
     pub(crate) fn take<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
@@ -50,8 +50,8 @@ impl Buffers {
         let mut slices = arrayvec::ArrayVec::<_, { Ports::BATCH }>::new();
         for &buffer in &self.taken {
             let start = buffer as usize * Ports::BUFFER;
-            // SAFETY: inside the memory, which nobody else writes; the numbers in `taken` are different from each other, no
-            // WRITE reads them (`users` was 0), and `&mut self` keeps other slices away.
+            // SAFETY: the slice lies inside the memory, which nobody else writes. The numbers in `taken` are different from
+            // each other, no WRITE reads these buffers (`users` was 0), and `&mut self` keeps other slices away.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
             slices.push(IoSliceMut::new(bytes));
@@ -61,21 +61,21 @@ impl Buffers {
         Ok(used)
     }
 
-    /// The number of a buffer that was received into, of those used by the last [`Buffers::take`].
+    /// The number of a buffer that has received: the one at index `at` of those used by the last [`Buffers::take`].
     pub(crate) fn received(&self, at: usize) -> u32 {
         self.taken[at]
     }
 
-    /// Of a buffer that was received into.
+    /// The bytes of a buffer that has received.
     pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;
-        // SAFETY: inside the memory, initialised with zeros, and not received into before nobody uses it any more; WRITEs
-        // only read.
+        // SAFETY: the slice lies inside the memory, which is initialized with zeros. The buffer does not receive again
+        // before its last user is gone, and WRITEs only read.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), Ports::BUFFER) }
     }
 
-    /// Where a byte of a buffer lies.
+    /// The address of a byte of a buffer.
     pub(crate) fn addr(&self, buffer: u32, offset: usize) -> u64 {
         assert!(offset <= Ports::BUFFER, "inside a buffer");
         self.memory.addr() + (buffer as usize * Ports::BUFFER + offset) as u64
@@ -85,7 +85,7 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// One user less.
+    /// Counts one user of the buffer less.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);
@@ -94,7 +94,7 @@ impl Buffers {
         }
     }
 
-    /// All datagrams of the last batch, of so many buffers, were looked at.
+    /// Ends the handling of the last batch, which has this number of buffers.
     pub(crate) fn done(&mut self, used: usize) {
         for at in 0..used {
             let buffer = self.taken[at];

@@ -1,4 +1,4 @@
-//! What a bridge is told.
+//! Settings of a bridge.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,22 +7,22 @@ use ejfat::{bridge, listen::Listen, reassembly, ring::Placing, wire::LbHeader};
 /// Settings of a [`Bridge`](crate::Bridge).
 #[derive(Debug)]
 pub struct BridgeConfig {
-    /// Where segments come.
+    /// The addresses at which segments are received.
     pub listen: Vec<Listen>,
-    /// Bytes of each socket's receive buffer; `None`: the system's.
+    /// The size of each socket's receive buffer in bytes; `None`: the system's default.
     pub buffer: Option<usize>,
     pub reassembly: reassembly::Config,
     pub dispatch: bridge::Config,
-    /// Into rings of other machines.
+    /// The delivery mode for rings of remote workers.
     pub placing: Placing,
     pub route: Route,
-    /// Where programs of this machine subscribe.
+    /// The path of the socket at which local workers subscribe.
     pub local: Option<PathBuf>,
-    /// Bytes of their rings together.
+    /// The most bytes of all local workers' rings together.
     pub local_memory: u64,
-    /// Of 64 KiB, which segments are received in, and sent from in cut-through.
+    /// The number of buffers of 64 KiB in which segments are received, and from which cut-through sends them.
     pub receive_buffers: usize,
-    /// Gets fill levels, so often.
+    /// Gets fill levels at this interval.
     pub fill: Option<(Box<dyn FillSink>, Duration)>,
 }
 
@@ -43,14 +43,14 @@ impl BridgeConfig {
     }
 }
 
-/// What decides who may have an event.
+/// What decides which worker gets an event.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// Anybody, whose ring is least filled.
+    /// Any worker; the one with the least filled ring gets it.
     LeastFilled,
-    /// The least filled of those who take its data id.
+    /// The least filled of the workers that take the event's data id.
     DataId,
-    /// The member that tables name for its tick.
+    /// The member that the load-balancer tables name for the event's tick.
     Tables(Arc<dyn Steering>),
 }
 
@@ -66,14 +66,14 @@ pub struct Level {
     pub worker: u32,
     pub name: String,
     pub member: Option<u16>,
-    /// Part of its slots in use, 0 to 1.
+    /// The part of its slots that is in use, 0 to 1.
     pub fill: f64,
-    /// It is given nothing for now.
+    /// Whether the worker is stalled, and gets nothing for now.
     pub stalled: bool,
 }
 
-/// Who wants to know how full rings are: a control plane. It must not block.
+/// A receiver of fill levels, such as a control plane. It must not block.
 pub trait FillSink: Send + fmt::Debug {
-    /// Of all workers that are subscribed, and of all their rings together.
+    /// Takes the fill levels of all subscribed workers, and the one of all their rings together.
     fn levels(&mut self, workers: &[Level], all: f64);
 }

@@ -1,4 +1,4 @@
-//! What others are told of a bridge.
+//! The handle by which other threads ask a bridge for its state.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use ejfat_udp::PortCounters;
 
 use crate::{Level, Load};
 
-/// A worker, at a moment.
+/// The state of a worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerReport {
     pub level: Level,
@@ -35,41 +35,41 @@ pub struct WorkerReport {
     pub bytes: u64,
     pub released: u64,
     pub wrong_credits: u64,
-    /// Seconds that it is subscribed.
+    /// How long it has been subscribed, in seconds.
     pub seconds: f64,
 }
 
-/// What a bridge did until a moment ago.
+/// The state and counters of a bridge as of a moment ago.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub reassembly: reassembly::Counters,
     pub events: Counters,
     pub workers: Vec<WorkerReport>,
-    /// Complete events that wait for room.
+    /// The number of complete events that wait for room.
     pub waiting: usize,
-    /// Events of workers that ended, which wait to be delivered to another worker.
+    /// The number of events of ended workers that wait to be delivered to another worker.
     pub waiting_again: usize,
-    /// Events that workers had when they ended, which no other worker was told of, and which do not wait for that. What workers have
-    /// when the bridge ends is not among them.
+    /// The number of events that workers had when they ended, which were not delivered to another worker and do not wait for that.
+    /// Events that workers have when the bridge ends are not counted.
     pub lost_with_workers: u64,
-    /// Events that are lost because they are longer than the bridge takes; none of `events`.
+    /// The number of events that are lost because they are longer than the bridge accepts. They are not counted in `events`.
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
-    /// Bytes of memory that segments have touched.
+    /// Bytes of memory that segments have used so far.
     pub memory: u64,
-    /// Datagrams that the kernel dropped at the ports.
+    /// Datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of the ports to which something came, at most a second old; their drops may be older, where more than 256
-    /// ports are bound.
+    /// The counters of the ports that received something, at most a second old. Their drops may be older if more than 256 ports are
+    /// bound.
     pub ports: Arc<[PortCounters]>,
-    /// Of all rings together, 0 to 1.
+    /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,
     /// Subscriptions that were refused.
     pub refused: u64,
-    /// Why nothing is received any more.
+    /// Why nothing can be received, if so.
     pub failed: Option<String>,
-    /// By the bridge's clock, as the times of records.
+    /// The time of the snapshot by the bridge's clock, which also the times in traces are from.
     pub now: Time,
 }
 
@@ -90,7 +90,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Questions that wait, at most.
+/// The most queries that may wait.
 const MOST_QUESTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -103,7 +103,7 @@ impl Desk {
         if !self.asked.load(Ordering::Acquire) {
             return;
         }
-        // One at a time: it takes a millisecond.
+        // Only one query is answered in a turn, since it takes a millisecond.
         let question = {
             let mut questions = lock(&self.questions);
             let question = questions.pop();
@@ -111,30 +111,30 @@ impl Desk {
             question
         };
         if let Some(Question { tick, answer }) = question {
-            // Events of one tick are few, unless somebody sends the same one for ever.
+            // There are few events of one tick, unless somebody sends the same tick for ever. The limit is for that case.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }
 }
 
-/// Asks a bridge. Clones ask the same one.
+/// The handle of a bridge. Clones refer to the same bridge.
 #[derive(Clone, Debug)]
 pub struct Handle(pub(crate) Arc<Desk>);
 
 impl Handle {
-    /// At most a tenth of a second old.
+    /// The latest snapshot, at most a tenth of a second old.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.0.snapshot).clone()
     }
 
-    /// How full the bridge is, and its totals since it began; at most 150 ms old. This allocates nothing and does not wait for an
-    /// answer of the bridge's loop, so it may be called many times a second, from any thread.
+    /// How full the bridge is, and its totals since it began; at most 150 ms old. This allocates nothing and does not wait for the
+    /// bridge's loop, so any thread may call it many times a second.
     pub fn load(&self) -> Load {
         lock(&self.0.snapshot).load
     }
 
-    /// What is remembered of events with a tick, or with this number where they have none; the latest first, at most 100.
-    /// `None` if the bridge does not answer within two seconds.
+    /// The traces of events with this tick, or with this number if they have no tick; the latest first, at most 100. `None` if the
+    /// bridge does not answer within two seconds.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
         let (answer, records) = mpsc::channel();
         {

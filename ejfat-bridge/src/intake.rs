@@ -1,4 +1,4 @@
-//! Segments in, and the memory they wait in.
+//! Receives segments and owns the memory in which they wait.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -51,7 +51,7 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// A batch of a port, as buffers' numbers with what they hold, to be given back by [`Buffers::done`].
+    /// Receives a batch from a port. Returns the number of buffers it used, which go back by [`Buffers::done`].
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);
@@ -64,7 +64,7 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// What the dispatcher is to know of an event whose first segment came.
+    /// What the dispatcher needs to know of an event whose first segment came.
     pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);
@@ -79,7 +79,7 @@ impl Intake {
         Opened { id: place.id, name: place.name, tick, length: place.length, target }
     }
 
-    /// Made room for another.
+    /// An event that was evicted to make room for another one.
     pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
         let incomplete = self.reassembler.poll_evicted()?;
         self.arena.release(incomplete.id);
@@ -93,7 +93,7 @@ impl Intake {
     }
 }
 
-/// Nanoseconds of UNIX time.
+/// The UNIX time in nanoseconds.
 pub(crate) fn unix() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Which subscriptions are taken.
+//! The checks that decide which subscriptions are accepted.
 
 use ejfat::ring::{BLOCK, Geometry, Refusal, Subscription};
 use mrsp::{RegionFlags, RegionRequest};
@@ -9,8 +9,8 @@ use naa_server::{
 
 use crate::remote::PARAMETERS;
 
-/// The subscription of a call, whose regions are as it says. The answer can be written in any case but the last one:
-/// then there is no place for it.
+/// Checks the subscription in a call, and that the call's regions match it. A refusal is returned inside the outer
+/// `Ok`, as an answer for the worker. A `Failure` means that there is no place for that answer.
 pub(crate) fn judge(
     asking: &Asking<'_>,
     call: &mut Call<'_>,
@@ -40,7 +40,7 @@ pub(crate) fn judge(
     Ok(Ok(subscription))
 }
 
-/// Later they are known by their places.
+/// Whether the parameters are in the order of the protocol; from here on they are known by their index.
 fn in_order(params: &[RegionRequest]) -> bool {
     const ORDER: [RegionFlags; PARAMETERS] = {
         let (sent, back) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
@@ -53,7 +53,7 @@ fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
     bytes == [geometry.credits_bytes(), geometry.descriptors_bytes(), geometry.ring_bytes()]
 }
 
-/// Two of the host's regions share bytes, or one goes beyond the end of memory.
+/// Whether two of the host's regions share bytes, or one exceeds the address space.
 fn overlap(params: &[RegionRequest]) -> bool {
     let mut ranges: Vec<_> =
         params.iter().map(|p| (p.host.addr, p.host.addr.checked_add(u64::from(p.host.size)))).collect();

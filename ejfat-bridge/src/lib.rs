@@ -1,14 +1,14 @@
-//! The ejfat-bridge: EJFAT's events into memory of workers, nothing through sockets.
+//! The bridge: puts EJFAT's events into the memory of workers, without sockets between.
 //!
 //! ```text
 //! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► Remote: WRITEs  ─► worker's ring
 //!                                                                    └─► Shared: copies ─► memory that the worker mapped
 //! ```
 //!
-//! A [`Bridge`] is a resident of a [`naa_server::Server`]'s loop: hosts subscribe by the function `subscribe` (80), and programs
-//! on this machine by a UNIX socket. One thread does everything; [`Handle`]s tell others what it does.
+//! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80), and programs on
+//! this machine by a UNIX socket. One thread does everything; [`Handle`]s let other threads see its state.
 //!
-//! The protocol of rings is [`ejfat::ring`]; who gets which event is decided in [`ejfat::bridge`].
+//! [`ejfat::ring`] has the protocol of rings; [`ejfat::bridge`] decides which worker gets an event.
 
 mod bells;
 mod bridge;
@@ -28,7 +28,7 @@ pub use config::{BridgeConfig, FillSink, Level, Route, Steering};
 pub use handle::{Handle, Snapshot, WorkerReport};
 pub use load::Load;
 
-/// Why there is no bridge.
+/// Why a bridge could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {what}: {source}")]

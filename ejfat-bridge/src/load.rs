@@ -1,4 +1,4 @@
-//! How full a bridge is, as it tells a control plane.
+//! The load of a bridge, as it is reported to a control plane.
 
 use ejfat::{
     bridge::{self, Dispatcher, Pressure},
@@ -137,7 +137,7 @@ mod tests {
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.fill, load.rings, load.waiting), (1.0, 1.0, 0.5));
         assert!(load.memory > 0.0 && load.memory < 0.1, "{load:?}");
-        // Of three more events two wait, and one is lost.
+        // Three more events come: two of them wait, and one is lost.
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.waiting, load.events, load.reassembled, load.enqueue_errors), (1.0, 9, 9, 1));
         assert_eq!((load.dequeued, load.reassembly_errors, load.packets), (0, 0, 9));

@@ -1,4 +1,4 @@
-//! Workers on this machine: rings in memory that both map. The protocol is [`ejfat::ring::shared`].
+//! Local workers: their rings are in memory that worker and bridge map. The protocol is [`ejfat::ring::shared`].
 
 use std::{
     collections::BTreeMap,
@@ -33,14 +33,14 @@ use verbs::{
 
 use crate::{Error, bells::Bells, word::Word};
 
-/// Connections that did not say yet what they want.
+/// The most connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
-/// Connections accepted in one turn of the bridge's loop; the others wait for the next one.
+/// The most connections that are accepted in one turn of the server loop; the others wait for the next turn.
 const MOST_AT_ONCE: usize = 64;
-/// So long they may take.
+/// How long a connection may take to subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A ring that a worker of this machine maps.
+/// A ring that a local worker maps.
 #[derive(Debug)]
 pub(crate) struct Shared {
     socket: OwnedFd,
@@ -50,14 +50,14 @@ pub(crate) struct Shared {
     asleep: Word,
 }
 
-/// Files of a ring, and how the worker gets them.
+/// The files of a ring, and the socket by which the worker gets them.
 pub(crate) struct Files {
     events: OwnedFd,
     credits: OwnedFd,
 }
 
 impl Shared {
-    /// Memory of a ring, its credits, and the files to send.
+    /// Makes the memory of a ring, its credits, and the files to send.
     pub(crate) fn new(socket: OwnedFd, geometry: Geometry) -> io::Result<(Self, Memory, Memory, Files)> {
         let (events_file, events) = region::memfd_for_readers("naa-events", geometry.shared_bytes())?;
         let (credits_file, credits) = region::memfd("naa-credits", geometry.credits_bytes())?;
@@ -76,20 +76,20 @@ impl Shared {
         Ok(tell(self.socket.as_fd(), &Ok(answer), &fds)?)
     }
 
-    /// The event is in the ring: tells the worker.
+    /// Announces to the worker an event that is in the ring.
     pub(crate) fn deliver(&mut self, descriptor: &Descriptor) {
         let at = DESCRIPTORS_AT + self.geometry.descriptor_at(descriptor.sequence);
         self.events.write(at, &descriptor.encode());
         self.head.store(descriptor.sequence);
-        // Whoever goes to sleep says so first and then looks at the head again.
+        // A worker that goes to sleep first sets its flag and then looks at the head again, so no event is missed.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
-            // A socket that is full wakes it, too; one that is closed is noticed when it is read.
+            // If the socket is full, that wakes the worker too. A closed socket is noticed when it is read.
             let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Whether the worker closed its socket, or sent what it never sends.
+    /// Whether the worker closed its socket, or sent anything, which a worker never does after it subscribed.
     pub(crate) fn is_over(&self) -> bool {
         let mut byte = [0; 1];
         !matches!(recv(&self.socket, &mut byte, RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
@@ -117,7 +117,7 @@ struct Pending {
     until: Instant,
 }
 
-/// What a connection has said so far.
+/// What was received from a connection so far.
 enum Said {
     Nothing(OwnedFd),
     Wants(Applicant),
@@ -125,23 +125,23 @@ enum Said {
     Over,
 }
 
-/// Where workers of this machine connect.
+/// The socket at which local workers connect, with the connections that have not subscribed yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    /// In the order of arrival.
+    /// The connections that have not subscribed yet, in the order of arrival.
     pending: BTreeMap<u64, Pending>,
-    /// Seats are shared among users, so that connections that say nothing keep no other user out.
+    /// Admissions are shared among users, so that connections which send nothing do not keep other users out.
     seats: Seats<u64, u32>,
     arrived: u64,
-    /// Subscriptions that are none.
+    /// The number of messages that were no valid subscription.
     pub(crate) refused: u64,
-    /// The bell does not ring for new ones.
+    /// Whether the listening socket is out of the set that wakes the loop.
     ignored: bool,
 }
 
-/// A worker that asks to be taken.
+/// A worker that asks for a subscription.
 #[derive(Debug)]
 pub(crate) struct Applicant {
     pub(crate) socket: OwnedFd,
@@ -149,7 +149,7 @@ pub(crate) struct Applicant {
 }
 
 impl Listener {
-    /// A socket that nobody listens at any more makes room.
+    /// Listens at `path`. A socket file there that no process listens at any more is replaced.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
         let wrong = |_| {
             let (path, len) = (path.display().to_string(), path.as_os_str().len());
@@ -184,7 +184,7 @@ impl Listener {
         &self.path
     }
 
-    /// Takes connections, and returns somebody who said what he wants.
+    /// Accepts connections, and returns the next worker that has sent its subscription.
     pub(crate) fn next(&mut self, now: Instant, bells: &Bells) -> Option<Applicant> {
         if std::mem::take(&mut self.ignored) {
             let _ = bells.hear(self.socket.as_fd());
@@ -196,16 +196,16 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // The process has no descriptor for another connection; the connection waits until there is one.
+                // The process has no file descriptor for another connection. The connection waits until there is one.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // One that is not heard is looked at now and then.
+            // If the socket cannot be added to the set, it is still read in each turn.
             let _ = bells.hear(socket.as_fd());
-            // Whoever loses its seat may have said something since it was looked at.
+            // A connection that loses its place may have sent its subscription since it was last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }
@@ -225,7 +225,7 @@ impl Listener {
         None
     }
 
-    /// Gives a connection a seat. Returns the one that loses it.
+    /// Admits a connection. Returns the connection that loses its place for it.
     fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let lost = match self.seats.room(MOST_PENDING, user) {
@@ -245,7 +245,7 @@ impl Listener {
     }
 
     fn listen_to(&mut self, socket: OwnedFd) -> Said {
-        // One byte more than allowed is read, so that a message that is too long is noticed.
+        // The buffer is one byte longer than a subscription, so that a longer message is noticed.
         let mut bytes = [0; BLOCK + 1];
         let length = match recv(&socket, &mut bytes, RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return Said::Nothing(socket),
@@ -256,7 +256,7 @@ impl Listener {
         match block.map(Subscription::decode) {
             Some(Ok(subscription)) => return Said::Wants(Applicant { socket, subscription }),
             Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
-            // The other end closed the connection before it said anything.
+            // The other end closed the connection before it sent anything.
             None if length == 0 => {}
             None => self.refuse(&socket, Refusal::Malformed),
         }
@@ -269,7 +269,7 @@ impl Listener {
     }
 }
 
-/// Whether it still listens or not.
+/// Sends the refusal; it does not matter whether the other end still listens.
 pub(crate) fn refuse(socket: &OwnedFd, refusal: Refusal) {
     let _ = tell(socket.as_fd(), &Err(refusal), &[]);
 }
@@ -315,7 +315,8 @@ mod tests {
             silent.push(connected(&path));
             assert!(listener.next(now, &bells).is_none());
         }
-        // A worker that speaks, and as many as there are seats that do not, before anybody looks.
+        // Before the listener's next turn, one worker subscribes, and as many silent connections come as may be
+        // admitted.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());

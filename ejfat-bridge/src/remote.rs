@@ -1,4 +1,4 @@
-//! A ring at another machine, or at another process as if it were one.
+//! A ring in the memory of a worker that is reached by RDMA, on another machine or on this one.
 
 use std::{
     collections::VecDeque,
@@ -12,28 +12,29 @@ use verbs::{Mr, Payload, SendFlags, SendOp, SendWr, Sge};
 
 use crate::buffers::Buffers;
 
-/// Elements of a WRITE.
+/// The most scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// Posted at once.
+/// The most entries of the queue that are posted at once.
 const TOGETHER: usize = 16;
-/// Bytes of a WRITE: a worker shows signs of life while it gets a long event.
+/// The most bytes of a WRITE. Longer events are split, so that acknowledgements show that the worker is alive
+/// meanwhile.
 const LONGEST: u32 = 1 << 20;
-/// With so many WRITEs that could not be posted yet, a worker gets nothing new; then with half of them it does again.
+/// A worker with this many WRITEs that could not be posted yet gets nothing new, until half of them are posted.
 const BEHIND: usize = 4096;
 
-/// The host's parameters, in order.
+/// The indexes of the host's parameters.
 const CREDITS: usize = 1;
 const DESCRIPTORS: usize = 3;
 const RING: usize = 4;
 pub(crate) const PARAMETERS: usize = 5;
 
-/// Bytes side by side in the ring.
+/// A WRITE of adjacent bytes of the ring.
 #[derive(Debug)]
 struct Piece {
     at: u64,
     length: u32,
     elements: ArrayVec<Sge, ELEMENTS>,
-    /// Which buffer they come from; none: the ring's twin.
+    /// The receive buffer that has the bytes; `None`: the staging ring.
     buffer: Option<u32>,
 }
 
@@ -44,7 +45,7 @@ struct Piece {
 )]
 enum Post {
     Piece(Piece),
-    /// Tells the worker of an event, and writes it before if it is all in the twin.
+    /// Announces an event to the worker. If `whole`, the whole event is written from the staging ring before that.
     Event {
         descriptor: Descriptor,
         whole: bool,
@@ -52,7 +53,7 @@ enum Post {
 }
 
 impl Post {
-    /// Work requests it takes.
+    /// The number of work requests it takes.
     fn cost(&self) -> u32 {
         match self {
             Self::Piece(_) | Self::Event { whole: false, .. } => 1,
@@ -61,7 +62,7 @@ impl Post {
     }
 }
 
-/// What the next completion is of.
+/// The kind of WRITE that the next completion is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Done {
     Piece { buffer: Option<u32> },
@@ -72,23 +73,24 @@ pub(crate) enum Done {
 pub(crate) struct Remote {
     geometry: Geometry,
     placing: Placing,
-    /// Bytes of a message.
+    /// The most bytes of a message.
     longest: u32,
     elements: usize,
-    /// In order; what could not be posted yet.
+    /// WRITEs that could not be posted yet, in order.
     waiting: VecDeque<Post>,
     posted: VecDeque<(Done, u32)>,
-    /// When something was last acknowledged, or posted where nothing was.
+    /// The last time at which something was acknowledged, or was posted while nothing else was under way.
     progress: Instant,
     pub(crate) was_behind: bool,
     in_flight: u32,
-    /// Of the receive buffers, in this session's domain. Before the stream: it goes first.
+    /// The registration of the receive buffers in this session's protection domain. This field is before the stream, so
+    /// that it is dropped first.
     receive: Option<Mr>,
     stream: Stream,
 }
 
 impl Remote {
-    /// `None` if the host has other parameters.
+    /// Makes the ring; `None` if the host has other parameters.
     pub(crate) fn new(
         stream: Stream,
         geometry: Geometry,
@@ -131,12 +133,12 @@ impl Remote {
         &self.stream.regions[RING]
     }
 
-    /// Whether segments go from where they were received.
+    /// Whether segments are sent from their receive buffers (cut-through).
     pub(crate) fn is_cut(&self) -> bool {
         self.placing == Placing::Cut
     }
 
-    /// A part of a segment's buffer goes to the ring.
+    /// Queues a WRITE of a part of a receive buffer to the ring.
     pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
         let Some(receive) = &self.receive else { return };
         let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
@@ -155,7 +157,7 @@ impl Remote {
         self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: Some(buffer) }));
     }
 
-    /// A part of the twin goes to the ring.
+    /// Queues a WRITE of a part of the staging ring to the worker's ring.
     pub(crate) fn copy(&mut self, at: u64, length: u32) {
         let (mut at, mut left) = (at, length);
         while left > 0 {
@@ -166,7 +168,8 @@ impl Remote {
         }
     }
 
-    /// The worker is told of an event, all of which is in the twin only, or in the ring already.
+    /// Queues the announcement of an event. If `is_in_twin`, its bytes are only in the staging ring and are written
+    /// before; else they are in the worker's ring already.
     pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_twin: bool) {
         let whole = is_in_twin && descriptor.length <= self.longest;
         if is_in_twin && !whole {
@@ -175,7 +178,7 @@ impl Remote {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts what waits, as much as may be unfinished.
+    /// Posts queued WRITEs, as many as may be unfinished.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())
@@ -254,7 +257,7 @@ impl Remote {
         wrs
     }
 
-    /// The oldest signalled work request is complete.
+    /// Takes the oldest signaled work request, which has completed.
     pub(crate) fn completed(&mut self) -> Option<Done> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;
@@ -262,7 +265,7 @@ impl Remote {
         Some(done)
     }
 
-    /// No more is posted: gives the receive buffers back.
+    /// Ends posting, and gives the receive buffers back.
     pub(crate) fn end(self, buffers: &mut Buffers) {
         let posted = self.posted.iter().filter_map(|(done, _)| match done {
             Done::Piece { buffer } => *buffer,
@@ -275,7 +278,7 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
-    /// So long nothing was acknowledged of what is on its way.
+    /// How long nothing was acknowledged although WRITEs are under way.
     pub(crate) fn waits_since(&self, now: Instant) -> Duration {
         if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
     }
@@ -284,7 +287,7 @@ impl Remote {
         self.waiting.len() > if self.was_behind { BEHIND / 2 } else { BEHIND }
     }
 
-    /// Nothing is on its way.
+    /// Whether nothing is queued or under way.
     pub(crate) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.posted.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A worker's ring, wherever it is.
+//! A worker's ring, local or remote.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// Words that are soon looked at.
+/// Up to this many credit words are read whenever the count changes.
 const MANY: usize = 4096;
-/// Between two looks at more of them.
+/// The least time between two reads of more words.
 const REST: Duration = Duration::from_millis(1);
 
-/// What the worker writes.
+/// The credits that the worker writes.
 #[derive(Debug)]
 pub(crate) struct Credits {
     memory: Memory,
     geometry: Geometry,
     count: Word,
     seen: u32,
-    /// Many words are not looked at all the time, however often the count changes.
+    /// The time of the next read, if there are more than `MANY` words: these are not read at each change of the count.
     next: Instant,
     words: Vec<u32>,
 }
@@ -36,7 +36,7 @@ impl Credits {
         }
     }
 
-    /// The words, if the worker says that some changed, or in any case.
+    /// The credit words, if the worker's count says that some changed, or in any case if `in_any_case`.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {
@@ -67,7 +67,7 @@ pub(crate) enum Way {
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// The ring, or its twin here.
+    /// The ring, or its staging ring.
     pub(crate) memory: Memory,
     pub(crate) credits: Credits,
     pub(crate) way: Way,

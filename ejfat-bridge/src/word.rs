@@ -1,11 +1,11 @@
-//! Words of memory that somebody else reads or writes at the same time.
+//! Words of memory that another process or a device reads or writes at the same time.
 #![allow(unsafe_code, reason = "words of shared memory as atomics")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use verbs::Memory;
 
-/// An aligned word of 32 bits, little-endian, which keeps its memory.
+/// An aligned word of 32 bits, little-endian, which keeps its memory mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
     memory: Memory,
@@ -14,7 +14,7 @@ pub(crate) struct Word {
 
 impl Word {
     /// # Panics
-    /// If it does not lie inside, or is not aligned.
+    /// If the word does not lie inside the memory, or is not aligned.
     pub(crate) fn new(memory: &Memory, at: usize) -> Self {
         assert!(memory.len() >= 4 && at <= memory.len() - 4, "a word inside the memory");
         assert!((memory.addr() + at as u64).is_multiple_of(4), "an aligned word");
@@ -22,9 +22,9 @@ impl Word {
     }
 
     fn atomic(&self) -> &AtomicU32 {
-        // SAFETY: inside the memory, which is mapped for reading and writing as long as `self` keeps it, and aligned (`new`).
-        // Others, processes or devices, access it by whole words only, or change it by copies whose torn values are
-        // numbers like all others.
+        // SAFETY: the word lies inside the memory, which is mapped for reading and writing as long as `self` keeps it, and is
+        // aligned (`new`). Other processes and devices access it by whole words only, or change it by copies; a torn value of
+        // such a copy is a number like any other.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.at).cast()) }
     }
 

@@ -201,7 +201,7 @@ impl Scratch {
 pub struct Sends(Arc<AtomicU32>);
 
 impl Sends {
-    /// Counts one more send. To be called before its scatter-gather elements are made.
+    /// Counts one more send. Call this before making its scatter-gather elements.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

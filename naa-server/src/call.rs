@@ -221,7 +221,7 @@ impl Stop {
 pub struct Purse<'a>(Option<&'a Quota>);
 
 impl Purse<'_> {
-    /// Without a quota: nobody pays and nothing is limited.
+    /// No quota: memory is charged to nobody, and is not limited.
     pub const UNLIMITED: Self = Self(None);
 
     /// Charges `bytes` until the result is dropped. Call this before allocating the memory.

@@ -46,7 +46,7 @@ struct Views {
 pub struct Regions {
     regions: Vec<Region>,
     views: Option<Arc<Views>>,
-    /// The quota for memory that a call takes beside its regions. Without a quota such memory is not limited.
+    /// The quota for memory that a call takes beside its regions. If there is none, such memory is not limited.
     quota: Option<Quota>,
     /// The charge for the files of the session's process, which lives until the last call ends.
     _process_files: Option<Reservation>,

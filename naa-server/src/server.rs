@@ -146,8 +146,8 @@ impl Server {
         is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
     }
 
-    /// Accepts no more sessions, lets running calls finish and disconnects. After the time `patience` it disconnects in
-    /// any case.
+    /// Accepts no more sessions, lets running calls finish and disconnects. It disconnects after `patience` in any
+    /// case.
     pub fn shutdown(mut self, patience: Duration) {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;

@@ -1,4 +1,4 @@
-//! Memory of sessions: accounts, and who can reach it when.
+//! Memory of sessions: its accounts, and when slices of it exist.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ fn accounts_are_of_whole_pages_and_end_with_the_allocation() {
     ));
     let rest = arena.allocate(7 * 4096).unwrap();
     assert!(matches!(quota.allocate(1), Err(ArenaError::Server { left: 0, .. })));
-    // The session's account does not keep what the server's refused.
+    // Bytes that the server's account refused are not charged to the session's account.
     assert_eq!(quota.used(), 3 * 4096);
     drop((two, rest));
     assert_eq!((quota.used(), arena.used()), (4096, 4096));
@@ -102,7 +102,7 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     assert_eq!(device.access(&allocation), Some(Access::LOCAL));
     assert!(allocation.bytes().is_some());
 
-    // A grant or revocation that fails leaves the worst assumed.
+    // After a grant or revocation that fails, the memory counts as open to peers.
     device.state().broken = true;
     assert!(allocation.grant(Access::REMOTE_WRITE).is_err());
     assert!(allocation.bytes().is_none());
@@ -131,7 +131,7 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     written.bytes_mut().unwrap().fill(1);
     written.register(&pd, Access::REMOTE_WRITE).unwrap();
     assert!(written.is_in_reach() && written.bytes().is_none() && written.bytes_mut().is_none());
-    // As long, and on the session's account.
+    // The working copy has the same length and is charged to the session.
     let used = quota.used();
     written.work_on(quota.allocate(100).unwrap());
     assert_eq!(quota.used(), 2 * used);
@@ -142,18 +142,18 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     let bytes = written.bytes_mut().unwrap();
     assert!(!range.contains(&(bytes.as_ptr() as u64)) && *bytes == [1; 100]);
     bytes.fill(2);
-    // What was not settled is not there.
+    // The bytes that were not settled are not in the memory.
     assert_eq!(written.bytes_mut().unwrap(), [1; 100]);
     written.bytes_mut().unwrap().fill(3);
     written.settle();
     assert_eq!(written.bytes_mut().unwrap(), [3; 100]);
     assert!(written.bytes().is_none());
-    // Peers never had the right to write this one.
+    // Peers never had the right to write this allocation.
     let mut sent = quota.allocate(100).unwrap();
     sent.register(&pd, Access::LOCAL).unwrap();
     let addr = sent.addr();
     assert!(!sent.is_in_reach() && sent.bytes_mut().unwrap().as_ptr() as u64 == addr);
-    // Without a registration nobody else has it.
+    // The memory is private again once it is deregistered.
     written.deregister();
     assert_eq!(written.bytes().unwrap(), [3; 100]);
 }

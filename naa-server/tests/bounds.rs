@@ -1,4 +1,4 @@
-//! The page about costs says what the table of bounds says.
+//! The page about costs says the same as the table of bounds.
 
 use mrsp::builtin;
 use naa_server::functions::bounds::{BOUNDS, Bounds};

@@ -28,10 +28,10 @@ fn registry() -> Registry {
     functions::registry([]).unwrap()
 }
 
-/// A region before a call.
+/// The flags and content of a region before a call.
 type Given<'a> = (RegionFlags, &'a [u8]);
 
-/// A call, its end, and what its regions contain then.
+/// A call that has ended, and what its regions contain then.
 struct Made {
     result: Result<Vec<Prefix>, Failed>,
     regions: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
     Made { result, regions }
 }
 
-/// A call with blocks: input 0 are the arguments, regions 1 and last the outputs.
+/// A call with blocks: input 0 has the arguments; region 1 and the last region are the outputs.
 fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
     let (block, output) = (arguments.encode(), vec![0; output]);
     let mut regions = vec![(IN, &block[..]), (OUT, &[0; 64])];
@@ -79,7 +79,7 @@ fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
     call(arguments.function(), &regions)
 }
 
-/// Of bytes.
+/// The arguments for a histogram of bytes.
 fn histogram(n: u64, bins: u64, lo: f64, hi: f64) -> Arguments {
     Arguments::Histogram { n, element: Element::U8, bins, lo: lo.to_bits(), hi: hi.to_bits() }
 }
@@ -176,7 +176,7 @@ fn numbers_are_counted_and_sorted() {
 
     let down = Arguments::Sort { n: 4, element: Element::F64, order: SortOrder::Descending };
     let sorted = f64s(&[f64::NAN, 0.5, 0.25, -1.0]);
-    // The fifth is beyond what the arguments say.
+    // The fifth element is beyond the number in the arguments.
     assert_eq!(call_with(down, &[&values], 32).regions[3], sorted);
     let regions = [(IN, &down.encode()[..]), (OUT, &[0; 64]), (IN | OUT, &values)];
     let made = call(builtin::SORT, &regions);
@@ -275,7 +275,7 @@ fn regions_that_do_not_fit_are_refused() {
         (&[(IN, &block), data, (OUT, &[0; 63]), (OUT, &[0; 32])], 0),
         (&[(IN, &block[..63]), data, (OUT, &[0; 64]), (OUT, &[0; 32])], 64),
         (&[(IN, &[0; 64]), data, (OUT, &[0; 64]), (OUT, &[0; 32])], 64),
-        // Input 1 is output 1.
+        // Input 1 and output 1 are the same region.
         (&[(IN, &block), (OUT, &[0; 64]), (IN | OUT, &[0; 32])], 64),
     ];
     for (regions, status_bytes) in cases {
@@ -283,7 +283,7 @@ fn regions_that_do_not_fit_are_refused() {
         assert!(matches!(made.code(), ReturnCode::BAD_ARGUMENTS | ReturnCode::OUTPUT_TOO_SMALL));
         assert_eq!(made.result.unwrap_err().status_bytes, *status_bytes, "{regions:?}");
     }
-    // Arguments of another function.
+    // The argument block is that of another function.
     let made = call(builtin::CRC32C, &[(IN, &block), data, (OUT, &[0; 64]), (OUT, &[0; 32])]);
     assert_eq!(made.code(), ReturnCode::BAD_ARGUMENTS);
 }
@@ -319,7 +319,7 @@ fn hostile_calls_never_panic() {
         match random.next_u32() % 4 {
             0 => used[1..].fill(0),
             1 => used[3..].fill(0),
-            // Elements are few numbers.
+            // There are only a few elements.
             2 => used[1] %= 8,
             _ => {}
         }

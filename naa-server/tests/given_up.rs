@@ -1,4 +1,4 @@
-//! A call that nobody waits for any more ends soon, whatever it computes.
+//! An abandoned call ends soon, whatever it computes.
 
 mod common;
 
@@ -11,10 +11,10 @@ use mrsp::{
 };
 use naa_server::call::{Failure, Stop};
 
-/// CPU time from the moment a call is given up to its end: 100 ms, and slack for slower machines.
+/// The most CPU time from the moment a call is given up to its end: 100 ms, and a reserve for slower machines.
 const BOUND: Duration = Duration::from_millis(300);
 
-/// What thread `id` of this process has taken; `None` if it has ended.
+/// The CPU time of thread `id` of this process; `None` if it has ended.
 fn cpu_time_of(id: rustix::process::Pid) -> Option<Duration> {
     let path = format!("/proc/self/task/{}/schedstat", id.as_raw_nonzero());
     let text = fs::read_to_string(path).ok()?;

@@ -1,4 +1,4 @@
-//! What runs in the server's loop is bounded in time, whatever the input: while it runs, nobody else is served.
+//! Inline calls are bounded in time, whatever the input, since the server loop does nothing else meanwhile.
 
 mod common;
 
@@ -11,9 +11,9 @@ use naa_server::{
     functions::bounds::{self, BOUNDS},
 };
 
-/// 100 microseconds, as the table of bounds promises, and slack for slower machines.
+/// 100 microseconds, as the table of bounds promises, and a reserve for slower machines.
 const BOUND: Duration = Duration::from_micros(500);
-/// Of a function without a largest size.
+/// Bytes of a call of a function without a largest size.
 const LARGE: u64 = 4 << 20;
 
 #[test]

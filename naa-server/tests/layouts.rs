@@ -1,4 +1,4 @@
-//! Layouts as hosts other than the host library may ask for them: any that keeps to the rules, and those that do not.
+//! Layouts as hosts other than the host library may ask for them: any that keep to the rules, and some that do not.
 
 use std::{
     net::SocketAddr,
@@ -28,12 +28,13 @@ use verbs::{
 const INPUT: RegionFlags = RegionFlags::INPUT;
 const BOTH: RegionFlags = INPUT.union(RegionFlags::OUTPUT);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Adds 1 to every byte of every parameter.
+/// The request immediate of the function that adds 1 to every byte of every parameter.
 const INCREMENT: u32 = 0x81;
-/// What is where no result was to go.
+/// The byte in places to which no result was to be written.
 const UNTOUCHED: u8 = 0xee;
 
-/// Tells what it found in its only parameter, waits to be told to go on, and adds 1 to what it finds then.
+/// A function that reports what it found in its only parameter, waits for permission to go on, and adds 1 to what it
+/// finds then.
 #[derive(Debug)]
 struct Watch {
     info: FunctionInfo,
@@ -58,7 +59,7 @@ impl Function for Watch {
 #[test]
 fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     const WATCH: FunctionCode = FunctionCode::constant(100);
-    /// The `wr_id` of the WRITE that comes after the call.
+    /// The `wr_id` of the WRITE that is posted after the call.
     const BEHIND: u64 = 1;
     let (found, heard) = sync_channel(1);
     let (go, go_on) = sync_channel(1);
@@ -81,7 +82,7 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     second.memory().write(0, &[50; 100]);
     host.begin(&[(regions[0], &first)], 0x80 | 100);
     assert_eq!(heard.recv_timeout(PATIENCE), Ok(5));
-    // Breaks the protocol, and gets through, since the device takes no access back.
+    // This WRITE breaks the protocol and succeeds, since the device takes no access back.
     host.write_as(BEHIND, &regions[0], &second);
     host.wait(|host| {
         let mut acknowledged = false;
@@ -103,18 +104,18 @@ fn serve(ip: &str, max_slots: u8) -> Server {
     Server::start(config, functions::registry([]).unwrap()).unwrap()
 }
 
-/// What a host hears.
+/// What a host receives.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Message(Vec<u8>),
-    /// Immediate and bytes of the last WRITE.
+    /// The immediate and the bytes of the last WRITE.
     Answer(u32, u32),
     Goodbye,
 }
 
-/// A host that says what the test wants.
+/// A host that sends what the test wants.
 struct Host {
-    /// Of the server.
+    /// The abilities of the server.
     abilities: Abilities,
     results: Mr,
     messages: Mr,
@@ -126,7 +127,7 @@ struct Host {
 }
 
 impl Host {
-    /// With `len` bytes for results.
+    /// Connects with `len` bytes of memory for results.
     fn connect(ip: &str, server: SocketAddr, len: usize) -> Self {
         let context = roce_udp::open(ip.parse().unwrap(), &Options::default()).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(64).unwrap());
@@ -186,7 +187,8 @@ impl Host {
         self.qp.post_send(&[wr]).unwrap();
     }
 
-    /// Asks for regions of such sizes, the internal ones negative, with these slots. Gives those announced.
+    /// Asks for regions of these sizes (negative for internal regions) with these layout entries. Returns the regions
+    /// that were announced.
     fn ask(&self, sizes: &[i32], slots: &[Slot]) -> Result<Vec<RemoteRegion>, ErrorCode> {
         let region = |&size: &i32| RegionRequest {
             flags: if size < 0 { RegionFlags::INTERNAL } else { RegionFlags::NONE },
@@ -209,13 +211,13 @@ impl Host {
         }
     }
 
-    /// A parameter whose result goes to `lands`.
+    /// A layout entry of a parameter whose result goes to the offset `lands`.
     fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> Slot {
         let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
         Slot { flags, region, offset, host }
     }
 
-    /// Writes all of a region.
+    /// Writes a whole region.
     fn write(&self, to: &RemoteRegion, from: &Mr) {
         self.write_as(0, to, from);
     }
@@ -225,13 +227,13 @@ impl Host {
         self.post(wr_id, SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
     }
 
-    /// Writes regions whole, and calls.
+    /// Writes whole regions, and calls.
     fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Heard {
         self.begin(regions, INCREMENT);
         self.hear()
     }
 
-    /// Writes regions whole, and calls a function.
+    /// Writes whole regions, and starts a call of a function.
     fn begin(&self, regions: &[(RemoteRegion, &Mr)], function: u32) {
         self.receive();
         regions.iter().for_each(|(to, from)| self.write(to, from));
@@ -251,7 +253,8 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let server = serve("127.0.80.1", 255);
     let host = Host::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
-    // Out of order, with holes, in two regions with an internal one between; results apart, the second in front.
+    // The parameters are out of order and with gaps, in two regions with an internal one between them. The results lie
+    // apart, the second one first.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),
@@ -336,7 +339,7 @@ fn layouts_beyond_what_was_said_are_refused() {
             host.ask(&[1000], &slots)
         };
         assert_eq!(ask(asked), Err(code));
-        // As many as it takes are taken, if there are any, by the same server.
+        // The same server accepts the largest number that it takes, unless it takes none.
         let again = ask(asked - 1);
         assert_eq!(again.is_ok(), max_slots > 0, "{again:?}");
     }

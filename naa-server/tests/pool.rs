@@ -1,4 +1,4 @@
-//! The worker pool: bounds, time-outs, quarantine, panics and shutdown.
+//! The thread pool: bounds, time-outs, quarantine, panics and shutdown.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use verbs::peer::Peer;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Lets waiting threads pass once opened.
+/// Blocks threads until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -38,7 +38,7 @@ impl Gate {
     }
 }
 
-/// A function made of a closure.
+/// A function whose computation is a closure.
 struct Probe<F>(FunctionInfo, F);
 
 impl<F: Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static> Function for Probe<F> {
@@ -141,7 +141,7 @@ fn a_full_pool_gives_the_call_back() {
     let refused = pool.submit(task(&arena, &wait, LONG)).unwrap_err();
     assert_eq!((refused.why, refused.task.regions.len()), (Refusal::Busy, 1));
     gate.open();
-    // Done, but not collected, counts too.
+    // A call that is done, but not collected, counts too.
     eventually(|| pool.next_deadline().is_none().then_some(()));
     assert_eq!(pool.submit(task(&arena, &wait, LONG)).unwrap_err().why, Refusal::Busy);
     assert!(pool.next_done().is_some());
@@ -175,7 +175,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The other waits, or hangs in the thread started in place of the first.
+    // The other call waits, or hangs in the thread that was started in place of the first.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
@@ -184,7 +184,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     assert!(pool.next_done().is_none());
 }
 
-/// Submits a call that hangs at `gate` and reports it as past its time once it runs.
+/// Submits a call that hangs at `gate`. Once it runs, its time is over and its end is reported.
 fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
     let running = Arc::new(Gate::default());
     let hang = {
@@ -220,7 +220,7 @@ fn stuck_threads_are_replaced_up_to_the_cap() {
             assert!(eventually(|| pool.next_done()).result.is_ok());
         }
     }
-    // A peer that has none of them is served still.
+    // A peer that has no abandoned call can still make calls.
     assert_eq!(pool.submit(task(&arena, &quick, LONG)).unwrap_err().why, Refusal::Quarantine);
     pool.submit(Task { peer: peer(9), ..task(&arena, &quick, LONG) }).unwrap();
     assert!(eventually(|| pool.next_done()).result.is_ok());
@@ -375,7 +375,7 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
     for _ in 0..6 {
         pool.submit(task(&arena, &hang, LONG)).unwrap();
     }
-    // Of the other peer's two calls one runs at once, and the second one after it.
+    // One of the other peer's two calls runs at once, and the second one after it.
     let quick = probe(|_| Ok(()));
     for _ in 0..2 {
         pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();
@@ -415,11 +415,11 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
     assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
 }
 
-/// Where the calling thread's scheduling stands in /proc: policy, and priority of the kernel's scale (100 is nice -20).
+/// Policy and priority of the calling thread as /proc reports them. The priority is on the Linux kernel's scale.
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
-    // Fields 18 (priority, nice 0 is 20) and 41 (policy), the first after the name being 3.
+    // The fields are 18 (priority, where 20 is nice 0) and 41 (policy); the first field after the name is number 3.
     (fields[41 - 3].parse().unwrap(), fields[18 - 3].parse().unwrap())
 }
 
@@ -448,7 +448,7 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     let seen = seen.lock().unwrap().clone();
     assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
     assert_eq!(seen[1].0, SCHED_IDLE);
-    // The next call runs on another thread, at a worker's priority.
+    // The next call runs on another thread, with the priority of a pool thread.
     let before = seen[0];
     let again = Arc::new(Mutex::new(None));
     let look = {

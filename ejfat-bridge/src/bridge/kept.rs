@@ -6,17 +6,17 @@ use verbs::Memory;
 use super::Bridge;
 use crate::ring::{Ring, Way};
 
-/// The ring of a worker that ended, or the ring's twin. Only the bridge can write this memory.
+/// The ring of a worker that ended, or its staging ring. Only the bridge can write this memory.
 #[derive(Debug)]
 pub(super) struct Kept {
     worker: WorkerId,
     memory: Memory,
-    /// Bytes that count as memory of workers of this machine; 0 for a remote worker.
+    /// Bytes that count as memory of local workers; 0 for a remote worker.
     local: u64,
 }
 
 impl Bridge {
-    /// Keeps the memory of a worker's ring until the dispatcher forgets the worker, also after the worker has ended.
+    /// Keeps the memory of a worker's ring until the dispatcher forgets the worker, even if the worker ends before that.
     pub(super) fn keep(&mut self, worker: WorkerId) {
         let Some((_, Ring { memory, way, .. })) = self.rings.get(worker.at()).and_then(Option::as_ref) else {
             return;
@@ -28,7 +28,7 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the kept ring of a worker that ended. `given_up`: events in it that are not delivered again.
+    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in it that are not delivered again.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -39,7 +39,7 @@ impl Bridge {
         }
     }
 
-    /// Copies an event from the kept ring of a worker that ended into another worker's ring, and tells that worker of it.
+    /// Copies an event from the kept ring of a worker that ended into another worker's ring, and announces it to that worker.
     pub(super) fn again(&mut self, from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor) {
         let Some(kept) = self.kept.iter().find(|kept| kept.worker == from) else { return };
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
@@ -48,8 +48,8 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until a new worker of this machine can have `bytes` of memory. Returns false, and frees nothing, if there
-    /// are not enough.
+    /// Frees kept rings until a new local worker can have `bytes` of memory. If that is not possible, returns false and frees
+    /// nothing.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {
@@ -95,7 +95,7 @@ mod tests {
         Geometry::new(4, 64).unwrap()
     }
 
-    /// A bridge whose workers of this machine may have `local_memory` bytes of rings.
+    /// A bridge whose local workers may have `local_memory` bytes of rings.
     fn bridge(name: &str, local_memory: u64) -> Bridge {
         let path = std::env::temp_dir().join(format!("ejfat-bridge-kept-{name}-{}", std::process::id()));
         let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
@@ -103,7 +103,7 @@ mod tests {
         Bridge::new(config, 1).unwrap()
     }
 
-    /// Runs the bridge's loop until `is_so` returns true. Panics with `what` if that takes too long.
+    /// Runs the bridge's turns until `is_so` returns true. Panics with `what` if that takes too long.
     fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
         let begin = Instant::now();
         while !is_so(bridge) {
@@ -125,7 +125,7 @@ mod tests {
         socket
     }
 
-    /// Lets a worker of version 2 subscribe, get one event, and end without giving it back.
+    /// Lets a worker of version 2 subscribe, get one event, and end without releasing it.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

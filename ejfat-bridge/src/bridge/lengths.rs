@@ -1,4 +1,4 @@
-//! Events that are lost because of their length: they are longer than the bridge takes, or than the rings of workers.
+//! Events that are lost because of their length: they are longer than the bridge accepts, or than the rings of workers.
 
 use std::{collections::VecDeque, net::IpAddr, ops::Range, time::Duration};
 
@@ -11,25 +11,25 @@ use ejfat::{
 
 use super::Bridge;
 
-/// The most events that are told apart at a time.
+/// The most events that are distinguished at a time.
 const MOST: usize = 64;
 
-/// Counts the events that are longer than the bridge takes. None of their segments are kept.
+/// Counts the events that are longer than the bridge accepts. None of their segments are kept.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// Their sources and names, and when the last segment of each came; the one that was begun last comes first.
+    /// The sender, the event key and the time of the last segment of each event. The event that began last comes first.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }
 
 impl TooLong {
-    /// The number of events. If segments of more than 64 of them come in turns, it is too high.
+    /// The number of events. It is too high if segments of more than 64 such events arrive in turns.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts the event of a segment, unless it was counted when an earlier segment came. A name that rested for `timeout` is another
-    /// event's.
+    /// Counts the event of a segment, unless an earlier segment of it was counted. If no segment with a key came for `timeout`, the
+    /// key then stands for another event.
     fn segment(&mut self, now: Time, source: IpAddr, name: Name, timeout: Duration) {
         let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
         match known {
@@ -47,19 +47,19 @@ impl TooLong {
     }
 }
 
-/// What the log was told of events that are too long.
+/// What was already logged about events that are too long.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// It has a line that names `--max-event`.
+    /// Whether the line that names `--max-event` was logged.
     of_max_event: bool,
-    /// Events that were too long for rings.
+    /// The number of events that were too long for rings, as of the last look.
     too_large: u64,
-    /// The workers that it named because of their rings, as long as they are subscribed.
+    /// The workers that were logged because of their rings, as long as they are subscribed.
     rings: Vec<WorkerId>,
 }
 
 impl Bridge {
-    /// Counts the event of a segment that was dropped, because the event is longer than the bridge takes.
+    /// Counts the event of a segment that was dropped because the event is longer than the bridge accepts.
     pub(super) fn too_long(&mut self, now: Time, source: IpAddr, buffer: u32, at: Range<usize>) {
         let datagram = &self.intake.buffers.bytes(buffer)[at];
         let Config { versions, timeout, max_event, .. } = *self.intake.reassembler.config();
@@ -77,7 +77,7 @@ impl Bridge {
         }
     }
 
-    /// Names in the log, each once, the workers whose rings are shorter than events that were lost since.
+    /// Logs, once for each, the workers whose rings are shorter than events that were lost since the last look.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);

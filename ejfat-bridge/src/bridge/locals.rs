@@ -1,4 +1,4 @@
-//! Workers of this machine.
+//! Local workers.
 
 use std::{os::fd::OwnedFd, time::Instant};
 
@@ -13,14 +13,14 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
-/// Taken in one turn of the loop; the others wait for the next one.
+/// The most new workers that are taken in one turn of the loop; the others wait for the next turn.
 const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, bells, .. } = self;
         let mut applicants = Vec::new();
-        // As many as there may be in one turn: those who connect all the time must not hold the loop.
+        // The number is limited, so that workers which connect all the time do not keep the loop busy.
         while applicants.len() < MOST_APPLICANTS
             && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
         {

@@ -1,4 +1,4 @@
-//! What a bridge tells others.
+//! The reports of a bridge to its handles.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ejfat::{Time, bridge::WorkerId};
 use super::Bridge;
 use crate::{Level, Load, Snapshot, WorkerReport, ring::Way};
 
-/// How often the counters of each port are told: there may be thousands.
+/// How often the counters of each port are reported: there may be thousands of ports.
 const PORTS_TOLD: Duration = Duration::from_secs(1);
 
 impl Bridge {

@@ -1,4 +1,4 @@
-//! The bridge in a server's loop.
+//! The bridge as a loop service of a server.
 
 use std::{
     os::fd::BorrowedFd,

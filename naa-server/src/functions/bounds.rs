@@ -25,7 +25,7 @@ pub struct Bounds {
     pub inline_bytes: u64,
 }
 
-/// For a call that takes microseconds whatever its size.
+/// No largest size: the call takes microseconds whatever its size.
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 

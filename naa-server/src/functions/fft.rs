@@ -32,9 +32,9 @@ const NUMBER: usize = size_of::<Complex64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,
-    /// By transforms of columns and rows of these two lengths.
+    /// Transforms of columns and rows of these two lengths.
     Staged([usize; 2]),
-    /// By a convolution whose length is the product of these two factors.
+    /// A convolution whose length is the product of these two factors.
     Chirp([usize; 2]),
 }
 

@@ -19,7 +19,7 @@ const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
-/// Sizes of blocks in bytes. In a frame they are numbered from 4 on.
+/// Sizes of blocks in bytes. Frames number them from 4 on.
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
@@ -112,7 +112,7 @@ struct Paid<'a> {
 }
 
 impl Paid<'_> {
-    /// Charges the memory for the frame that `data` begins with. To be called before the decoder reads it.
+    /// Charges the memory for the frame that `data` begins with, which the decoder reads next.
     fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {

@@ -59,13 +59,12 @@ impl Queue {
         self.places
     }
 
-    /// To be called when a session has ended: its completions are still queued.
+    /// Counts a session that has ended; its completions are still queued.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }
 
-    /// To be called before another session begins beside `sessions`: takes the queued completions if their places are
-    /// needed.
+    /// Takes queued completions if their places are needed. Call this before another session begins beside `sessions`.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             let mut batch = [Wc::EMPTY; BATCH];

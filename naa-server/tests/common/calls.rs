@@ -1,4 +1,4 @@
-//! Calls that take long for their size.
+//! Calls that take long for the size of their regions.
 
 use std::{
     io::Write,
@@ -29,7 +29,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// With these parameters, and memory without limit.
+    /// A call with these parameters, and unlimited memory.
     pub(crate) fn new(
         what: impl Into<String>,
         code: FunctionCode,
@@ -38,7 +38,7 @@ impl Made {
         Self::limited(what, code, regions, u64::MAX)
     }
 
-    /// With at most `spare` bytes of memory beside the regions.
+    /// A call with at most `spare` bytes of memory beside the regions.
     pub(crate) fn limited(
         what: impl Into<String>,
         code: FunctionCode,
@@ -66,7 +66,7 @@ impl Made {
         Self { what: what.into(), task, quota }
     }
 
-    /// A function with blocks.
+    /// A call of a function with argument block and status block.
     pub(crate) fn of(what: impl Into<String>, arguments: Arguments, inputs: &[&[u8]], output: usize) -> Self {
         Self::of_limited(what, arguments, inputs, output, u64::MAX)
     }
@@ -85,7 +85,7 @@ impl Made {
         Self::limited(what, arguments.function(), &regions, spare)
     }
 
-    /// A function with blocks that computes in place.
+    /// A call of a function with argument block and status block that computes in place.
     pub(crate) fn in_place(what: impl Into<String>, arguments: Arguments, data: &[u8]) -> Self {
         let block = arguments.encode();
         Self::new(
@@ -122,12 +122,12 @@ fn as_bytes<T: bytemuck::NoUninit>(numbers: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
 }
 
-/// Few symbols, which take compressors long.
+/// Bytes with few different values, for which compressors take long.
 pub(crate) fn few_symbols(len: usize) -> Vec<u8> {
     random_bytes(len).into_iter().map(|byte| byte & 3).collect()
 }
 
-/// Arrays that are hard to sort for some way of sorting.
+/// Arrays each of which is hard to sort for some algorithm.
 fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     let random: Vec<u64> =
         random_bytes(8 * n).chunks(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
@@ -144,7 +144,7 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Calls whose regions have `bytes` in total, or little less, and which take as long as any.
+/// Calls whose regions have `bytes` in total, or little less, and which take as long as any of that size.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
     let room = bytes - 128;
     match code {
@@ -249,7 +249,8 @@ pub(crate) fn sorts(room: usize) -> Vec<Made> {
 
 pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, flags, sizes];
-    // Of flags and sizes: the second byte of their xxHash32, found by trying.
+    // The last byte of the header is a checksum of flags and sizes, the second byte of their xxHash32. It is found by
+    // trying.
     for check in 0..=255_u8 {
         let mut whole = frame.clone();
         whole.push(check);
@@ -264,9 +265,9 @@ pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     panic!("one of them is right");
 }
 
-/// A block that repeats a zero as often as its length can say.
+/// A block that repeats a zero as often as the length of a match can say.
 fn lz4_bomb(len: usize) -> Vec<u8> {
-    // A literal, then a match at distance 1, then literals to end with.
+    // The block has a literal, then a match at distance 1, then literals at the end.
     let mut block = vec![0x1f, 0, 1, 0];
     block.extend(vec![255; len.saturating_sub(20).min((4 << 20) / 255 - 2)]);
     block.push(0);
@@ -282,19 +283,19 @@ pub(crate) fn lz4_frames(room: usize) -> Vec<Made> {
     };
     let bomb = lz4_block_frame(0x60, 0x70, &lz4_bomb(room - 40));
     let empty = lz4_block_frame(0x60, 0x40, &[]).repeat(room / 11);
-    // Blocks that decompress to nothing.
+    // These blocks decompress to nothing.
     let nothing = lz4_block_frame(0x60, 0x40, &[1, 0, 0, 0, 0].repeat((room - 11) / 5));
     vec![made("bomb", &bomb, 8), made("empty frames", &empty, 0), made("blocks of nothing", &nothing, 0)]
 }
 
 pub(crate) fn zstd_frame(blocks: &[u8]) -> Vec<u8> {
-    // No content size, no checksum, a window of 2 MiB.
+    // The header states no content size, no checksum, and a window of 2 MiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 11 << 3];
     frame.extend(blocks);
     frame
 }
 
-/// A block of so many zeros in four bytes.
+/// A block of `len` zeros, which has four bytes.
 fn zeros(last: bool, len: u32) -> [u8; 4] {
     let [a, b, c, _] = (u32::from(last) | 1 << 1 | len << 3).to_le_bytes();
     [a, b, c, 0]
@@ -311,7 +312,7 @@ pub(crate) fn zstd_frames(room: usize) -> Vec<Made> {
     let mut nothing = [0, 0, 0].repeat((room - 20) / 3);
     nothing.extend([1, 0, 0]);
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(room / 8);
-    // Each block with tables of its own.
+    // Each block has tables of its own.
     let (mut tables, mut produced) = (Vec::new(), 0);
     let text =
         b"to be or not to be, that is the question whether tis nobler in the mind to suffer the slings";

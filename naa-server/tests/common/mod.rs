@@ -14,7 +14,7 @@ pub(crate) fn function(code: FunctionCode) -> Arc<dyn Function> {
     functions::registry([]).unwrap().get(code).unwrap().clone()
 }
 
-/// What this thread has taken, so that a busy machine changes little.
+/// The CPU time of this thread, which a busy machine changes little.
 pub(crate) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

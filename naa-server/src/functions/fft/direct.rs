@@ -25,7 +25,8 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// Whether all prime factors are small: rustfft composes such lengths of few parts. For others it may use a convolution.
+/// Whether all prime factors are small: rustfft composes such lengths of few parts. Other lengths may need a
+/// convolution.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {
         while len > 0 && len.is_multiple_of(factor) {
@@ -35,8 +36,8 @@ fn is_smooth(mut len: usize) -> bool {
     len == 1
 }
 
-/// An upper bound of the bytes that rustfft allocates for making and keeping its tables. For some lengths that are not
-/// smooth it allocates 11 times the size of the data.
+/// An upper bound of the bytes that rustfft allocates for making and keeping its tables. Some lengths that are not
+/// smooth take 11 times the size of the data.
 pub(super) fn table_bytes(len: usize) -> usize {
     NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
 }
@@ -54,7 +55,7 @@ impl Direct {
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
-    /// Scratch memory of one transform, from the heap. For short lengths that is faster than mapping pages.
+    /// Scratch memory of one transform, from the heap, which is faster than mapping pages if the length is short.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is not enough memory.

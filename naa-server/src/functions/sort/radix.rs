@@ -42,7 +42,7 @@ impl Key for i64 {
 }
 
 /// # Errors
-/// The errors of [`Stop::check`]. After an error `data` has the same elements in any order.
+/// The errors of [`Stop::check`]. An error leaves the same elements in `data`, in any order.
 pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     stop.check()?;
     if data.len() <= SMALL {
