@@ -151,8 +151,7 @@ impl Regions {
         Some((slices.into_iter().collect::<Option<_>>()?, quota))
     }
 
-    /// Copies results from working copies to where they are sent from. To be called after a call on
-    /// [slices](Self::slices).
+    /// Copies results from working copies to where they are sent from, after a call on [slices](Self::slices).
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {

@@ -77,7 +77,7 @@ fn calls_without_memory_to_spare() {
             drop(ballast);
             let code = result.err().map(|failed| failed.why.code());
             println!("{} with {spare} bytes to spare: {code:?}", call.what);
-            // For some of the compressed bombs the result is that the output is too small.
+            // Some of the compressed bombs end with an output that is too small.
             let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];
             assert!(code.is_none_or(|code| known.contains(&code)), "{} with {spare}: {code:?}", call.what);
             assert_eq!(call.quota.used(), before);

@@ -30,7 +30,7 @@ pub(crate) fn guarded<T, E: Display>(
 /// A pointer from C as a reference, if it can be one.
 ///
 /// # Safety
-/// Not null and aligned, it points to a `T` that nobody changes meanwhile.
+/// If `pointer` is not null and is aligned, it points to a `T` that nobody changes as long as the reference lives.
 pub(crate) unsafe fn reference<'a, T>(pointer: *const T) -> Option<&'a T> {
     if pointer.is_aligned() {
         // SAFETY: the caller's contract.
@@ -40,10 +40,10 @@ pub(crate) unsafe fn reference<'a, T>(pointer: *const T) -> Option<&'a T> {
     }
 }
 
-/// The same, to be changed.
+/// A pointer from C as a mutable reference, if it can be one.
 ///
 /// # Safety
-/// Not null and aligned, it points to a `T` that nobody else looks at meanwhile.
+/// If `pointer` is not null and is aligned, it points to a `T` that nobody else uses as long as the reference lives.
 pub(crate) unsafe fn exclusive<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
     if pointer.is_aligned() {
         // SAFETY: the caller's contract.
@@ -53,10 +53,12 @@ pub(crate) unsafe fn exclusive<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
     }
 }
 
-/// `count` elements from C; none where there are none, whatever the pointer is. `None` if there cannot be so many.
+/// `count` elements from C. If `count` is 0, the slice is empty, whatever the pointer is. `None` if there cannot be so
+/// many.
 ///
 /// # Safety
-/// Not null and aligned, it points to as many elements, which nobody changes meanwhile.
+/// If `pointer` is not null and is aligned, it points to `count` elements that nobody changes as long as the slice
+/// lives.
 pub(crate) unsafe fn elements<'a, T>(pointer: *const T, count: usize) -> Option<&'a [T]> {
     if count == 0 {
         return Some(&[]);
@@ -69,10 +71,10 @@ pub(crate) unsafe fn elements<'a, T>(pointer: *const T, count: usize) -> Option<
     Some(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Text from C; `None` for a null pointer, an error for what is not UTF-8.
+/// Text from C; `None` for a null pointer, an error for text that is not UTF-8.
 ///
 /// # Safety
-/// Not null, it points to text that ends with a zero.
+/// If `pointer` is not null, it points to text that ends with a zero.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<Option<&'a str>, std::str::Utf8Error> {
     if pointer.is_null() {
         return Ok(None);

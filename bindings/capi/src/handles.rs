@@ -43,7 +43,7 @@ pub(crate) enum Misuse {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Of the handle that the slot is for, or will be next.
+    /// The generation of the handle that the slot is in use for, or of the next one.
     generation: AtomicU32,
     object: Mutex<Option<T>>,
 }
@@ -54,7 +54,7 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// A slot, locked, and which it is.
+/// A locked entry, with its slot and the slot's index.
 type Found<'a, T> = (MutexGuard<'a, Option<T>>, &'a Slot<T>, usize);
 
 /// How long to wait for another thread that uses an object.
@@ -73,20 +73,20 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// All objects of a kind.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    /// With an article: "a session".
+    /// The kind of the objects, with an article: "a session".
     kind: &'static str,
     /// The upper bits of its handles: no address of a program has them.
     tag: u16,
-    /// Slots stay where they are.
+    /// Slots never move.
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     free: Mutex<Free>,
 }
 
-/// Slots that nobody has.
+/// The slots that are not in use.
 #[derive(Debug)]
 struct Free {
     returned: Vec<usize>,
-    /// From here on none was ever used.
+    /// The first slot that was never used; the ones after it were not used either.
     next: usize,
 }
 

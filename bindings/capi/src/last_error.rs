@@ -15,7 +15,7 @@ pub(crate) fn set(error: &dyn Display) {
     // A zero would end the text for C.
     let text: Vec<u8> = error.to_string().into_bytes().into_iter().filter(|&byte| byte != 0).collect();
     let text = CString::new(text).unwrap_or_default();
-    // While the thread ends there is nobody to ask.
+    // While the thread ends, the text is gone, and nobody can ask for it.
     let _ = LAST.try_with(|last| last.replace(text));
 }
 

@@ -1,4 +1,5 @@
-//! `NAA_SPEC`, as this process has it: one list for both interfaces, so that neither takes what the other has.
+//! `NAA_SPEC` of this process: both interfaces share one list, so that neither takes an accelerator that the other one
+//! uses.
 
 use std::{
     ffi::OsString,
@@ -7,7 +8,7 @@ use std::{
 
 use naa_host::{Claim, FunctionCode, SPEC_VARIABLE, Spec, SpecError};
 
-/// With the text it was read from: a program may set the variable while it runs.
+/// The specification, with the text it was read from, since a program may change the variable while it runs.
 static SPEC: Mutex<Option<(OsString, Spec)>> = Mutex::new(None);
 
 pub(crate) fn claim(function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {

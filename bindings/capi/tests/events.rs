@@ -41,7 +41,8 @@ fn feed<M: Medium>(mut seat: Seat<M>) {
         seat.slots.outstanding() <= 1
     });
     assert_eq!(seat.wrong, 0);
-    // Until the program has its last event: one that is told before the end is given.
+    // The connection stays until the program has its last event, since an event that was announced before the end is
+    // still delivered.
 }
 
 fn calls(standard: &str, library: Library, name: &str, ip: &str) {

@@ -63,7 +63,7 @@ fn all_kinds_of_calls(address: &str, library: Library) {
     other.write(0, 0, &5_u64.to_ne_bytes()).unwrap();
     for round in 1..=3_u64 {
         assert_eq!(answer(&mut other, 3), Answer::Success);
-        // Not sent again.
+        // The new content is not sent, because the parameter was sent with the first call.
         other.write(0, 0, &99_u64.to_ne_bytes()).unwrap();
         assert_eq!(other.lease(1).unwrap(), (5 * round).to_ne_bytes());
     }

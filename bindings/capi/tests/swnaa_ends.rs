@@ -100,7 +100,7 @@ fn a_call_is_made_once() {
     }
 }
 
-/// Not a test: a host in a process of its own, to be killed.
+/// This is not a test but a host in a process of its own, which a test kills.
 #[test]
 fn victim() {
     let Some(plan) = std::env::var_os("NAA_SWNAA_VICTIM") else { return };

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn naa_worker_options_init(
 }
 
 /// # Safety
-/// Not NULL, `options` points to as many bytes as it says.
+/// If `options` is not NULL, it points to as many bytes as its first field says.
 pub(super) unsafe fn read(options: *const naa_worker_options) -> Result<Config, Problem> {
     let mut config = Config::default();
     if options.is_null() {
@@ -142,7 +142,7 @@ fn filter(given: &naa_worker_options) -> Result<Filter, Problem> {
     Ok(Filter { data_ids, member })
 }
 
-/// Until when naa_worker_next() waits; `None`: without limit.
+/// How long naa_worker_next() waits; `None`: without limit.
 pub(super) fn limit(timeout_ms: i32) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }

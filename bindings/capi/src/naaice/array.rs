@@ -18,7 +18,7 @@ impl<T: Copy> CArray<T> {
         self.0.len()
     }
 
-    /// For C. Null if there are no elements.
+    /// The pointer for C; null if there are no elements.
     pub(crate) fn as_ptr(&self) -> *mut T {
         if self.len() == 0 { std::ptr::null_mut() } else { self.0.cast().as_ptr() }
     }

@@ -32,7 +32,7 @@ const _: () = {
 };
 
 impl CmEvent {
-    /// Of no id: this library has none.
+    /// Makes a `struct rdma_cm_event`. Its connection IDs are null, because this library has none.
     pub(crate) fn of(event: Event) -> Self {
         let none = std::ptr::null_mut();
         let conn = ConnParam { private_data: none, private_data_len: 0, numbers: [0; 6], qp_num: 0 };
@@ -43,7 +43,7 @@ impl CmEvent {
 /// The event that a program passes; `None` for one that this side does not know.
 ///
 /// # Safety
-/// Not null and aligned, the pointer leads to a `struct rdma_cm_event`.
+/// If `event` is not null and is aligned, it points to a `struct rdma_cm_event`.
 pub(crate) unsafe fn read(event: *const CmEvent) -> Result<Option<Event>, Error> {
     if event.is_null() || !event.is_aligned() {
         return Err(Error::Pointer { what: "the event" });

@@ -245,7 +245,7 @@ impl Public {
         &self.locals
     }
 
-    /// At most 255; pointers that the program took before lead nowhere now.
+    /// Sets this side's regions, at most 255. Pointers to them that the program took before are invalid then.
     pub(crate) fn set_locals(&mut self, regions: Vec<MrLocal>) {
         self.locals = CArray::new(regions);
         self.set_locals_pointer(self.locals.as_ptr());

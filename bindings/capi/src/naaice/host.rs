@@ -54,7 +54,7 @@ enum Phase {
     Fresh,
     Opening(Box<Opening>),
     Session(Box<Session>),
-    /// With the reason.
+    /// The session is over, for this reason.
     Over(String),
 }
 
@@ -203,7 +203,7 @@ impl Host {
         let [_, user @ ..] = self.public.immediate();
         for (index, bytes) in self.bytes_to_send.iter().enumerate() {
             match session.set_bytes_to_send(index, *bytes) {
-                // That of an output means nothing.
+                // The number of bytes to send has no meaning for an output.
                 Ok(()) | Err(naa_host::Error::NotInput { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -30,7 +30,7 @@ struct Arrays {
 }
 
 /// # Safety
-/// As for the constructors.
+/// The contract is that of the constructors.
 unsafe fn create(
     out: *mut *mut Context,
     layout: Layout,
@@ -72,7 +72,7 @@ unsafe fn create(
     Ok(())
 }
 
-/// From now on the program holds the context.
+/// Gives the context to the program, which holds it from now on.
 pub(super) fn keep(host: Host) -> *mut Context {
     let pointer = host.public().as_ptr();
     registry::insert(pointer, host);

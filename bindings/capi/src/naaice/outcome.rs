@@ -49,7 +49,7 @@ pub(crate) fn report(error: &dyn Display) {
     let text = error.to_string();
     let is_new = PRINTED.try_with(|printed| printed.replace(text.clone()) != text);
     if is_new.unwrap_or(false) && ulog::is_on(ulog::ERROR) {
-        // Who closed its standard error does without.
+        // A program that closed its standard error does not get the line.
         let _ = writeln!(io::stderr(), "naa: {text}");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 /// What a pointer that a program holds stands for.
 pub(crate) trait Object: Send + 'static {
-    /// With an article: "a host's context".
+    /// The kind of the object, with an article: "a host's context".
     const KIND: &'static str;
 }
 
@@ -42,7 +42,7 @@ type Slot<T> = Mutex<Option<T>>;
 
 static ALIVE: LazyLock<Mutex<HashMap<usize, Entry>>> = LazyLock::new(Mutex::default);
 
-/// From now on `pointer` stands for `object`.
+/// Registers `object` under `pointer`.
 pub(crate) fn insert<T: Object>(pointer: *const impl Sized, object: T) {
     let slot: Arc<Slot<T>> = Arc::new(Mutex::new(Some(object)));
     let entry = Entry { kind: T::KIND, slot };

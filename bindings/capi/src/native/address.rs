@@ -7,7 +7,7 @@ use naa_host::DEFAULT_PORT;
 use super::result::Problem;
 
 /// The addresses that `text` stands for: "10.9.0.1", "10.9.0.1:12345", "fd00::1", "[fd00::1]:12345", "host",
-/// "host:12345". At least one.
+/// "host:12345". The list is never empty.
 pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Problem> {
     const FORMS: &str =
         "use \"10.9.0.1\", \"[fd00::1]\" or a host's name, with \":PORT\" for another port than 12345";

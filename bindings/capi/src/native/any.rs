@@ -40,7 +40,7 @@ fn calls(handles: &[*mut naa_session]) -> Result<Vec<Call>, Problem> {
     let mut calls = Vec::with_capacity(handles.len());
     for (place, &handle) in handles.iter().enumerate().filter(|(_, handle)| !handle.is_null()) {
         let session = get(handle).map_err(|misuse| {
-            // Else it would be another thread's.
+            // A handle that occurs twice would otherwise be reported as in use by another thread.
             match handles[..place].contains(&handle) {
                 true => Problem::argument(format!("sessions[{place}] is there twice")),
                 false => Problem::Which(place, misuse),

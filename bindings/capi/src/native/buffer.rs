@@ -27,7 +27,7 @@ pub struct naa_buffer(());
 
 static BUFFERS: Table<Memory> = Table::new("a buffer", 0x4e42);
 
-/// By address; none overlaps another.
+/// The buffers by address. They do not overlap.
 static LIVING: Mutex<BTreeMap<usize, Memory>> = Mutex::new(BTreeMap::new());
 
 fn living() -> MutexGuard<'static, BTreeMap<usize, Memory>> {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn naa_buffer_wrap(
 struct Wrapped;
 
 /// # Safety
-/// Not NULL, `buffer` points to a place for a pointer.
+/// If `buffer` is not NULL, it points to a place for a pointer.
 unsafe fn hand_out(memory: Memory, buffer: *mut *mut naa_buffer) -> Result<(), Problem> {
     if buffer.is_null() {
         return Err(Problem::NoPlace("buffer"));

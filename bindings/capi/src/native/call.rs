@@ -153,7 +153,7 @@ pub unsafe extern "C" fn naa_call_wait_all(
 }
 
 /// # Safety
-/// Not NULL and aligned, `sessions` points to `count` handles.
+/// If `sessions` is not NULL and is aligned, it points to `count` handles.
 unsafe fn handles<'a>(
     sessions: *const *mut naa_session,
     count: usize,
@@ -233,7 +233,7 @@ pub(super) unsafe fn write(to: *mut naa_outcome, outcome: naa_outcome) {
     }
 }
 
-/// Of a built-in function, if there is one of it.
+/// The status block of the last call, if it was one of a built-in function and there is a status block.
 fn status(session: &Session, function: FunctionCode) -> Option<StatusBlock> {
     if !BUILT_IN.contains(&function.get()) {
         return None;

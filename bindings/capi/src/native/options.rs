@@ -94,10 +94,10 @@ pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize
     guarded(|| unsafe { init(options, size, "naa_options") })
 }
 
-/// Sets options of a struct that begins with its size to 0, but for the size.
+/// Sets a struct of options that begins with its size to 0, except the size.
 ///
 /// # Safety
-/// Not NULL, `options` points to `size` bytes.
+/// If `options` is not NULL, it points to `size` bytes.
 pub(crate) unsafe fn init<T>(options: *mut T, size: usize, name: &str) -> Result<(), Problem> {
     let size_32 = u32::try_from(size).ok().filter(|_| (size_of::<T>()..=LARGEST).contains(&size));
     let size_32 = size_32
@@ -127,7 +127,7 @@ pub(super) struct Options {
 
 impl Options {
     /// # Safety
-    /// Not NULL, `options` points to as many bytes as it says.
+    /// If `options` is not NULL, it points to as many bytes as its first field says.
     pub(super) unsafe fn read(options: *const naa_options) -> Result<Self, Problem> {
         if options.is_null() {
             return Ok(Self { config: SessionConfig::default(), local: None, provider: None });

@@ -38,7 +38,7 @@ pub struct naa_region {
 pub(super) struct Regions {
     pub(super) params: Vec<Param<'static>>,
     pub(super) memory: Vec<Memory>,
-    /// Of each region, its number without internal ones.
+    /// The number of each region when internal ones are not counted; `None` for an internal region.
     pub(super) numbers: Vec<Option<usize>>,
 }
 
@@ -101,7 +101,7 @@ fn param(region: &naa_region) -> Result<Param<'static>, String> {
 fn memory(region: &naa_region, usage: Use, bad: impl Fn(&str) -> Problem) -> Result<Memory, Problem> {
     let size = usize::try_from(region.size).map_err(|_| bad("size is too large"))?;
     if size == 0 {
-        // Of no bytes; it has an address of its own all the same.
+        // The memory has no bytes, but an address of its own.
         return Ok(verbs_memory_of_nothing()?);
     }
     mapped::check(region.addr.addr(), size, usage).map_err(|problem| bad(&problem))?;

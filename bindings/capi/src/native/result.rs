@@ -118,7 +118,7 @@ fn of_host(error: &Error) -> naa_result {
             tried.last().map_or(NAA_ERROR_UNREACHABLE, |(_, last)| of_host(last))
         }
         Error::SetupTimedOut { .. } | Error::AnswerTimedOut { .. } => NAA_ERROR_TIMEOUT,
-        // Not NAA_ERROR_TIMEOUT, after which the call goes on.
+        // These are not NAA_ERROR_TIMEOUT, because after that a call goes on.
         Error::PeerGone { .. } | Error::CallTimedOut { .. } => NAA_ERROR_GONE,
         Error::Peer { source: mrsp::host::PeerError::Refused(_), .. } => NAA_ERROR_REFUSED,
         Error::Peer { .. } | Error::Catalogue { .. } | Error::Status { .. } | Error::Produced { .. } => {

@@ -41,7 +41,7 @@ static SESSIONS: Table<Session> = Table::new("a session", 0x4e41);
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) host: naa_host::Session,
-    /// Of the last call.
+    /// The function of the last call.
     pub(super) function: Option<FunctionCode>,
     /// The device from which the accelerator is asked for its functions.
     pub(super) device: Device,
@@ -49,7 +49,7 @@ pub(super) struct Session {
     /// `None`: the accelerator was not asked yet.
     pub(super) offered: Option<Offered>,
     description: CString,
-    /// Of each region, its number without internal ones.
+    /// The number of each region when internal ones are not counted; `None` for an internal region.
     numbers: Vec<Option<usize>>,
     _claim: Option<Claim>,
 }
@@ -239,7 +239,7 @@ fn set_part(session: *mut naa_session, region: usize, part: Option<Part>) -> Res
 }
 
 /// # Safety
-/// Not NULL, `to` points to a place for a `T`.
+/// If `to` is not NULL, it points to a place for a `T`.
 pub(crate) unsafe fn give<T>(to: *mut T, value: T, name: &'static str) -> Result<(), Problem> {
     if to.is_null() {
         return Err(Problem::NoPlace(name));
@@ -254,7 +254,7 @@ struct Place(*mut *mut naa_session);
 
 impl Place {
     /// # Safety
-    /// Not NULL, `place` points to a pointer.
+    /// If `place` is not NULL, it points to a pointer.
     unsafe fn new(place: *mut *mut naa_session) -> Result<Self, Problem> {
         // SAFETY: the caller's contract.
         unsafe { give(place, std::ptr::null_mut(), "session") }?;
@@ -277,7 +277,7 @@ struct Given {
 
 impl Given {
     /// # Safety
-    /// As for [`naa_session_connect`].
+    /// The contract is that of [`naa_session_connect`].
     unsafe fn read(
         regions: *const naa_region,
         count: usize,

@@ -171,7 +171,8 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_shutdown_master(
         for id in (0..=u8::MAX).take(master.program.places()) {
             // SAFETY: the context lives, and has so many slots.
             let prepared = unsafe { master.program.worker(id) };
-            // Of naaice_swnaa_init_worker, if no host came for it; else NULL.
+            // The context is one that naaice_swnaa_init_worker prepared and that no host connected to; or the pointer
+            // is NULL.
             let _ = registry::remove::<Worker>(prepared);
         }
         // SAFETY: no slot is used, so no thread looks at it, and no function finds it any more.

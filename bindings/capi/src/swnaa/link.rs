@@ -99,7 +99,7 @@ pub(crate) struct Arrived {
     /// 0 for a host's function 128.
     pub(crate) function: u8,
     pub(crate) user: U24,
-    /// Of the message that had the immediate.
+    /// Bytes of the message that had the immediate.
     pub(crate) bytes: u32,
 }
 
@@ -109,9 +109,9 @@ pub(crate) struct Link {
     quota: Quota,
     cq: Cq,
     mailbox: Arc<Mailbox>,
-    /// Arrived, and not taken by the program yet.
+    /// A call that arrived and that the program has not taken yet.
     call: Option<CallRequest>,
-    /// Of the last message with an immediate.
+    /// Bytes of the last message that had an immediate.
     bytes: u32,
     master: Arc<Master>,
 }

@@ -317,11 +317,11 @@ fn replace_idle(at: SocketAddr) -> Result<(), CannotServe> {
     Ok(())
 }
 
-/// Hosts are told when the process ends in an orderly way.
+/// Disconnects all hosts when the process ends by `exit`.
 fn goodbye_at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // Without it hosts find out by themselves.
+        // If `atexit` fails, hosts find out by themselves that the process ended.
         // SAFETY: the function lives as long as this library; where it is unloaded, the C library calls it then.
         let _ = unsafe { libc::atexit(goodbye) };
     });
@@ -329,7 +329,7 @@ fn goodbye_at_exit() {
 
 extern "C" fn goodbye() {
     let goodbye = || {
-        // Whoever holds a lock now may have been stopped holding it.
+        // The thread that holds a lock now may have been stopped, so nothing here waits for a lock.
         let Ok(masters) = LISTENING.try_lock() else { return };
         for master in &*masters {
             let Ok(connections) = master.connections.try_lock() else { continue };

@@ -113,7 +113,7 @@ fn accept(master: &Arc<Master>, request: &Request, id: u8) -> Result<Arc<Mailbox
     let session =
         Session::new((request.id, master.next_serial()), peer, (pd, qp), quota.clone(), config, now)?;
     let mailbox = Arc::new(Mailbox::new(&cq));
-    // Before the host can answer.
+    // The route is made before the host can send anything.
     master.route(request.id, mailbox.clone());
     master.channel.accept(request.id, &session.qp, &verbs::ConnParam::default())?;
     let worker = init(master, id);

@@ -138,7 +138,7 @@ impl Server {
         fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().count()
     }
 
-    /// In KiB.
+    /// The resident memory of the process in KiB.
     pub fn resident(&self) -> u64 {
         let status = self.proc("status");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

@@ -32,9 +32,9 @@ pub(crate) struct Request<'a> {
 
 /// Where on the accelerator the regions are asked for.
 pub(crate) enum Addresses {
-    /// Counted up in whole pages, internal regions first.
+    /// Addresses are counted up in whole pages, internal regions first.
     From(u64),
-    /// Of internal regions, then of parameters.
+    /// The addresses of internal regions, then those of parameters.
     These(Vec<u64>),
 }
 
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn addresses_are_those_of_the_c_library() {
-        // Of the capture: internals of 5000 and 64 bytes, then parameters of 256 and 4096.
+        // These are the regions of the capture: internal ones of 5000 and 64 bytes, then parameters of 256 and 4096.
         let addresses = sequential(0x1234_5678_9000, [5000, 64, 256, 4096]);
         assert_eq!(addresses, [0x1234_5678_9000, 0x1234_5678_b000, 0x1234_5678_c000, 0x1234_5678_d000]);
     }

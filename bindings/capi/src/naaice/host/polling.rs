@@ -9,11 +9,12 @@ use super::{
     Host, Phase,
 };
 
-/// Programs wait in loops around `naaice_poll_cq_nonblocking`. Who does so sleeps here so long, or until the answer.
+/// Programs wait in loops around `naaice_poll_cq_nonblocking`. Each poll of such a loop sleeps this long, or until the
+/// response.
 const NAP: Duration = Duration::from_millis(100);
-/// Who comes back sooner has done nothing meanwhile but look at the state.
+/// A program that polls again sooner than this has done nothing meanwhile but look at the state.
 const AT_ONCE: Duration = Duration::from_micros(10);
-/// Who waits without end looks this often whether the regions are to be given up.
+/// A wait without time limit looks this often whether the regions are to be given up.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether the program does nothing but poll.
@@ -23,7 +24,7 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    /// Until when a poll may wait: not at all for who computes between polls.
+    /// The time until which a poll may wait. A program that computes between polls is not made to wait.
     fn until(&self) -> Instant {
         let now = Instant::now();
         let waits = self.left.is_some_and(|left| now.duration_since(left) < AT_ONCE);
@@ -82,7 +83,7 @@ impl Host {
         value
     }
 
-    /// Of calls; who agrees on regions sleeps.
+    /// Sets the wait mode of calls; session setup always sleeps.
     fn set_wait_mode(&mut self, mode: WaitMode) {
         if let Phase::Session(session) = &mut self.phase {
             session.set_wait_mode(mode);
