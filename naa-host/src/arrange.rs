@@ -53,7 +53,7 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
 /// The rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if it is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if it is no rule.
+/// [`Error::Environment`] if its value is not a rule.
 pub fn rule_from_env() -> Result<Option<Rule>, Error> {
     let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
     match value.parse() {

@@ -74,7 +74,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Function`] with the status block's detail if it fails; [`Error::Status`] and
-    /// [`Error::Produced`] if its results are not as announced; else as [`Session::call`].
+    /// [`Error::Produced`] if its results are not as announced; else the same errors as [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);

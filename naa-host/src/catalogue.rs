@@ -10,7 +10,7 @@ use mrsp::{
 
 use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
-/// No honest catalogue is larger: 127 functions of some 64 KiB each.
+/// No valid catalogue is larger: 127 functions of up to some 64 KiB each.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The functions that `peer` offers.

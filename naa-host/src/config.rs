@@ -35,7 +35,7 @@ impl CallTimeout {
     /// The time, if there is a limit.
     ///
     /// # Errors
-    /// [`Error::Environment`] if `NAA_TIMEOUT` counts and is no time.
+    /// [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
     pub fn limit(self) -> Result<Option<Duration>, Error> {
         match self {
             Self::Environment => timeout_from_env(),
@@ -48,7 +48,7 @@ impl CallTimeout {
 /// What `NAA_TIMEOUT` says; `None` if it is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if it is no time.
+/// [`Error::Environment`] if it is not a valid time.
 pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
     let Some(text) = variable(TIMEOUT_VARIABLE)? else { return Ok(None) };
     let time = seconds(&text).ok_or_else(|| Error::Environment {
@@ -61,7 +61,7 @@ pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
     Ok(Some(time))
 }
 
-/// Seconds as people write them, more than none and at most [`CallTimeout::LONGEST`].
+/// Parses a number of seconds, more than 0 and at most [`CallTimeout::LONGEST`].
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.trim().parse().ok()?;
     let time = Duration::try_from_secs_f64(seconds).ok()?;
@@ -108,7 +108,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         let HostConfig { address_start, max_regions, dialect } = HostConfig::default();
         Self {
-            // A value that is no time is an error when a session is set up.
+            // An invalid value is ignored here, and is an error when a session is set up.
             setup_timeout: timeout_from_env().ok().flatten().unwrap_or(SETUP_TIMEOUT),
             call_timeout: CallTimeout::default(),
             report_after: Some(REPORT_AFTER),

@@ -84,7 +84,7 @@ pub enum Error {
     /// The accelerator refuses the regions or breaks the protocol.
     #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
-    /// The function failed, or could not be run, and the accelerator says so.
+    /// The function failed, or could not be run, and the accelerator reports that.
     #[error("{peer}, {}: {code}{}", function_name(*function), more(*function, *code, *detail))]
     Function {
         peer: SocketAddr,

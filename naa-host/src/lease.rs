@@ -25,7 +25,8 @@ use crate::{Error, Session};
 /// and [`Session::into_buffers`](crate::Session::into_buffers) gives it back.
 ///
 /// A device that keeps registrations, as the verbs provider does, finds the buffer still registered the next time. This saves most
-/// of the connection time of large buffers. Once a buffer is dropped, its pages are freed when the device next registers something or is closed.
+/// of the connection time of large buffers. Once a buffer is dropped, its pages are freed when the device next registers something
+/// or is closed.
 ///
 /// Memory that was an output over a device that does not take access back, such as those of the verbs provider, stays in reach of accelerators.
 /// The session's accelerator could write it until the session ended. Accelerators of later sessions can still do so with a key that they were

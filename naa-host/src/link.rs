@@ -339,7 +339,7 @@ impl Link {
         Ok(Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?)
     }
 
-    /// Arms the alarm; false if there is something to take already.
+    /// Arms the alarm; returns false if there is something to take already.
     pub(crate) fn arm(&self, alarm: &Alarm, until: Option<Instant>) -> Result<bool, Error> {
         alarm.set(until).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
         Ok(self.device.context().arm(self.on())?)

@@ -114,7 +114,7 @@ impl Opening {
     /// not count yet.
     ///
     /// # Errors
-    /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` counts and is no time.
+    /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
     pub fn new(
         device: &Device,
         peer: SocketAddr,

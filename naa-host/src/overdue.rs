@@ -33,7 +33,7 @@ pub(crate) enum Due {
     Nothing,
     /// Probe the accelerator, so that there is something to report.
     Probe,
-    /// Tell the user.
+    /// Report the call to the user.
     Report,
     /// The call has reached its time limit, which is this.
     GiveUp(Duration),
@@ -84,7 +84,7 @@ impl Overdue {
         Due::Report
     }
 
-    /// What the user is told at `now`.
+    /// The text of the report at `now`.
     pub(crate) fn report(
         &self,
         now: Instant,

@@ -133,7 +133,7 @@ impl Session {
     /// Connects to the accelerator `peer` and agrees with it on `params`.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`] without a
+    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`] if there is no
     /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or
     /// [`Error::OutOfBounds`] if `params` make no session; [`Error::Device`] and [`Error::Memory`].
     pub fn connect(

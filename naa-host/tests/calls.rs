@@ -1,4 +1,4 @@
-//! Calls that go well, and functions that fail.
+//! Calls that succeed, and functions that fail.
 
 mod fake;
 

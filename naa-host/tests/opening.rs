@@ -96,7 +96,7 @@ fn parts_of_inputs_go_where_they_belong() {
     }
 }
 
-/// Whether the descriptor became readable within `ms`.
+/// Whether the session's file descriptor became readable within `ms`.
 fn readable(session: &mut Session, ms: i64) -> bool {
     let fd = session.descriptor().unwrap();
     let time = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };

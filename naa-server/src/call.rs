@@ -99,7 +99,7 @@ pub enum Failure {
     /// The host's regions or arguments do not fit the function.
     #[error("bad arguments: {0}")]
     Arguments(Cow<'static, str>),
-    /// Data, not arguments, that the function cannot read.
+    /// The function cannot read its input data, though its arguments are right.
     #[error("malformed input: {0}")]
     Input(Cow<'static, str>),
     /// `needed` bytes would be enough, if that number is known.
@@ -119,7 +119,7 @@ pub enum Failure {
     /// A return code of the function itself.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned { code: ReturnCode, text: String },
-    /// A kernel of a shared object returned `code`, or its process ended; `why` begins with a verb.
+    /// A kernel returned `code`, or its process ended; `why` begins with a verb.
     #[error("kernel {name} {why}")]
     Kernel { name: String, code: ReturnCode, why: String },
     /// A defect in the server.
@@ -396,7 +396,7 @@ impl Task {
             process.stop();
         }
         Call::make(&mut self.regions, user, stop, |call| {
-            // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
+            // Unwind-safe: after a panic only bytes of the call's own regions may be inconsistent.
             panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<&str>().copied();
                 let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

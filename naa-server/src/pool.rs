@@ -154,7 +154,7 @@ struct Open {
     kill_time: Option<Duration>,
 }
 
-/// A call on its thread.
+/// A call that a thread has taken.
 struct Job {
     id: TaskId,
     peer: Peer,

@@ -72,7 +72,7 @@ impl Ending {
 }
 
 impl Server {
-    /// Listens and serves `registry`'s functions until told to stop.
+    /// Listens and serves `registry`'s functions until the handle ends it.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
         Self::start_with(config, registry, None)
     }

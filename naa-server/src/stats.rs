@@ -70,7 +70,7 @@ pub enum Cut {
 impl Cut {
     pub const ALL: [Self; 4] = [Self::TimeUp, Self::HostLeft, Self::ConnectionFailed, Self::ServerEnded];
 
-    /// Its name in metrics, JSON and log.
+    /// The name of the cause in metrics, JSON and log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TimeUp => "time_up",

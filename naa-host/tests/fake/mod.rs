@@ -25,7 +25,7 @@ use verbs::{
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
 };
 
-/// What the accelerator does about a call.
+/// How the accelerator reacts to a call.
 #[derive(Debug)]
 pub enum Action {
     Respond(Result<Vec<Prefix>, Failure>),

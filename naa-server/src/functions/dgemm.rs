@@ -74,7 +74,7 @@ fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
 }
 
-/// What matrixmultiply allocates at a time: its blocks of A and B, packed and rounded up to whole micro-kernels.
+/// The bytes that matrixmultiply allocates at a time: its blocks of A and B, packed and rounded up to whole micro-kernels.
 pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     let round = |size: usize| size.next_multiple_of(16);
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096

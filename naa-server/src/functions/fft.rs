@@ -73,7 +73,7 @@ fn mapped(bytes: usize) -> usize {
 /// four to five times that size.
 ///
 /// # Errors
-/// [`Failure::OverLimit`] if the machine has not that much memory.
+/// [`Failure::OverLimit`] if the machine does not have that much memory.
 pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
 }

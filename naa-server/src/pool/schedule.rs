@@ -567,7 +567,7 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_is_owed_to_nobody() {
         let mut schedule = Schedule::new(Settings { queue: 100, ..SETTINGS });
-        // One peer computes for a long time, another one uses the second worker.
+        // One peer computes for a long time, another one uses the second pool thread.
         fill(&mut schedule, peer(1), 0..1);
         schedule.next().unwrap();
         for id in 10..20 {
