@@ -27,7 +27,7 @@
 //! | how many calls were cut | [`calls_cut`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
-//! Between calls a region belongs to the program. During a call it belongs to the device and the accelerator: they get
+//! A region belongs to the program between calls. During a call, it belongs to the device and the accelerator: they get
 //! access when the call is posted and lose it before its outcome is handed out. So between calls a region is an
 //! ordinary slice, and the borrow checker ensures that no slice is left when the next call starts. Over a NIC the
 //! accelerator does not lose its access to outputs, so outputs are copied there: [`Session`] has a table.
