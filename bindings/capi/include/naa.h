@@ -86,7 +86,7 @@
 #define NAA_SINGLE_SEND 4
 
 /**
- * Memory on the accelerator only, kept from call to call; `addr` is NULL. Not with other flags.
+ * Memory on the accelerator only, kept from call to call; `addr` is NULL. This flag excludes all others.
  */
 #define NAA_INTERNAL 8
 
@@ -202,7 +202,8 @@ enum naa_result
      */
     NAA_ERROR_ARGUMENT = -1,
     /**
-     * Not now: a call is under way, or none is, or another thread is using the session. Nothing happened.
+     * The session is in another state: a call is under way, or none is, or another thread is using the session. Nothing
+     * happened.
      */
     NAA_ERROR_STATE = -2,
     /**
@@ -222,7 +223,7 @@ enum naa_result
      */
     NAA_ERROR_REFUSED = -6,
     /**
-     * Not done in time. A call goes on and can be waited for again; connecting was given up.
+     * Time ran out. A call goes on and can be waited for again; connecting was given up.
      */
     NAA_ERROR_TIMEOUT = -7,
     /**
@@ -298,13 +299,13 @@ typedef struct naa_options {
      */
     int32_t setup_timeout_ms;
     /**
-     * While a call runs the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
+     * During a call, the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
      * never: then its death during a call may go unnoticed for ever.
      */
     int32_t probe_interval_ms;
     /**
-     * An accelerator that acknowledges nothing for about this many milliseconds is given up: NAA_ERROR_GONE. At least
-     * as long and less than twice as long. Default 4300.
+     * An accelerator that acknowledges nothing for about this many milliseconds is given up: NAA_ERROR_GONE. That
+     * takes at least as long, and less than twice as long. Default 4300.
      */
     int32_t silence_ms;
     /**
@@ -316,12 +317,12 @@ typedef struct naa_options {
      */
     int32_t dialect;
     /**
-     * NAA_LAYOUT_...: how regions lie on the accelerator and get there. With other layouts than the symmetric one a
-     * session may have up to 255 regions.
+     * NAA_LAYOUT_...: how regions lie on the accelerator and get there. A session may have
+     * up to 255 regions, except with the symmetric layout.
      */
     int32_t layout;
     /**
-     * Of NAA_LAYOUT_PACKED. Default 65536.
+     * The threshold of NAA_LAYOUT_PACKED in bytes. Default 65536.
      */
     uint32_t packed_bytes;
     /**
@@ -338,7 +339,7 @@ typedef struct naa_options {
  * A region: memory that the accelerator has too.
  *
  * The memory is the program's. It is registered where it is and never copied, needs no alignment, may be on the
- * stack or in the heap, and must stay there until the session is closed. Between calls the program may read and write
+ * stack or in the heap, and must stay there until the session is closed. The program may read and write
  * it. From naa_call_start() until the end of the call was reported, it must not write inputs nor touch outputs.
  */
 typedef struct naa_region {
@@ -409,7 +410,7 @@ typedef struct naa_outcome {
      */
     uint64_t detail;
     /**
-     * From the same: bytes of each output region that are a result. Output 0 is the status block itself. All 0 for other
+     * Bytes of each output region that are a result, also from the status block. Output 0 is the status block itself. All 0 for other
      * functions.
      */
     uint64_t produced[6];
@@ -468,7 +469,8 @@ naa_result naa_session_connect(const char *address,
 
 /**
  * Connects to a free accelerator that NAA_SPEC has for `function` with as many inputs as there are in `regions`. No
- * other session of this process gets that entry until this one is closed. Else as naa_session_connect().
+ * other session of this process gets that entry until this one is closed. Otherwise it does what
+ * naa_session_connect() does.
  *
  * NAA_SPEC is "address:port:function:inputs", several separated by commas, IPv6 addresses in brackets, an empty port
  * for 12345. NAA_ERROR_ENVIRONMENT if it is not set, cannot be read or has no entry free.
@@ -481,7 +483,7 @@ naa_result naa_session_connect_spec(int32_t function,
 
 /**
  * Disconnects, without waiting for the accelerator, and frees the session; NULL is allowed. A call that is under way is
- * given up: its outputs may hold part of its results. From now on the memory of the regions is the program's alone.
+ * given up: its outputs may hold part of its results. Afterwards, the memory of the regions is the program's alone.
  *
  * NAA_ERROR_ARGUMENT if `session` is none, or was closed; NAA_ERROR_STATE if another thread is using it. After
  * NAA_ERROR_DEVICE, the accelerator could not be told, it is closed all the same.
@@ -556,8 +558,8 @@ naa_result naa_session_functions(struct naa_session *session,
  * Sets `function` to the code of the function that the accelerator calls `name`: of a kernel, or of any other function
  * that it has. naa_function_code() knows the functions of NAAICE and of `naa serve` without asking.
  *
- * NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then. Else
- * as naa_session_functions(), which also tells when the accelerator is asked.
+ * NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then.
+ * Otherwise it returns what naa_session_functions() returns, which also tells when the accelerator is asked.
  */
 naa_result naa_session_find_function(struct naa_session *session,
                                      const char *name,
@@ -589,7 +591,7 @@ naa_result naa_call_test(struct naa_session *session,
  * unless NULL, is how it ended.
  *
  * NAA_ERROR_TIMEOUT if it is still running, and goes on: this limits the wait, naa_options.call_timeout_ms or NAA_TIMEOUT
- * the call. Else as naa_call_test().
+ * the call. Otherwise it returns what naa_call_test() returns.
  */
 naa_result naa_call_wait(struct naa_session *session,
                          int32_t timeout_ms,
@@ -626,8 +628,8 @@ naa_result naa_call_wait_any(struct naa_session *const *sessions,
  * Waits for all calls of several sessions to end, as MPI_Waitall() does. `outcomes`, unless NULL, has a place for each of
  * `count` sessions; where there was no call, .function becomes 0. `timeout_ms` is for all together.
  *
- * NAA_OK if all succeeded. NAA_ERROR_TIMEOUT if some still run: their .result is NAA_ERROR_TIMEOUT, and they go on. Else
- * the first failure in the order of `sessions`; .result has each one's. NAA_ERROR_ARGUMENT and NAA_ERROR_STATE as
+ * NAA_OK if all succeeded. NAA_ERROR_TIMEOUT if some still run: their .result is NAA_ERROR_TIMEOUT, and they go on.
+ * Otherwise, the first failure in the order of `sessions`; .result has each one's. NAA_ERROR_ARGUMENT and NAA_ERROR_STATE as
  * naa_call_wait_any(): then nothing was waited for.
  */
 naa_result naa_call_wait_all(struct naa_session *const *sessions,

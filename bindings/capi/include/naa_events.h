@@ -65,19 +65,19 @@ typedef struct naa_worker_options {
      */
     uint32_t slot_bytes;
     /**
-     * Of the events that go by data id: from this one on,
+     * If events are routed by data id: the first data id of which this worker gets events,
      */
     uint32_t first_data_id;
     /**
-     * so many ids. 0: all further ones.
+     * and the number of data ids from that one on. 0: all further ones.
      */
     uint32_t data_ids;
     /**
-     * Not 0: where load-balancer tables say where events go, this worker is
+     * If events are routed by load-balancer tables: whether this worker is a member of them (not 0),
      */
     uint32_t has_member;
     /**
-     * this member of them, 0 to 65535.
+     * and which member it is, 0 to 65535.
      */
     uint32_t member;
     /**
@@ -161,7 +161,7 @@ typedef struct naa_event {
      */
     uint64_t assembly_ns;
     /**
-     * For naa_event_release().
+     * What naa_event_release() needs.
      */
     uint64_t token;
     /**
@@ -169,7 +169,7 @@ typedef struct naa_event {
      */
     uint32_t sequence;
     /**
-     * Of the source, of those who sent it.
+     * The data id of the source that sent the event.
      */
     uint16_t data_id;
     /**
@@ -179,7 +179,7 @@ typedef struct naa_event {
 } naa_event;
 
 /**
- * Of a worker, since it was opened.
+ * Counters of a worker since it was opened.
  */
 typedef struct naa_worker_stats {
     /**

@@ -24,13 +24,13 @@ pub(crate) fn is_on(level: c_int) -> bool {
     level >= LEVEL.load(Ordering::Relaxed)
 }
 
-/// For the header.
+/// Whether lines of this level are written; the macros of the header ask this before they format a line.
 #[unsafe(no_mangle)]
 pub extern "C" fn naa_ulog_is_on(level: c_int) -> c_int {
     is_on(level).into()
 }
 
-/// From now on lines below `level` are not written.
+/// Sets the lowest level whose lines are written.
 #[unsafe(no_mangle)]
 pub extern "C" fn ulog_output_level_set_all(level: c_int) -> c_int {
     if !(0..NAMES.len() as c_int).contains(&level) {

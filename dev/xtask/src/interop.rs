@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Steps whose label contains TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Of N parts that take about as long as each other, the K-th only
+    /// Run the K-th of N parts only, which take about as long as each other
     #[arg(long, value_name = "K/N", value_parser = part)]
     part: Option<Part>,
     /// Write all rows as JSON, too

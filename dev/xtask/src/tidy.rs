@@ -21,7 +21,7 @@ use std::{
 pub(crate) struct Finding {
     /// Relative to the root of the checkout.
     pub(crate) path: String,
-    /// From 1.
+    /// The first line has number 1.
     pub(crate) line: usize,
     pub(crate) what: String,
     pub(crate) remedy: String,
@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
 struct File {
     path: String,
     text: String,
-    /// Of Rust source: the text without comments and literals.
+    /// The text without comments and literals, if it is Rust source.
     code: Option<String>,
 }
 
@@ -59,26 +59,23 @@ pub(crate) fn run() -> Result<ExitCode> {
         findings.extend(purity::check_dependencies(package));
         findings.extend(unsafe_fence::check_package(package));
     }
+    let openings = openings::Openings::read(&root)?;
     for file in &files {
         findings.extend(text::check(&file.path, &file.text, file.code.as_deref()));
         findings.extend(addresses::check(&file.path, &file.text));
         if let Some(code) = &file.code {
+            findings.extend(openings.check(&file.path, &file.text));
             findings.extend(unsafe_fence::check_code(&file.path, code));
             findings.extend(slices::check_code(&file.path, code));
             findings.extend(purity::check_code(&file.path, code));
             findings.extend(unsafe_fence::check_root(&file.path, code));
         }
     }
-    let openings = openings::Openings::read(&root)?;
-    let rust = files.iter().filter(|file| file.code.is_some());
-    let (refused, more) = openings.check(rust.map(|file| (file.path.as_str(), file.text.as_str())));
-    findings.extend(more);
     findings.extend(crate::fuzz::unlisted_targets(&root)?);
     let formatted = check_format(&root)?;
     for finding in &findings {
         println!("{finding}");
     }
-    println!("sentences that begin in mid-air: {refused}");
     let errors = findings.iter().filter(|f| !f.warning).count();
     println!(
         "tidy: {} files, {} packages, {errors} findings, {} warnings",

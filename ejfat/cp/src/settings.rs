@@ -105,7 +105,7 @@ pub struct Settings {
     /// The limits of senders, workers, tokens and connections.
     pub limits: LimitSettings,
     /// How far the rate of events may rise while an epoch is installed, as a multiple of the highest known rate, without an
-    /// event being split over two workers. From 1 to 100. Default: 2.
+    /// event being split over two workers. It is 1 to 100. Default: 2.
     pub rate_factor: Option<f64>,
 }
 
@@ -123,7 +123,7 @@ pub struct TlsFiles {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoadBalancerSettings {
-    /// The IPv4 address to which senders send segments. At least one of `ipv4` and `ipv6` must be set.
+    /// The IPv4 address to which senders send segments. One of `ipv4` and `ipv6` must be set, or both.
     #[schemars(with = "Option<String>")]
     pub ipv4: Option<Ipv4Addr>,
     /// The IPv6 address to which senders send segments.

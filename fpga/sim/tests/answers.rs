@@ -200,7 +200,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         is([0x86, 0xdd], 54, &[128, 0]),
         is([0x86, 0xdd], 54, &[135, 0]),
     ];
-    // Without faults they are answered.
+    // The same requests without faults are answered.
     assert_eq!(pass(driver, [&arp, &v4, &v6, &solicitation].map(Clone::clone)).len(), 4);
     let faults = [
         // Requests to another station, and ARP with another hardware type, protocol, length, operation or address, or cut off.

@@ -175,7 +175,7 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
         new.stage(LbTables::new(lb(0), &rules_to(101)).into(), from).unwrap();
         assert_eq!(new.first_difference(&old, lb(0)), Some(from));
 
-        // The image is written while packets flow. Those of its ticks come before the swap, after it, or within it.
+        // The image is written while packets flow. Packets of its ticks come before the swap, after it, or within it.
         let first = random.below(1200);
         for place in 0..1000 {
             let tick = if place < first { random.below(from) } else { from + random.below(1000) };

@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     /// How events get to workers that are not local [default: store]
     #[arg(long, value_enum, hide_possible_values = false)]
     placing: Option<RemotePlacing>,
-    /// Who gets an event
+    /// Which worker gets an event
     #[arg(long, value_enum, default_value_t = Route::LeastFilled)]
     route: Route,
     /// What happens to events whose worker has no room

@@ -4,7 +4,7 @@ use ejfat::reassembly::{Config, LimitsBy};
 
 const MOST_EVENTS: i64 = 1 << 16;
 
-/// Whose events, and how many of them, may be incomplete at a time.
+/// How many events of which senders may be incomplete at a time.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(id = "reassembly_limits")]
 pub(crate) struct Limits {

@@ -38,8 +38,8 @@ use report::{report, told};
 /// With an EJFAT URI (--uri or EJFAT_URI) it registers as a worker at the control plane, which then lets the load balancer send
 /// events to it, and reports ten times a second how full its buffers are. If the control plane cannot be reached any more, it tries
 /// again, and goes on receiving meanwhile. If the reservation ended or its token was revoked, it ends with status 1. At its end by
-/// Ctrl-C or --for it drains: it takes events until none is sent to it any more, then deregisters. At its end by --events it
-/// deregisters at once.
+/// Ctrl-C or --for it drains: it takes events until none is sent to it any more, then deregisters. If it ends by
+/// --events, it deregisters at once.
 ///
 /// The report counts as incomplete the events of which some segments were lost. An event of which no segment arrived is in no
 /// count: it shows in the segments that the load balancer sent to this worker (`naa lb counters`) minus those that it received. What

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Send sync messages for so long before the first event; 1000 unless told
     #[arg(long, value_name = "MS")]
     warm_up: Option<u64>,
-    /// From sync message to sync message; 1000 unless told
+    /// Time between two sync messages; 1000 unless told
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     sync_period: Option<u64>,
     /// Print one JSON object

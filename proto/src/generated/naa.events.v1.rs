@@ -43,7 +43,7 @@ pub struct ReassemblyCounters {
 /// What a bridge knows of events of late: the reply of the service bridge-trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TraceRequest {
-    /// Of the events; their numbers where their segments had no tick.
+    /// The tick of the events, or their number if their segments had no tick.
     #[prost(uint64, tag = "1")]
     pub tick: u64,
 }
@@ -104,15 +104,15 @@ pub struct BridgeStatus {
     pub delivered: u64,
     #[prost(uint64, tag = "9")]
     pub released: u64,
-    /// Of workers that ended.
+    /// Events whose worker ended.
     #[prost(uint64, tag = "10")]
     pub held_by_ended: u64,
     #[prost(uint64, tag = "11")]
     pub waiting: u64,
-    /// By cause.
+    /// The number of lost events by cause.
     #[prost(btree_map = "string, uint64", tag = "12")]
     pub lost: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
-    /// Of all rings together, 0 to 1.
+    /// The part of all rings together that is in use, 0 to 1.
     #[prost(double, tag = "13")]
     pub fill: f64,
     #[prost(message, repeated, tag = "14")]

@@ -50,7 +50,7 @@ pub struct Slot {
 /// Where a member's packets go.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Forward {
-    /// Of the next hop, 6 octets; none where the host finds it.
+    /// The MAC address of the next hop, 6 octets; none where the host finds it.
     #[prost(bytes = "vec", tag = "1")]
     pub mac: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -161,7 +161,7 @@ pub mod key {
         Member(super::MemberKey),
     }
 }
-/// From which tick on rules apply. Unset it is the next one.
+/// The tick from which on rules apply. If nothing is set, it is the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct When {
     #[prost(oneof = "when::When", tags = "1, 2, 3, 4")]
@@ -289,8 +289,8 @@ pub struct StageRequest {
     /// split. `from_tick` is not used.
     #[prost(bool, tag = "5")]
     pub reset: bool,
-    /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit. With the
-    /// newest rules of the other load balancers they must fit into the tables.
+    /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit. They
+    /// must fit into the tables, together with the newest rules of the other load balancers.
     #[prost(message, repeated, tag = "6")]
     pub rules: ::prost::alloc::vec::Vec<Rule>,
     /// They take the place of tables that are staged from the same tick on, which no packet can have met.
@@ -344,7 +344,7 @@ pub struct GetTicksReply {
     /// The first tick of each set of tables.
     #[prost(message, repeated, tag = "3")]
     pub sets: ::prost::alloc::vec::Vec<LbTick>,
-    /// Of load balancers with a horizon and such packets.
+    /// The load balancers that have a horizon and got packets beyond it.
     #[prost(message, repeated, tag = "4")]
     pub beyond_horizon: ::prost::alloc::vec::Vec<BeyondHorizon>,
 }
@@ -391,7 +391,7 @@ pub struct GetCountersRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCountersReply {
-    /// Of every load balancer.
+    /// The counters of each load balancer.
     #[prost(message, repeated, tag = "1")]
     pub lbs: ::prost::alloc::vec::Vec<LbCounters>,
     /// The members of the tables, and others that got something in the last minute.

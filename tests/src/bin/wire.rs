@@ -42,7 +42,7 @@ enum Role {
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
         provider: Choice,
-        /// Of the region; what writers give
+        /// Bytes of the region; what writers give
         #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..))]
         bytes: u32,
         #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
@@ -58,7 +58,7 @@ enum Role {
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
         provider: Choice,
-        /// Of a message
+        /// Bytes of a message
         #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..))]
         bytes: u32,
         #[arg(long, default_value = "3", value_parser = seconds)]
@@ -77,7 +77,7 @@ enum Role {
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
         provider: Choice,
-        /// Of each buffer
+        /// Bytes of each buffer
         #[arg(long, default_value_t = 64 << 20)]
         bytes: usize,
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]

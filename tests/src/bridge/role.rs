@@ -73,7 +73,7 @@ enum Role {
 
 #[derive(Debug, clap::Args)]
 struct Scene {
-    /// Of the bridge
+    /// Address of the bridge
     #[arg(long)]
     bind: IpAddr,
     #[arg(long, default_value = "embedded")]

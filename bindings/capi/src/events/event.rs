@@ -34,11 +34,11 @@ pub struct naa_event {
     pub first_segment_ns: u64,
     /// Nanoseconds from then until the last one came.
     pub assembly_ns: u64,
-    /// For naa_event_release().
+    /// What naa_event_release() needs.
     pub token: u64,
     /// Counts the events of a subscription from 1 on; a bridge that came back begins again.
     pub sequence: u32,
-    /// Of the source, of those who sent it.
+    /// The data id of the source that sent the event.
     pub data_id: u16,
     /// Whether `tick` is one.
     pub has_tick: bool,

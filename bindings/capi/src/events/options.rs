@@ -25,13 +25,13 @@ pub struct naa_worker_options {
     pub slots: u32,
     /// Bytes of a slot, a multiple of 64. Default 1048576. The ring is shorter than 4 GiB.
     pub slot_bytes: u32,
-    /// Of the events that go by data id: from this one on,
+    /// If events are routed by data id: the first data id of which this worker gets events,
     pub first_data_id: u32,
-    /// so many ids. 0: all further ones.
+    /// and the number of data ids from that one on. 0: all further ones.
     pub data_ids: u32,
-    /// Not 0: where load-balancer tables say where events go, this worker is
+    /// If events are routed by load-balancer tables: whether this worker is a member of them (not 0),
     pub has_member: u32,
-    /// this member of them, 0 to 65535.
+    /// and which member it is, 0 to 65535.
     pub member: u32,
     /// The bridge must have answered within this many milliseconds. Default: NAA_TIMEOUT, a number of seconds, and 10000 if
     /// that is not set.
@@ -67,7 +67,7 @@ pub struct naa_worker_options {
 /// NAA_ERROR_ARGUMENT if `options` is NULL or `size` is not that of the struct.
 ///
 /// # Safety
-/// Not NULL, `options` points to `size` bytes.
+/// `options` points to `size` bytes, unless it is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_worker_options_init(
     options: *mut naa_worker_options,

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub struct naa_worker(());
 
-/// Of a worker, since it was opened.
+/// Counters of a worker since it was opened.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct naa_worker_stats {

@@ -116,19 +116,19 @@ macro_rules! constructor {
 }
 
 constructor! {
-    /// For programs with the struct of branch `main`.
+    /// Makes a context for programs with the struct of branch `main`.
     naaice_init_communication_context: Layout::Main
 }
 
 constructor! {
-    /// For programs with the struct of branch `next`.
+    /// Makes a context for programs with the struct of branch `next`.
     naaice_next_init_communication_context: Layout::Next
 }
 
-/// For programs with the struct of branch `next`, which alone has this function.
+/// Makes a context for programs with the struct of branch `next`, which alone has this function.
 ///
 /// # Safety
-/// As for `naaice_init_communication_context`; there are as many addresses as regions, internal ones first.
+/// The same as of `naaice_init_communication_context`; there are as many addresses as regions, internal ones first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_init_communication_context_with_addresses(
     comm_ctx: *mut *mut Context,

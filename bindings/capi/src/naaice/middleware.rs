@@ -179,12 +179,12 @@ macro_rules! create {
 }
 
 create! {
-    /// For programs with the structs of branch `main`.
+    /// Makes a handle for programs with the structs of branch `main`.
     naa_create: Layout::Main
 }
 
 create! {
-    /// For programs with the structs of branch `next`.
+    /// Makes a handle for programs with the structs of branch `next`.
     naa_next_create: Layout::Next
 }
 

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn naa_call_test(
 /// unless NULL, is how it ended.
 ///
 /// NAA_ERROR_TIMEOUT if it is still running, and goes on: this limits the wait, naa_options.call_timeout_ms or NAA_TIMEOUT
-/// the call. Else as naa_call_test().
+/// the call. Otherwise it returns what naa_call_test() returns.
 ///
 /// # Safety
 /// `outcome` points to a naa_outcome unless NULL.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn naa_call_wait(
 /// NAA_OK if the function succeeded. After NAA_ERROR_TIMEOUT the call goes on; wait for it again, or close the session.
 ///
 /// # Safety
-/// As for both.
+/// The same as of naa_call_start() and naa_call_wait().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_call(
     session: *mut naa_session,
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn naa_call_wait_any(
 /// Waits for all calls of several sessions to end, as MPI_Waitall() does. `outcomes`, unless NULL, has a place for each of
 /// `count` sessions; where there was no call, .function becomes 0. `timeout_ms` is for all together.
 ///
-/// NAA_OK if all succeeded. NAA_ERROR_TIMEOUT if some still run: their .result is NAA_ERROR_TIMEOUT, and they go on. Else
-/// the first failure in the order of `sessions`; .result has each one's. NAA_ERROR_ARGUMENT and NAA_ERROR_STATE as
+/// NAA_OK if all succeeded. NAA_ERROR_TIMEOUT if some still run: their .result is NAA_ERROR_TIMEOUT, and they go on.
+/// Otherwise, the first failure in the order of `sessions`; .result has each one's. NAA_ERROR_ARGUMENT and NAA_ERROR_STATE as
 /// naa_call_wait_any(): then nothing was waited for.
 ///
 /// # Safety

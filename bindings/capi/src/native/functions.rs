@@ -106,8 +106,8 @@ pub unsafe extern "C" fn naa_session_functions(
 /// Sets `function` to the code of the function that the accelerator calls `name`: of a kernel, or of any other function
 /// that it has. naa_function_code() knows the functions of NAAICE and of `naa serve` without asking.
 ///
-/// NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then. Else
-/// as naa_session_functions(), which also tells when the accelerator is asked.
+/// NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then.
+/// Otherwise it returns what naa_session_functions() returns, which also tells when the accelerator is asked.
 ///
 /// # Safety
 /// `name` is NULL or points to text that ends with a zero, `function` points to a number.

@@ -59,20 +59,20 @@ pub struct naa_options {
     /// Connecting and agreeing on regions must be done within this many milliseconds. Default: NAA_TIMEOUT, a number of
     /// seconds, and 10000 if that is not set.
     pub setup_timeout_ms: i32,
-    /// While a call runs the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
+    /// During a call, the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
     /// never: then its death during a call may go unnoticed for ever.
     pub probe_interval_ms: i32,
-    /// An accelerator that acknowledges nothing for about this many milliseconds is given up: NAA_ERROR_GONE. At least
-    /// as long and less than twice as long. Default 4300.
+    /// An accelerator that acknowledges nothing for about this many milliseconds is given up: NAA_ERROR_GONE. That
+    /// takes at least as long, and less than twice as long. Default 4300.
     pub silence_ms: i32,
     /// NAA_WAIT_...: how waiting threads wait.
     pub wait: i32,
     /// NAA_DIALECT_...: what the accelerator means by its answers.
     pub dialect: i32,
-    /// NAA_LAYOUT_...: how regions lie on the accelerator and get there. With other layouts than the symmetric one a
-    /// session may have up to 255 regions.
+    /// NAA_LAYOUT_...: how regions lie on the accelerator and get there. A session may have
+    /// up to 255 regions, except with the symmetric layout.
     pub layout: i32,
-    /// Of NAA_LAYOUT_PACKED. Default 65536.
+    /// The threshold of NAA_LAYOUT_PACKED in bytes. Default 65536.
     pub packed_bytes: u32,
     /// A call must be done within this many milliseconds, however the program waits for it; else it ends with
     /// NAA_ERROR_GONE and the session is over. Default: NAA_TIMEOUT, a number of seconds, and no limit if that is not set;
@@ -87,7 +87,7 @@ pub struct naa_options {
 /// NAA_ERROR_ARGUMENT if `options` is NULL or `size` is not that of the struct.
 ///
 /// # Safety
-/// Not NULL, `options` points to `size` bytes.
+/// `options` points to `size` bytes, unless it is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize) -> naa_result {
     // SAFETY: the caller's contract.

@@ -22,7 +22,7 @@ pub struct naa_outcome {
     /// From the status block of a built-in function (16 to 63): with return code 0x13 (output too small) the bytes that
     /// are needed, 0 if unknown.
     pub detail: u64,
-    /// From the same: bytes of each output region that are a result. Output 0 is the status block itself. All 0 for other
+    /// Bytes of each output region that are a result, also from the status block. Output 0 is the status block itself. All 0 for other
     /// functions.
     pub produced: [u64; 6],
 }

@@ -15,13 +15,13 @@ pub const NAA_OUTPUT: u32 = 2;
 pub const NAA_INOUT: u32 = 3;
 /// An input that is sent with the first call of the session only and stays on the accelerator.
 pub const NAA_SINGLE_SEND: u32 = 4;
-/// Memory on the accelerator only, kept from call to call; `addr` is NULL. Not with other flags.
+/// Memory on the accelerator only, kept from call to call; `addr` is NULL. This flag excludes all others.
 pub const NAA_INTERNAL: u32 = 8;
 
 /// A region: memory that the accelerator has too.
 ///
 /// The memory is the program's. It is registered where it is and never copied, needs no alignment, may be on the
-/// stack or in the heap, and must stay there until the session is closed. Between calls the program may read and write
+/// stack or in the heap, and must stay there until the session is closed. The program may read and write
 /// it. From naa_call_start() until the end of the call was reported, it must not write inputs nor touch outputs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,8 @@ pub enum naa_result {
     /// An argument cannot be used: NULL, a handle that is none or was freed, regions that make no session, memory
     /// that is not mapped. Nothing happened.
     NAA_ERROR_ARGUMENT = -1,
-    /// Not now: a call is under way, or none is, or another thread is using the session. Nothing happened.
+    /// The session is in another state: a call is under way, or none is, or another thread is using the session. Nothing
+    /// happened.
     NAA_ERROR_STATE = -2,
     /// NAA_SPEC, NAA_LOCAL_IP, NAA_PROVIDER or NAA_TIMEOUT is not set, cannot be read, or has nothing free.
     NAA_ERROR_ENVIRONMENT = -3,
@@ -23,7 +24,7 @@ pub enum naa_result {
     NAA_ERROR_UNREACHABLE = -5,
     /// The accelerator refused the connection or the regions. The text has its reason.
     NAA_ERROR_REFUSED = -6,
-    /// Not done in time. A call goes on and can be waited for again; connecting was given up.
+    /// Time ran out. A call goes on and can be waited for again; connecting was given up.
     NAA_ERROR_TIMEOUT = -7,
     /// The accelerator broke the protocol. The session is over.
     NAA_ERROR_PEER = -8,

@@ -93,13 +93,14 @@ pub unsafe extern "C" fn naa_session_connect(
 }
 
 /// Connects to a free accelerator that NAA_SPEC has for `function` with as many inputs as there are in `regions`. No
-/// other session of this process gets that entry until this one is closed. Else as naa_session_connect().
+/// other session of this process gets that entry until this one is closed. Otherwise it does what
+/// naa_session_connect() does.
 ///
 /// NAA_SPEC is "address:port:function:inputs", several separated by commas, IPv6 addresses in brackets, an empty port
 /// for 12345. NAA_ERROR_ENVIRONMENT if it is not set, cannot be read or has no entry free.
 ///
 /// # Safety
-/// As for naa_session_connect().
+/// The same as of naa_session_connect().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_session_connect_spec(
     function: i32,
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn naa_session_connect_spec(
 }
 
 /// Disconnects, without waiting for the accelerator, and frees the session; NULL is allowed. A call that is under way is
-/// given up: its outputs may hold part of its results. From now on the memory of the regions is the program's alone.
+/// given up: its outputs may hold part of its results. Afterwards, the memory of the regions is the program's alone.
 ///
 /// NAA_ERROR_ARGUMENT if `session` is none, or was closed; NAA_ERROR_STATE if another thread is using it. After
 /// NAA_ERROR_DEVICE, the accelerator could not be told, it is closed all the same.

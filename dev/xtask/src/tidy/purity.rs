@@ -61,7 +61,7 @@ pub(crate) fn check_dependencies(package: &Package) -> Vec<Finding> {
         .collect()
 }
 
-/// `code` is source without comments and literals. Tests are held to the same rules: they run in virtual time. But
+/// `code` is source without comments and literals. Tests are held to the same rules: they run in virtual time. Only
 /// those in the folder `tests` may read files and their environment: golden vectors, a seed.
 pub(crate) fn check_code(path: &str, code: &str) -> Vec<Finding> {
     let below = |folder: &str| path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));

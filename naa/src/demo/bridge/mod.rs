@@ -34,13 +34,13 @@ use stage::Stage;
   naa demo bridge --placing cut      segment by segment, from where they were received
   naa demo bridge --json rows.json   the table for programs; - is standard output")]
 pub(crate) struct Args {
-    /// Of both senders together; a bridge remembers 65536
+    /// Events of both senders together; a bridge remembers 65536
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..=65_000))]
     events: u64,
     /// Gbit/s of each sender; lower it where packets are lost [default: so that it takes 6 seconds, but not above 0.2]
     #[arg(long, value_name = "GBPS", value_parser = values::gigabits)]
     rate: Option<f64>,
-    /// Of contents and sizes
+    /// Seed of contents and sizes
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How events get to workers that are not local
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// No namespaces: loopback addresses
     #[arg(long)]
     loopback: bool,
-    /// In namespaces already
+    /// The namespaces are made already
     #[arg(long, hide = true)]
     inside: bool,
     #[command(subcommand)]

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// What decides in the load balancer where packets go
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: Engine,
-    /// Of contents, sizes and tables
+    /// Seed of contents, sizes and tables
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write the rows as JSON; - is standard output, and the table goes to standard error
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// No namespaces: loopback addresses
     #[arg(long)]
     loopback: bool,
-    /// In namespaces already
+    /// The namespaces are made already
     #[arg(long, hide = true)]
     inside: bool,
     #[command(subcommand)]
