@@ -11,7 +11,7 @@
 //
 // table_*: the new region of a slot, as in region_check.
 // setup_*: the new settings of a queue pair; setup_connected = 0 removes it. It is written in a cycle in which setup_valid and setup_ready are
-//   high. No packet of the queue pair may be inside the module then.
+//   high. No packet of the queue pair may be inside the module then, and none may enter in that cycle.
 // post_*: one more receive was posted to the queue pair. read_done_*: one READ of the queue pair is answered, and counts no more among those that
 //   are unanswered. Each may be high in every cycle but the one after a setup.
 // packet_*: requests, with valid and ready. Their invariant CRC was checked, and they come from the peer of the connection.

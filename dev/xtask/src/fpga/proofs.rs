@@ -117,6 +117,15 @@ pub(super) const PROOFS: &[Proof] = &[
         reach: 14,
         mutants: LB_PATH,
     },
+    Proof {
+        harness: "responder_window",
+        parameters: &[("QueuePairs", 4), ("Slots", 4)],
+        memories: Memories::Exact,
+        shows: "which requests responder_check takes as new, as duplicates, as ahead",
+        depth: 1,
+        reach: 32,
+        mutants: RESPONDER_CHECK,
+    },
 ];
 
 const PATH: &str = "no queue of lb_path overflows; each packet in it is in one place";
@@ -163,4 +172,53 @@ const LB_PATH: &[Mutant] = &[
     Mutant { module: "lb_lookup", from: "valid[Member] && !rst", to: "valid[Member]" },
     // A long packet has several keys.
     Mutant { module: "lb_parse", from: "takes && !is_full && (ends", to: "takes && (ends" },
+];
+
+const RESPONDER_CHECK: &[Mutant] = &[
+    // PSNs are compared without their wrap.
+    Mutant {
+        module: "responder_check",
+        from: "ahead2 <= packet1.psn - state1.psn;",
+        to: "ahead2 <= {packet1.psn < state1.psn, 23'(packet1.psn - state1.psn)};",
+    },
+    // What is furthest ahead is a duplicate.
+    Mutant {
+        module: "responder_check",
+        from: "ahead3 <= is_after(ahead2)",
+        to: "ahead3 <= is_after(ahead2 + 24'd1)",
+    },
+    // A packet does not wait for the packet just before it, or not until that one has written the state.
+    Mutant {
+        module: "responder_check",
+        from: "same[0] <= front[Front].valid && front[Front].qp == front[Front-1].qp;",
+        to: "same[0] <= 1'b0;",
+    },
+    Mutant {
+        module: "responder_check",
+        from: "same[4] <= packet3.valid && packet3.qp == front[Front-1].qp;",
+        to: "same[4] <= 1'b0;",
+    },
+    // A packet that waits goes on, too.
+    Mutant { module: "responder_check", from: "front[Front].valid && !waits;", to: "front[Front].valid;" },
+    // A setup is lost because a state is written in the same cycle.
+    Mutant {
+        module: "responder_check",
+        from: "setup_ready = is_cleared && !writes",
+        to: "setup_ready = is_cleared",
+    },
+    // A READ takes one PSN, or one too many.
+    Mutant {
+        module: "responder_check",
+        from: "state3.psn + (packet3.opcode.operation == Read ? count3 : 24'd1)",
+        to: "state3.psn + 24'd1",
+    },
+    Mutant { module: "responder_check", from: "33'(mtu2) - 33'd1", to: "33'(mtu2)" },
+    // A request that is refused is counted.
+    Mutant { module: "responder_check", from: "in_order4 && verdict4 == Passes", to: "in_order4" },
+    // A duplicate may be new.
+    Mutant {
+        module: "responder_check",
+        from: "in_order3 <= ahead2 == '0;",
+        to: "in_order3 <= ahead2[22:0] == '0;",
+    },
 ];

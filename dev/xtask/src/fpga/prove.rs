@@ -50,8 +50,14 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
     if let Err(why) = whole.ask(Question::Holds(proof.depth + 2))? {
         return Ok(Err(why));
     }
-    if let Err(why) = whole.ask(Question::Inductive(proof.depth))? {
-        return Ok(Err(format!("the induction fails, maybe from a state that is never reached: {why}")));
+    if let Some(assertion) = whole.not_inductive(proof.depth)? {
+        let why = match whole.ask(Question::Inductive(proof.depth))? {
+            Ok(()) => "there is no trace".to_owned(),
+            Err(why) => why,
+        };
+        return Ok(Err(format!(
+            "the induction fails at {assertion}, maybe from a state that is never reached: {why}"
+        )));
     }
     if let Err(why) = whole.ask(Question::Reaches(proof.reach))? {
         return Ok(Err(why));
@@ -62,7 +68,7 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
         let files = with_mistake(&folder, &files, mutant)?;
         // The induction is tried first, because it usually fails, and fails quickly.
         let mutated = model(&folder, &files)?;
-        let is_proved = mutated.ask(Question::Inductive(proof.depth))?.is_ok()
+        let is_proved = mutated.not_inductive(proof.depth)?.is_none()
             && mutated.ask(Question::Holds(proof.reach))?.is_ok();
         if is_proved {
             return Ok(Err(format!("a mistake in {} is not found: {}", mutant.module, mutant.to)));

@@ -1,14 +1,21 @@
 //! Models of harnesses, and what a solver says of them: yosys makes the models, yosys-smtbmc asks yices.
+//!
+//! Inductions are asked here, about one assertion after the other: yosys-smtbmc asks about all of them in one question, which can take a hundred
+//! times as long.
 
 use super::{
     command,
     proofs::{Memories, Proof},
 };
 use crate::{repo, venv::Venv};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::{
     env,
+    fmt::Write,
+    fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
 };
 
 /// The longest time in seconds that the solver may think about one question.
@@ -19,7 +26,8 @@ const PATIENCE: &str = "600";
 pub(super) enum Question {
     /// Whether all assertions hold in the first cycles.
     Holds(u32),
-    /// Whether all assertions hold in a cycle if they held in this number of cycles before it. These cycles may begin in any state.
+    /// Whether all assertions hold in a cycle if they held in this number of cycles before it. These cycles may begin in any state. It is
+    /// asked for the trace of an assertion that `Model::not_inductive` names.
     Inductive(u32),
     /// Whether all cover statements can be reached.
     Reaches(u32),
@@ -49,6 +57,31 @@ impl<'a> Model<'a> {
         yosys.arg(parameters.collect::<Vec<_>>().join(",")).arg(memories);
         command::run(yosys.args(files))?;
         Ok(Self { tools, file })
+    }
+
+    /// The name of the first assertion that can fail in a cycle though all of them held in this number of cycles before it, which may begin in
+    /// any state. `None` if there is no such assertion.
+    ///
+    /// # Errors
+    /// If the solver gives no answer.
+    pub(super) fn not_inductive(&self, cycles: u32) -> Result<Option<String>> {
+        let model = fs::read_to_string(&self.file)?;
+        let (questions, names) = induction(&model, cycles)?;
+        let file = self.file.with_file_name("induction.smt2");
+        fs::write(&file, format!("(set-logic QF_AUFBV)\n{model}{questions}"))?;
+        let mut yices = Command::new(self.tools.folder().join("bin/yices-smt2"));
+        yices.args(["--incremental", "--timeout", PATIENCE]).arg(&file);
+        yices.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut running = Running(yices.spawn().with_context(|| format!("cannot run {yices:?}"))?);
+        let mut answers = BufReader::new(running.0.stdout.take().context("yices has an output")?).lines();
+        for name in names {
+            match answers.next().transpose()?.as_deref() {
+                Some("unsat") => {}
+                Some("sat") => return Ok(Some(name.to_owned())),
+                answer => bail!("{yices:?}: no answer about {name}: {answer:?}"),
+            }
+        }
+        Ok(None)
     }
 
     /// Asks the solver. If the answer is no, returns the reason, which names the trace if there is one.
@@ -85,6 +118,44 @@ impl<'a> Model<'a> {
             }
         }
     }
+}
+
+/// A program that is ended when nobody wants its answers any more.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It fails if the program has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The questions of an induction over a number of cycles, one for each assertion of a model, and the names of these assertions. The answer is
+/// `unsat` if the assertion cannot fail.
+fn induction(model: &str, cycles: u32) -> Result<(String, Vec<&str>)> {
+    let after = |mark: &'static str| model.lines().filter_map(move |line| line.strip_prefix(mark));
+    let top = after("; yosys-smt2-topmod ").next().context("the model names no module")?;
+    let mut questions = String::new();
+    for cycle in 0..=cycles {
+        write!(
+            questions,
+            "(declare-fun s{cycle} () |{top}_s|)\n(assert (|{top}_h| s{cycle}))\n(assert (|{top}_u| s{cycle}))\n"
+        )?;
+        if let Some(before) = cycle.checked_sub(1) {
+            write!(questions, "(assert (|{top}_a| s{before}))\n(assert (|{top}_t| s{before} s{cycle}))\n")?;
+        }
+    }
+    let mut names = Vec::new();
+    for assertion in after("; yosys-smt2-assert ") {
+        let mut words = assertion.split_whitespace();
+        let (number, name) = (words.next(), words.next());
+        let number = number.context("an assertion has no number")?;
+        write!(questions, "(push 1)\n(assert (not (|{top}_a {number}| s{cycles})))\n(check-sat)\n(pop 1)\n")?;
+        names.push(name.unwrap_or(number));
+    }
+    ensure!(!names.is_empty(), "the model has no assertion");
+    Ok((questions, names))
 }
 
 /// The variable PATH with this folder before the others.
