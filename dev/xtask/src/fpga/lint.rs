@@ -28,8 +28,8 @@ const FORMAT: &[&str] = &[
 ];
 
 /// Warnings of Verilator that are switched off for harnesses: a register with an initial value tells them which cycle is the first, and they
-/// look at only a part of each output.
-const OF_HARNESSES: &[&str] = &["-Wno-PROCASSINIT", "-Wno-UNUSEDSIGNAL"];
+/// look at only a part of each output and of each package.
+const OF_HARNESSES: &[&str] = &["-Wno-PROCASSINIT", "-Wno-UNUSEDSIGNAL", "-Wno-UNUSEDPARAM"];
 
 pub(super) fn run(tools: &Venv) -> Result<()> {
     let [rtl, formal] = ["fpga/rtl", "fpga/formal"].map(|folder| repo::root().join(folder));

@@ -126,9 +126,18 @@ pub(super) const PROOFS: &[Proof] = &[
         reach: 32,
         mutants: RESPONDER_CHECK,
     },
+    Proof {
+        harness: "swap_atomic",
+        parameters: &[],
+        memories: Memories::Any,
+        shows: "lb_sets changes the image between two packets, or not at all",
+        depth: 1,
+        reach: 24,
+        mutants: LB_SETS,
+    },
 ];
 
-const PATH: &str = "no queue of lb_path overflows; each packet in it is in one place";
+const PATH: &str = "no queue of lb_path overflows; packets are in one place, in one image";
 
 const REWRITE: &str = "packets leave lb_rewrite once, in order, by AXI4-Stream";
 
@@ -172,6 +181,31 @@ const LB_PATH: &[Mutant] = &[
     Mutant { module: "lb_lookup", from: "valid[Member] && !rst", to: "valid[Member]" },
     // A long packet has several keys.
     Mutant { module: "lb_parse", from: "takes && !is_full && (ends", to: "takes && (ends" },
+    // Packets come although they are held.
+    Mutant { module: "lb_path", from: "!(hold && is_first) && ", to: "" },
+    // A packet is inside an empty path.
+    Mutant { module: "lb_path", from: "packets == '0 && is_first", to: "packets[7:1] == '0 && is_first" },
+    // A key is looked up in the image of an earlier key.
+    Mutant { module: "lb_lookup", from: "{key, key_valid, image}", to: "{key, key_valid, images[1]}" },
+];
+
+const LB_SETS: &[Mutant] = &[
+    // Packets come before the image changes.
+    Mutant { module: "lb_sets", from: "{Empties, Settles, Checks}", to: "{Empties, Settles}" },
+    // Packets may be inside.
+    Mutant { module: "lb_sets", from: "if (is_empty) state <= Settles", to: "state <= Settles" },
+    // The image in use is written.
+    Mutant { module: "lb_sets", from: " && s_axil_wdata[14] != image;", to: ";" },
+    // An entry is written during a swap.
+    Mutant { module: "lb_sets", from: "write_at == Entry && !is_busy", to: "write_at == Entry" },
+    // A swap begins within another.
+    Mutant { module: "lb_sets", from: "{Swap, Take} && !is_busy", to: "{Swap, Take}" },
+    // A swap that is refused changes the image.
+    Mutant { module: "lb_sets", from: "if (reasons == '0) image", to: "image" },
+    // A tick at the guard is no reason.
+    Mutant { module: "lb_sets", from: "newest[lb] >= {", to: "newest[lb] > {" },
+    // A load balancer without guard is a reason.
+    Mutant { module: "lb_sets", from: "guarded[lb] && has_newest[lb]", to: "has_newest[lb]" },
 ];
 
 const RESPONDER_CHECK: &[Mutant] = &[
