@@ -2,7 +2,8 @@
 // exactly one place, that its route and its head wait for it together, and that it is done once.
 //
 // It also proves what a swap of images needs: a path that is held and empty stays so, and in an empty path there is no key and no route. If the
-// image changes only then, as `swap_atomic` proves of lb_sets, each table is read for a packet in the image in which the packet's key came.
+// image changes only then, as `swap_atomic` proves of lb_sets, each table is read for a packet in the image in which the packet's key came, and
+// the packet is counted for this one.
 //
 // The tables, the fields of headers and the data have no part in this.
 module path_room
@@ -116,6 +117,12 @@ module path_room
       images_are_the_same : assert (!is_kept || &is_in_image && (!dut.found_valid || dut.found_image == image));
       source_is_read_in_image : assert (!is_kept || !dut.lookup.valid[4] || dut.lookup.sources.image1 == image);
       reads_are_in_one_image : assert (!is_kept || &is_read_in_image);
+
+      // `fifo_order` proves that a queue gives back what was put in.
+      route_keeps_image : assume (!is_kept || !dut.route_valid || dut.route_image == image);
+      image_goes_along :
+      assert (!is_kept || (!dut.rewrite.has1 || dut.rewrite.image1 == image) && (!dut.rewrite.has2 || dut.rewrite.image2 == image));
+      done_names_image : assert (!is_kept || !is_leaving || done.image == image);
 
       packets_follow : cover (known > number_t'(2) && dut.unused_head_valid);
       image_changes : cover (is_kept && image != image_before && known == '0);

@@ -187,6 +187,8 @@ const LB_PATH: &[Mutant] = &[
     Mutant { module: "lb_path", from: "packets == '0 && is_first", to: "packets[7:1] == '0 && is_first" },
     // A key is looked up in the image of an earlier key.
     Mutant { module: "lb_lookup", from: "{key, key_valid, image}", to: "{key, key_valid, images[1]}" },
+    // A packet is counted for the image of the packet behind it.
+    Mutant { module: "lb_rewrite", from: "image2 <= image1;", to: "image2 <= route_image;" },
 ];
 
 const LB_SETS: &[Mutant] = &[
