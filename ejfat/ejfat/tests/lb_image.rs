@@ -10,9 +10,11 @@ use ejfat::{
         Rules, Tables,
     },
     segment::IpVersion::{V4, V6},
-    wire::LbHeader,
+    wire::{LbHeader, Select},
 };
-use lb_common::{address, all_ticks, lb, member, random_header, random_rules, rules, seeds, stage_random};
+use lb_common::{
+    address, all_ticks, lb, member, random_header, random_lbs, random_rules_of, rules, seeds, stage_random,
+};
 use simnet::Random;
 
 /// Reads the fields of an entry from its lowest bit on.
@@ -122,11 +124,12 @@ fn an_image_leads_where_the_sets_lead() {
     let mut routed = 0;
     for seed in 0..seeds().div_ceil(30) {
         let mut random = Random::new(seed, 0);
-        let first = random_rules(&mut random);
+        let lbs = random_lbs(&mut random);
+        let first = random_rules_of(&mut random, lbs);
         let mut balancer = Balancer::new(&Tables::new(&first), seed);
         let mut all: Vec<_> = first.iter().collect();
         for _ in 0..random.below(6) {
-            stage_random(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, lbs, &mut all);
         }
         let image = balancer.image().unwrap();
         for _ in 0..200 {
@@ -157,6 +160,28 @@ fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
 
 fn image(rules: &Rules) -> Result<Image, ImageError> {
     Balancer::new(&Tables::new(rules), 1).image()
+}
+
+#[test]
+fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
+    // Unused entries of the table of begins have the same value as this tick.
+    let of = lb(LbId::P4_COUNT as u8 - 1);
+    let (to, from) = (address(V4, 50), address(V4, 1));
+    let mut all = rules(one_epoch(of, 1, &[7]));
+    for rule in [
+        Rule::Destination { address: to, lb: of },
+        Rule::Source { lb: of, address: from },
+        member(of, 7, (address(V4, 100), 10_000).into(), 0, false),
+    ] {
+        all.insert(rule, false).unwrap();
+    }
+    let balancer = Balancer::new(&Tables::new(&all), 1);
+    for tick in [0, u64::MAX - 1, u64::MAX] {
+        let datagram = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick }.encode();
+        let expected = balancer.clone().route(to, from, &datagram);
+        assert!(expected.is_ok());
+        assert_eq!(look_up(&balancer.image().unwrap(), to, from, &datagram), expected, "{tick:#x}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ejfat::{
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, damage, lb, random_packet, random_rules, stage_random};
+use lb_common::{address, damage, lb, random_lbs, random_packet, random_rules_of, stage_random};
 use naa_fpga::{
     Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools,
     frames::{self, TYPE_V4, TYPE_V6, type_of},
@@ -79,13 +79,14 @@ fn whole_frames(width: u64) {
     let mut random = Random::new(seed, 0);
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
-        let rules = random_rules(&mut random);
+        let lbs = random_lbs(&mut random);
+        let rules = random_rules_of(&mut random, lbs);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
-            stage_random(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, lbs, &mut all);
         }
-        for id in 0..3 {
+        for id in lbs {
             let horizon =
                 if random.chance(500_000) { u64::MAX } else { lb_common::random_tick(&mut random, &all) };
             balancer.set_horizon(lb(id), horizon);

@@ -15,7 +15,7 @@ use ejfat::{
     segment::IpVersion,
     wire::LbHeader,
 };
-use lb_common::{address, lb, random_header, random_rules, stage_random, version};
+use lb_common::{address, lb, random_header, random_lbs, random_rules_of, stage_random, version};
 use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
 use simnet::Random;
 
@@ -114,21 +114,21 @@ fn random_addresses(random: &mut Random, count: usize) -> Vec<IpAddr> {
 
 /// Fills tables: adds many sources and some destinations to each load balancer, and a calendar that needs all bits of a slot to one of them. Returns
 /// the sources and the destinations.
-fn fill(random: &mut Random, rules: &mut Rules) -> [Vec<IpAddr>; 2] {
+fn fill(random: &mut Random, lbs: [u8; 3], rules: &mut Rules) -> [Vec<IpAddr>; 2] {
     let sources = random_addresses(random, 120);
     let destinations = random_addresses(random, 60);
     let mut put = |rule| rules.insert(rule, true).unwrap();
     for (at, &address) in destinations.iter().enumerate() {
-        put(Rule::Destination { address, lb: lb(at as u8 % 3) });
+        put(Rule::Destination { address, lb: lb(lbs[at % 3]) });
     }
     for &address in &sources {
-        for id in 0..3 {
+        for id in lbs {
             if random.chance(900_000) {
                 put(Rule::Source { lb: lb(id), address });
             }
         }
     }
-    let (lb, id) = (lb(random.below(3) as u8), 9);
+    let (lb, id) = (lb(random.pick(&lbs)), 9);
     for ticks in 0..4 {
         let ticks = TickPrefix::new(ticks << 62, 2).unwrap();
         put(Rule::Epoch { lb, ticks, epoch: Epoch { id, slot_bits: 14, xor: random.next_u32() as u16 } });
@@ -149,12 +149,13 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
     let mut rig = Rig::new(&tools);
     let per_image = 2000;
     for _ in 0..count.div_ceil(per_image) {
-        let mut rules = random_rules(&mut random);
-        let [sources, destinations] = fill(&mut random, &mut rules);
+        let lbs = random_lbs(&mut random);
+        let mut rules = random_rules_of(&mut random, lbs);
+        let [sources, destinations] = fill(&mut random, lbs, &mut rules);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.pick(&[0, 1, 5, 25]) {
-            stage_random(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, lbs, &mut all);
         }
         let image = balancer.image().unwrap();
         rig.load(image);

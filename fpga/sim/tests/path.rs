@@ -15,7 +15,7 @@ use ejfat::{
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, damage, lb, random_packet, random_rules, stage_random};
+use lb_common::{address, damage, lb, random_lbs, random_packet, random_rules_of, stage_random};
 use naa_fpga::{
     Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools, frames::without_padding,
 };
@@ -62,6 +62,83 @@ impl Device for Outcomes {
     }
 }
 
+/// Holds packets at random times, and compares what the module says of its room with the packets that are inside.
+struct Gate {
+    hold: Port,
+    is_empty: Port,
+    valid: Port,
+    ready: Port,
+    last: Port,
+    done: Port,
+    random: Random,
+    is_held: bool,
+    /// The beats that came of each packet that is not done.
+    inside: VecDeque<u64>,
+    /// The next beat is the first one of a packet.
+    is_first: bool,
+    /// How often the module was empty, and how often it refused a beat because it was full.
+    seen: [u64; 2],
+}
+
+impl Gate {
+    /// The most packets that are inside before the module takes no more, and the most beats.
+    const PACKETS: usize = 120;
+    const BEATS: u64 = 504;
+
+    fn new(model: &Model, seed: u64) -> Self {
+        let [hold, is_empty, valid, ready, last, done] =
+            ["hold", "is_empty", "s_tvalid", "s_tready", "s_tlast", "done_valid"]
+                .map(|name| model.port(name));
+        let (random, inside) = (Random::new(seed, 7), VecDeque::new());
+        Self {
+            hold,
+            is_empty,
+            valid,
+            ready,
+            last,
+            done,
+            random,
+            is_held: false,
+            inside,
+            is_first: true,
+            seen: [0; 2],
+        }
+    }
+}
+
+impl Device for Gate {
+    fn drive(&mut self, model: &mut Model) {
+        let changes = self.random.below(if self.is_held { 16 } else { 256 }) == 0;
+        self.is_held ^= changes;
+        model.set(self.hold, self.is_held.into());
+    }
+
+    fn sample(&mut self, model: &Model) {
+        let get = |port| model.get(port) == 1;
+        assert_eq!(get(self.is_empty), self.inside.is_empty() && self.is_first);
+        let beats: u64 = self.inside.iter().sum();
+        let ready = get(self.ready);
+        if self.is_held && self.is_first || self.inside.len() >= Self::PACKETS {
+            assert!(!ready, "{} packets are inside", self.inside.len());
+        } else if beats < Self::BEATS {
+            assert!(ready, "{} packets of {beats} beats are inside", self.inside.len());
+        }
+        self.seen[0] += u64::from(get(self.is_empty));
+        self.seen[1] += u64::from(!ready && !self.is_held);
+        if get(self.valid) && ready {
+            if self.is_first {
+                self.inside.push_back(1);
+            } else if let Some(beats) = self.inside.back_mut() {
+                *beats += 1;
+            }
+            self.is_first = get(self.last);
+        }
+        if get(self.done) {
+            assert!(self.inside.pop_front().is_some(), "more packets are done than came");
+        }
+    }
+}
+
 fn outcome(images: &Images, image: usize, is_bad: bool, length: usize, fields: Reader) -> Outcome {
     let (lb, route) = images.route(image, fields);
     let route = if is_bad { Err(DropCause::NotIp) } else { route };
@@ -98,11 +175,12 @@ fn whole_packets(width: u64) {
     let mut causes = BTreeMap::<&str, u64>::new();
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
-        let rules = random_rules(&mut random);
+        let lbs = random_lbs(&mut random);
+        let rules = random_rules_of(&mut random, lbs);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
-            stage_random(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, lbs, &mut all);
         }
         let lb_of = |frame: &[u8]| {
             let v4 = |at: usize| Some(<[u8; 4]>::try_from(frame.get(at..at + 4)?).unwrap().into());
@@ -118,6 +196,7 @@ fn whole_packets(width: u64) {
         let mut source = Source::new(&bench.model, "s", Rates::idle(idle, seed + round));
         let mut sink = Sink::new(&bench.model, "m", Rates::idle(stall, !(seed + round)));
         let mut outcomes = Outcomes::new(&bench.model);
+        let mut gate = Gate::new(&bench.model, seed + round);
         let mut expected = VecDeque::new();
         let mut sent = VecDeque::new();
         for _ in 0..per_image {
@@ -131,7 +210,7 @@ fn whole_packets(width: u64) {
         }
         let mut cycles = 0;
         while !expected.is_empty() || !sent.is_empty() {
-            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes]);
+            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate]);
             for (image, is_bad, length, fields) in outcomes.seen.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
                 let seen = outcome(&images, image, is_bad, length, fields);
@@ -147,9 +226,10 @@ fn whole_packets(width: u64) {
             assert!(cycles < 100 * per_image, "{} packets are missing", expected.len());
         }
         for _ in 0..20 {
-            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes]);
+            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate]);
         }
-        assert!(sink.is_between_packets() && outcomes.seen.is_empty());
+        assert!(sink.is_between_packets() && outcomes.seen.is_empty() && gate.inside.is_empty());
+        bench.model.set(gate.hold, 0);
     }
     all_came(&causes, 12, count, 5000);
 }

@@ -389,6 +389,9 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
+        // The highest tick of the last load balancer is at or behind all unused begins, too, so that it leads to the last range that hardware has.
+        let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
+        self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
     }
 }

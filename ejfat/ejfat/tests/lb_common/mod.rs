@@ -300,14 +300,28 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     }
 }
 
-/// Random rules with gaps in every table. Sources are hosts 1 to 5, load balancers hosts 50 to 54.
+/// Rules of the load balancers 0, 1 and 2.
 pub(crate) fn random_rules(random: &mut Random) -> Rules {
+    random_rules_of(random, [0, 1, 2])
+}
+
+/// The numbers of three load balancers of those that the hardware has, the lowest first.
+pub(crate) fn random_lbs(random: &mut Random) -> [u8; 3] {
+    let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
+    while all.len() > 3 {
+        all.remove(random.below(all.len() as u64) as usize);
+    }
+    [all[0], all[1], all[2]]
+}
+
+/// Rules of three load balancers, with gaps in every table, and packets' addresses: sources are hosts 1 to 5, load balancers hosts 50 to 54.
+pub(crate) fn random_rules_of(random: &mut Random, lbs: [u8; 3]) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
-    for id in 0..3 {
+    for (id, host) in lbs.into_iter().zip(50..) {
         let lb = lb(id);
         for ip in [IpVersion::V4, IpVersion::V6] {
-            put(Rule::Destination { address: address(ip, 50 + id), lb });
+            put(Rule::Destination { address: address(ip, host), lb });
             for host in 1..=4 {
                 if random.chance(930_000) {
                     put(Rule::Source { lb, address: address(ip, host) });
@@ -341,9 +355,9 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     rules
 }
 
-/// Stages random rules of one load balancer from a random tick on. If the balancer permits it, they are added to `all`.
-pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, all: &mut Vec<Rule>) {
-    let (of, new) = (lb(random.below(3) as u8), random_rules(random));
+/// Stages random rules of one of three load balancers from a random tick on, if the balancer permits it. They are added to `all` then.
+pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, lbs: [u8; 3], all: &mut Vec<Rule>) {
+    let (of, new) = (lb(random.pick(&lbs)), random_rules_of(random, lbs));
     let from = random_tick(random, all);
     if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
         all.extend(new.of(of).iter());
