@@ -34,6 +34,8 @@ for cell in design.top_module().selected_cells():
         run(f"memory_map c:{cell.name.str()}")
 # Faults in logic that has no effect could not be seen, so that this logic is removed first.
 run("opt -full; wreduce; opt_clean")
+# write_verilog has no expression for this cell.
+run("simplemap t:$bwmux; opt_clean")
 lists = []
 for part in options.part:
     first, count, name = part.split(":")

@@ -105,6 +105,11 @@ impl Model {
                 }
             };
             let mut model = Self { raw, ports, names, eval, free, recorder, library };
+            // Inputs that nobody sets are 0.
+            for at in 0..model.ports.len() {
+                let zeros = vec![0; model.ports[at].bytes];
+                model.write(Port(at), &zeros);
+            }
             if let Purpose::Mutant(number) = purpose {
                 model.set(model.port("mutsel"), number.into());
             }

@@ -55,8 +55,13 @@ const HEAD: &str = r#"#include "Vtop.h"
 #include "verilated_cov.h"
 #endif
 
+// Registers and memories begin with random values, the same ones in each run, because nobody knows what those of hardware begin with.
+struct Context : VerilatedContext {
+    Context() { randReset(2); randSeed(1); }
+};
+
 struct Model {
-    VerilatedContext context;
+    Context context;
     Vtop top{&context};
 #if VM_TRACE_FST
     VerilatedFstC waveform;

@@ -10,43 +10,50 @@ use std::{fmt, fs};
 pub(super) struct Design {
     module: &'static str,
     parameters: &'static [(&'static str, u64)],
-    /// The test of `naa-fpga` that runs the module.
-    pub(super) test: &'static str,
-    /// The arguments of the test with which it runs this design only.
-    pub(super) arguments: &'static [&'static str],
+    /// The tests of `naa-fpga` that run the module, each with the arguments with which it runs this design only.
+    pub(super) tests: &'static [(&'static str, &'static [&'static str])],
     /// The modules in which mutants are made: the module itself, or modules that it uses.
     pub(super) parts: &'static [&'static str],
 }
 
 pub(super) const DESIGNS: &[Design] = &[
-    Design { module: "icrc512", parameters: &[], test: "icrc", arguments: &[], parts: &["icrc512"] },
+    Design { module: "icrc512", parameters: &[], tests: &[("icrc", &[])], parts: &["icrc512"] },
     Design {
         module: "responder_check",
         parameters: &[],
-        test: "responder",
-        arguments: &[],
-        parts: &["region_check", "responder_check"],
+        tests: &[("responder", &[])],
+        parts: &["responder_check"],
     },
+    Design { module: "region_check", parameters: &[], tests: &[("region", &[])], parts: &["region_check"] },
     Design {
         module: "lb_lookup",
         parameters: &[],
-        test: "lookup",
-        arguments: &[],
+        tests: &[("lookup", &[])],
         parts: &["lb_addresses", "lb_begins", "lb_lookup"],
     },
     Design {
         module: "lb_path",
         parameters: &[("Width", 512)],
-        test: "path",
-        arguments: &["--skip", "128_bits"],
+        tests: &[("path", &["--skip", "128_bits"])],
         parts: &["fifo", "lb_parse", "lb_path", "lb_rewrite"],
     },
     Design {
         module: "lb_path",
         parameters: &[("Width", 128)],
-        test: "path",
-        arguments: &["128_bits"],
+        tests: &[("path", &["128_bits"])],
         parts: &["lb_parse", "lb_rewrite"],
+    },
+    Design {
+        module: "counters",
+        parameters: &[("Bits", 6)],
+        tests: &[("counters", &[])],
+        parts: &["counters"],
+    },
+    Design {
+        module: "lb_top",
+        parameters: &[("Width", 512)],
+        tests: &[("lb_top", &["--skip", "128_bits"]), ("answers", &["--skip", "128_bits"])],
+        parts: &["eth_add", "eth_strip", "lb_answers", "lb_counters", "lb_sets", "lb_top"],
     },
 ];
 

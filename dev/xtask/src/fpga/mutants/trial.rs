@@ -42,8 +42,10 @@ impl Tests {
     /// If a test fails.
     pub(super) fn pass(&self, design: &Design) -> Result<()> {
         for &packets in PACKETS {
-            let passes = ends_well(self.command(design, 0, packets)?.stderr(Stdio::inherit()))?;
-            ensure!(passes, "{} fails without a fault, with {packets} packets", design.name());
+            for test in design.tests {
+                let passes = ends_well(self.command(test, 0, packets)?.stderr(Stdio::inherit()))?;
+                ensure!(passes, "{} fails without a fault, with {packets} packets", design.name());
+            }
         }
         Ok(())
     }
@@ -51,19 +53,22 @@ impl Tests {
     /// Whether the tests of a mutant's design find the fault.
     pub(super) fn catch(&self, mutant: &Mutant) -> Result<bool> {
         for &packets in PACKETS {
-            let mut test = self.command(mutant.design, mutant.number, packets)?;
-            if !ends_well(test.stderr(Stdio::null()))? {
-                return Ok(true);
+            for test in mutant.design.tests {
+                let mut test = self.command(test, mutant.number, packets)?;
+                if !ends_well(test.stderr(Stdio::null()))? {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
     }
 
-    fn command(&self, design: &Design, mutant: usize, packets: u64) -> Result<Command> {
-        let program = self.programs.get(design.test);
-        let program = program.with_context(|| format!("naa-fpga has no test {}", design.test))?;
+    /// The command that runs a test, which has a name and arguments.
+    fn command(&self, test: &(&str, &[&str]), mutant: usize, packets: u64) -> Result<Command> {
+        let (name, arguments) = test;
+        let program = self.programs.get(*name).with_context(|| format!("naa-fpga has no test {name}"))?;
         let mut command = Command::new(program);
-        command.args(design.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(*arguments).stdin(Stdio::null()).stdout(Stdio::null());
         command.current_dir(repo::root().join("fpga/sim")).env("CARGO_TARGET_DIR", repo::target_dir());
         command.env("NAA_FPGA_TOOLS", &self.tools).env("NAA_FPGA_STRICT", "1");
         command.env("NAA_FPGA_PACKETS", packets.to_string()).env("NAA_FPGA_MUTANT", mutant.to_string());
