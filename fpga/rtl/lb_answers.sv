@@ -129,12 +129,12 @@ module lb_answers
       TypeV4:
       if (is_to_us && window[14] == 8'h45 && (word(
               window, 20
-          ) & 16'h3fff) == '0 && window[23] == 8'd1 && v4_length >= 16'd28 && v4_length + 16'd14 <= 16'(length) && word(
+          ) & 16'h3fff) == '0 && window[23] == 8'd1 && v4_length >= 16'd28 && 17'(v4_length) + 17'd14 <= 17'(length) && word(
               window, 34
           ) == 16'h0800)
         request = EchoV4;
       TypeV6:
-      if (window[14][7:4] == 4'd6 && window[20] == 8'd58 && v6_length + 16'd54 <= 16'(length)) begin
+      if (window[14][7:4] == 4'd6 && window[20] == 8'd58 && 17'(v6_length) + 17'd54 <= 17'(length)) begin
         if (is_to_us && v6_length >= 16'd8 && word(window, 54) == 16'h8000) request = EchoV6;
         if ((is_to_us || is_to_group) && v6_length >= 16'd24 && word(
                 window, 54

@@ -33,7 +33,7 @@ for cell in design.top_module().selected_cells():
     if cell.type.str() == "$mem_v2" and all(cell.getPort(yosys.IdString(port)).is_fully_const() for port in ports):
         run(f"memory_map c:{cell.name.str()}")
 # Faults in logic that has no effect could not be seen, so that this logic is removed first.
-run("opt -full; wreduce; opt_clean")
+run("opt -full; wreduce; splitcells; opt_clean")
 # write_verilog has no expression for this cell.
 run("simplemap t:$bwmux; opt_clean")
 lists = []

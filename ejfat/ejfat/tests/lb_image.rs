@@ -13,7 +13,7 @@ use ejfat::{
     wire::{LbHeader, Select},
 };
 use lb_common::{
-    address, all_ticks, lb, member, random_header, random_lbs, random_rules_of, rules, seeds, stage_random,
+    Site, address, all_ticks, lb, member, random_header, random_rules_of, rules, seeds, stage_random,
 };
 use simnet::Random;
 
@@ -124,12 +124,12 @@ fn an_image_leads_where_the_sets_lead() {
     let mut routed = 0;
     for seed in 0..seeds().div_ceil(30) {
         let mut random = Random::new(seed, 0);
-        let lbs = random_lbs(&mut random);
-        let first = random_rules_of(&mut random, lbs);
+        let site = Site::random(&mut random);
+        let first = random_rules_of(&mut random, site);
         let mut balancer = Balancer::new(&Tables::new(&first), seed);
         let mut all: Vec<_> = first.iter().collect();
         for _ in 0..random.below(6) {
-            stage_random(&mut random, &mut balancer, lbs, &mut all);
+            stage_random(&mut random, &mut balancer, site, &mut all);
         }
         let image = balancer.image().unwrap();
         for _ in 0..200 {
@@ -138,8 +138,8 @@ fn an_image_leads_where_the_sets_lead() {
             if random.chance(30_000) {
                 datagram[random.below(3) as usize] ^= 1 << random.below(8);
             }
-            let to = address(ip, random.range(50..=53) as u8);
-            let from = address(ip, random.range(1..=5) as u8);
+            let to = site.lb(ip, random.below(4) as u8);
+            let from = site.sender(ip, random.range(1..=5) as u8);
             let expected = balancer.route(to, from, &datagram);
             assert_eq!(look_up(&image, to, from, &datagram), expected, "seed {seed}");
             routed += u64::from(expected.is_ok());

@@ -20,6 +20,7 @@ struct Signals {
     rvalid: Port,
     rready: Port,
     rdata: Port,
+    rresp: Port,
 }
 
 impl Signals {
@@ -41,6 +42,7 @@ impl Signals {
             rvalid: port("rvalid"),
             rready: port("rready"),
             rdata: port("rdata"),
+            rresp: port("rresp"),
         }
     }
 }
@@ -49,41 +51,59 @@ impl Signals {
 struct Offer {
     valid: Port,
     ready: Port,
+    /// The times at which the step begins.
+    rates: Rates,
+    is_offering: bool,
     is_over: bool,
 }
 
 impl Offer {
-    fn new(valid: Port, ready: Port) -> Self {
-        Self { valid, ready, is_over: false }
+    fn new(valid: Port, ready: Port, rates: Rates) -> Self {
+        Self { valid, ready, rates, is_offering: false, is_over: false }
     }
 }
 
 impl Device for Offer {
     fn drive(&mut self, model: &mut Model) {
-        model.set(self.valid, (!self.is_over).into());
+        self.is_offering = !self.is_over && (self.is_offering || !self.rates.is_idle());
+        model.set(self.valid, self.is_offering.into());
     }
 
     fn sample(&mut self, model: &Model) {
-        self.is_over |= model.get(self.valid) == 1 && model.get(self.ready) == 1;
+        self.is_over |= self.is_offering && model.get(self.ready) == 1;
     }
 }
 
-/// A step of an access: a ready signal that is high until the device has answered.
+/// A step of an access: a ready signal that is high at times until the device has answered.
 struct Answer {
     valid: Port,
     ready: Port,
     value: Port,
+    rates: Rates,
+    /// The answer that waits until it is taken.
+    offered: Option<u64>,
     got: Option<u64>,
+}
+
+impl Answer {
+    fn new(valid: Port, ready: Port, value: Port, rates: Rates) -> Self {
+        Self { valid, ready, value, rates, offered: None, got: None }
+    }
 }
 
 impl Device for Answer {
     fn drive(&mut self, model: &mut Model) {
-        model.set(self.ready, self.got.is_none().into());
+        let takes = self.got.is_none() && !self.rates.is_idle();
+        model.set(self.ready, takes.into());
     }
 
     fn sample(&mut self, model: &Model) {
-        if self.got.is_none() && model.get(self.valid) == 1 {
-            self.got = Some(model.get(self.value));
+        let answer = (model.get(self.valid) == 1).then(|| model.get(self.value));
+        assert!(self.offered.is_none() || self.offered == answer, "an answer changed before it was taken");
+        assert!(self.got.is_none() || answer.is_none(), "an access is answered twice");
+        self.offered = answer;
+        if model.get(self.ready) == 1 && answer.is_some() {
+            (self.offered, self.got) = (None, answer);
         }
     }
 }
@@ -94,7 +114,11 @@ pub struct LbTop {
     pub bench: Bench,
     pub source: Source,
     pub sink: Sink,
+    /// How often the steps of an access to a register wait.
+    pub accesses: Rates,
     signals: Signals,
+    /// The register that was read last, its value, and how often it was read and had it.
+    last: (u16, u32, u64),
 }
 
 impl LbTop {
@@ -108,7 +132,7 @@ impl LbTop {
         let source = Source::new(&bench.model, "s", source);
         let sink = Sink::new(&bench.model, "m", sink);
         let signals = Signals::new(&bench.model);
-        Self { bench, source, sink, signals }
+        Self { bench, source, sink, accesses: Rates::full(), signals, last: (0, 0, 0) }
     }
 
     /// Runs one cycle of the clock.
@@ -148,20 +172,38 @@ impl LbTop {
     }
 }
 
+impl LbTop {
+    /// The most times that a driver reads a register without any change. Whoever waits longer waits for ever.
+    const MOST_READS: u64 = 50_000;
+
+    /// The rates of one step of an access. Each step has other times.
+    fn of_step(&mut self) -> Rates {
+        let _ = self.accesses.is_idle();
+        self.accesses
+    }
+}
+
 impl Registers for LbTop {
     fn read(&mut self, at: u16) -> u32 {
-        let Signals { araddr, arvalid, arready, rvalid, rready, rdata, .. } = self.signals;
+        let Signals { araddr, arvalid, arready, rvalid, rready, rdata, rresp, .. } = self.signals;
         self.bench.model.set(araddr, at.into());
-        let mut address = Offer::new(arvalid, arready);
-        let mut data = Answer { valid: rvalid, ready: rready, value: rdata, got: None };
-        loop {
+        let mut address = Offer::new(arvalid, arready, self.of_step());
+        let mut data = Answer::new(rvalid, rready, rdata, self.of_step());
+        for _ in 0..Self::MOST_CYCLES {
             self.bench.cycle(&mut [&mut self.source, &mut self.sink, &mut address, &mut data]);
+            assert!(data.got.is_none() || address.is_over, "a read is answered before it is taken");
             if let Some(value) = data.got {
+                assert_eq!(self.bench.model.get(rresp), 0, "a read is refused");
                 self.bench.model.set(arvalid, 0);
                 self.bench.model.set(rready, 0);
-                return value as u32;
+                let value = value as u32;
+                let times = if (at, value) == (self.last.0, self.last.1) { self.last.2 + 1 } else { 1 };
+                self.last = (at, value, times);
+                assert!(times < Self::MOST_READS, "register {at:#x} stays {value:#x}");
+                return value;
             }
         }
+        panic!("a read of register {at:#x} is not answered");
     }
 
     fn write(&mut self, at: u16, value: u32) -> bool {
@@ -169,12 +211,14 @@ impl Registers for LbTop {
             self.signals;
         self.bench.model.set(awaddr, at.into());
         self.bench.model.set(wdata, value.into());
-        let mut address = Offer::new(awvalid, awready);
-        let mut data = Offer::new(wvalid, wready);
-        let mut answer = Answer { valid: bvalid, ready: bready, value: bresp, got: None };
-        loop {
+        let mut address = Offer::new(awvalid, awready, self.of_step());
+        let mut data = Offer::new(wvalid, wready, self.of_step());
+        let mut answer = Answer::new(bvalid, bready, bresp, self.of_step());
+        for _ in 0..Self::MOST_CYCLES {
             let (source, sink) = (&mut self.source, &mut self.sink);
             self.bench.cycle(&mut [source, sink, &mut address, &mut data, &mut answer]);
+            let is_taken = address.is_over && data.is_over;
+            assert!(answer.got.is_none() || is_taken, "a write is answered before it is taken");
             if let Some(got) = answer.got {
                 self.bench.model.set(awvalid, 0);
                 self.bench.model.set(wvalid, 0);
@@ -182,5 +226,6 @@ impl Registers for LbTop {
                 return got == 0;
             }
         }
+        panic!("a write of register {at:#x} is not answered");
     }
 }

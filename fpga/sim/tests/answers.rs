@@ -9,12 +9,15 @@ use std::{
     net::IpAddr,
 };
 
+use common::{all_came, number};
 use ejfat::{
-    lb::{Balancer, Rule, Tables},
+    lb::{Balancer, Epoch, Rule, Tables},
     segment::IpVersion,
+    wire::{LbHeader, Select},
 };
 use lb_common::{address, lb};
-use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools};
+use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools, frames};
+use simnet::Random;
 use smoltcp::{
     iface::{Config, Interface, SocketSet},
     phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken},
@@ -73,15 +76,15 @@ impl Device for Cable {
     }
 }
 
-/// A load balancer with the addresses of host 50.
-fn top(width: u64) -> Option<Driver<LbTop>> {
+/// A load balancer with these addresses, of which each two are of another one of those that the hardware has.
+fn top(width: u64, ours: &[IpAddr]) -> Option<Driver<LbTop>> {
     let tools = Tools::for_test()?;
     let model = Module::new("lb_top").with("Width", width).model(&tools);
     let top =
         LbTop::new(model.unwrap_or_else(|error| panic!("{error}")), [Rates::idle(20, 1), Rates::idle(40, 2)]);
     let mut driver = Driver::new(top, MACS).unwrap();
-    let rules =
-        [IpVersion::V4, IpVersion::V6].map(|ip| Rule::Destination { address: address(ip, 50), lb: lb(0) });
+    let of = |(at, &address): (usize, &IpAddr)| Rule::Destination { address, lb: lb(at as u8 / 2) };
+    let rules = ours.iter().enumerate().map(of);
     let balancer = Balancer::new(&Tables::new(&lb_common::rules(rules)), 1);
     driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
     Some(driver)
@@ -163,7 +166,8 @@ impl Neighbour {
 }
 
 fn neighbour(width: u64) {
-    let Some(mut driver) = top(width) else { return };
+    let ours = [IpVersion::V4, IpVersion::V6].map(|ip| address(ip, 50));
+    let Some(mut driver) = top(width, &ours) else { return };
     let mut host = Neighbour::new();
     for (seq_no, length) in [0, 1, 17, 56, 200, 1000, 1400].into_iter().enumerate() {
         let data: Vec<_> = (0..length).map(|at| (at * 7) as u8).collect();
@@ -180,6 +184,255 @@ fn neighbour(width: u64) {
     let counted = driver.take(Lengths::Packets);
     assert_eq!(counted.lbs[&lb(0)], ejfat::lb::LbCounters::default());
     faults(&mut driver, &host.sent);
+}
+
+/// Sums words of 16 bits, and adds the carries.
+fn sum(words: impl IntoIterator<Item = u16>) -> u16 {
+    let sum = words.into_iter().map(u32::from).sum::<u32>();
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}
+
+/// The answer to a frame, or `None` if it is no request to an address of ours.
+fn answer(frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
+    let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&frame[at..at + 4]).unwrap());
+    let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&frame[at..at + 16]).unwrap());
+    let (is_to_us, is_to_group) = (frame.starts_with(&MACS.own), frame[0] & 1 == 1);
+    let holds = |packet: usize| frame.len() <= 2048 && packet <= frame.len();
+    let mut answer = frame.to_vec();
+    let put = |answer: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+        answer[at..at + bytes.len()].copy_from_slice(bytes);
+    };
+    // A checksum without what goes, and with what comes (RFC 1624).
+    let follow = |at: usize, change: u16| (!sum([!be16(at), change])).to_be_bytes();
+    match be16(12) {
+        0x806 => {
+            let fixed = [0, 1, 8, 0, 6, 4, 0, 1];
+            let is_request = (is_to_us || is_to_group) && holds(42) && frame[14..22] == fixed;
+            if !is_request || !is_ours(v4(38)) {
+                return None;
+            }
+            answer[21] = 2;
+            put(&mut answer, 22, &[&MACS.own[..], &frame[38..42], &frame[22..32]].concat());
+        }
+        0x800 => {
+            let (length, is_fragment) = (usize::from(be16(16)), be16(20) & 0x3fff != 0);
+            let is_echo = length >= 28 && holds(length + 14) && frame[14] == 0x45 && frame[23] == 1;
+            if !is_to_us || is_fragment || !is_echo || be16(34) != 0x800 || !is_ours(v4(30)) {
+                return None;
+            }
+            answer[22] = 64;
+            put(&mut answer, 24, &follow(24, sum([u16::from_be_bytes([!frame[22], 0xff]), 64 << 8])));
+            put(&mut answer, 26, &[&frame[30..34], &frame[26..30], &[0, 0]].concat());
+            put(&mut answer, 36, &follow(36, 0xf7ff));
+        }
+        0x86dd => {
+            let length = usize::from(be16(18));
+            if length < 8 || !holds(length + 54) || frame[14] >> 4 != 6 || frame[20] != 58 {
+                return None;
+            }
+            let is_lone = frame[22..38] == [0; 16];
+            match be16(54) {
+                0x8000 if is_to_us && is_ours(v6(38)) => {
+                    answer[21] = 64;
+                    put(&mut answer, 22, &[&frame[38..54], &frame[22..38], &[0x81, 0]].concat());
+                    put(&mut answer, 56, &follow(56, 0x100));
+                }
+                0x8700
+                    if (is_to_us || is_to_group)
+                        && length >= 24
+                        && frame[21] == 255
+                        && !is_lone
+                        && is_ours(v6(62)) =>
+                {
+                    answer.resize(86, 0);
+                    put(&mut answer, 18, &[0, 32]);
+                    put(&mut answer, 22, &[&frame[62..78], &frame[22..38]].concat());
+                    put(&mut answer, 54, &[0x88, 0, 0, 0, 0x60, 0, 0, 0]);
+                    put(&mut answer, 78, &[&[2, 1], &MACS.own[..]].concat());
+                    let words = answer[22..86].chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+                    let checksum = !sum(words.chain([32, 58]));
+                    put(&mut answer, 56, &checksum.to_be_bytes());
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    }
+    put(&mut answer, 0, &[&frame[6..12], &MACS.own[..]].concat());
+    Some(answer)
+}
+
+/// A random frame that is mostly a request to one of our addresses.
+fn random_request(random: &mut Random, ours: &[IpAddr]) -> Packet {
+    let mut mac = [0; 6];
+    random.fill(&mut mac);
+    let to = match random.below(20) {
+        0..=8 => MACS.own,
+        9..=18 => [0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        _ => [2, 0x4e, 0x41, 0x41, 0, 1 << random.below(8)],
+    };
+    let length = if random.chance(100_000) { random.below(2100) } else { random.below(200) };
+    let mut data = vec![0; length as usize];
+    random.fill(&mut data);
+    // A word of zeros or ones, so that checksums have both zeros.
+    let any = random.next_u32() as u8;
+    let checksum = random.pick(&[[0, 0], [0xff, 0xff], [8, 0], [0x7e, 0xff], [any, 3]]);
+    let target = random.pick(ours);
+    let is_solicitation = random.below(2) == 0;
+    let (ether, packet) = match (target, random.below(3)) {
+        (IpAddr::V4(target), 0) => {
+            let mut sender = [0; 16];
+            random.fill(&mut sender);
+            let fixed = [0, 1, 8, 0, 6, 4, 0, 1];
+            ([8, 6], [&fixed[..], &sender, &target.octets(), &data].concat())
+        }
+        (IpAddr::V4(target), _) => {
+            let total = (28 + data.len() as u16).to_be_bytes();
+            let (hops, from) = (random.next_u32() as u8, random.next_u32().to_be_bytes());
+            let head = [0x45, 0, total[0], total[1], 1, 2, 0x40, 0, hops, 1, checksum[0], checksum[1]];
+            let icmp = [8, 0, checksum[0], checksum[1], 1, 2, 3, 4];
+            ([8, 0], [&head[..], &from, &target.octets(), &icmp, &data].concat())
+        }
+        (IpAddr::V6(target), _) => {
+            let mut from = [0; 16];
+            if !random.chance(50_000) {
+                random.fill(&mut from);
+            }
+            let hops = if is_solicitation { 255 } else { random.next_u32() as u8 };
+            let (kind, to) = if is_solicitation { (135, [0xff; 16]) } else { (128, target.octets()) };
+            let icmp = [kind, 0, checksum[0], checksum[1], 0, 0, 0, 0];
+            let body = if is_solicitation { [&target.octets()[..], &data].concat() } else { data };
+            let total = (8 + body.len() as u16).to_be_bytes();
+            let head = [0x60, 0, 0, 0, total[0], total[1], 58, hops];
+            ([0x86, 0xdd], [&head[..], &from, &to, &icmp, &body].concat())
+        }
+    };
+    let mut bytes = [&to[..], &mac, &ether, &packet].concat();
+    match random.below(8) {
+        0 => {
+            let most = bytes.len().min(80) as u64;
+            bytes[random.below(most) as usize] ^= 1 << random.below(8);
+        }
+        1 => bytes.truncate(random.range(1..=bytes.len() as u64) as usize),
+        2 => bytes.extend(vec![0x55; random.below(60) as usize]),
+        _ => {}
+    }
+    Packet { bytes, last: random.chance(30_000).into(), ..Packet::default() }
+}
+
+fn random_requests(width: u64) {
+    let ours: Vec<_> = [IpVersion::V4, IpVersion::V6]
+        .into_iter()
+        .flat_map(|ip| (50..58).map(move |host| address(ip, host)))
+        .collect();
+    let Some(mut driver) = top(width, &ours) else { return };
+    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000) / 20, number("NAA_FPGA_SEED", 1));
+    println!("seed {seed}");
+    let mut random = Random::new(seed, 9);
+    let mut answered = BTreeMap::<[u8; 2], u64>::new();
+    for round in 0..count {
+        let [idle, stall] = [[0, 0], [80, 0], [0, 80], [120, 120]][round as usize / 32 % 4];
+        driver.registers.set_rates([Rates::idle(idle, seed + round), Rates::idle(stall, !(seed + round))]);
+        let frame = random_request(&mut random, &ours);
+        let expected = answer(&frame.bytes, |address| ours.contains(&address)).filter(|_| frame.last == 0);
+        driver.registers.source.push(frame.clone());
+        // The longest answers are 2048 bytes, and half of the cycles carry a beat.
+        let longest = 100 + 8 * 2048 * 8 / width;
+        let cycles = if expected.is_some() { longest } else { 100 };
+        let mut seen = None;
+        for _ in 0..cycles {
+            driver.registers.cycle();
+            seen = driver.registers.sink.pop();
+            if seen.is_some() && driver.registers.source.is_empty() {
+                break;
+            }
+        }
+        while !driver.registers.source.is_empty() {
+            driver.registers.cycle();
+        }
+        assert_eq!(
+            seen.map(|seen| (seen.bytes, seen.last)),
+            expected.clone().map(|bytes| (bytes, 0)),
+            "{frame:02x?}"
+        );
+        if expected.is_some() {
+            *answered.entry([frame.bytes[12], frame.bytes[13]]).or_default() += 1;
+        }
+    }
+    all_came(&answered, 3, count * 20, 200);
+}
+
+#[test]
+fn random_requests_are_answered_at_512_bits_per_cycle() {
+    random_requests(512);
+}
+
+#[test]
+fn random_requests_are_answered_at_128_bits_per_cycle() {
+    random_requests(128);
+}
+
+/// Sends packets to a member as fast as they pass, and requests between them. All packets leave, and each answer is that of a request.
+fn answers_between_packets(width: u64) {
+    let ours = [address(IpVersion::V4, 50)];
+    let Some(mut driver) = top(width, &ours) else { return };
+    let mut rules = lb_common::rules(ejfat::lb::calendar(lb(0), 0, &[1]));
+    for rule in [
+        Rule::Destination { address: ours[0], lb: lb(0) },
+        Rule::Source { lb: lb(0), address: address(IpVersion::V4, 1) },
+        lb_common::all_ticks(lb(0), Epoch::new(0)),
+        lb_common::member(lb(0), 1, (address(IpVersion::V4, 100), 10_000).into(), 0, false),
+    ] {
+        rules.insert(rule, false).unwrap();
+    }
+    let mut balancer = Balancer::new(&Tables::new(&rules), 1);
+    driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
+    let seed = number("NAA_FPGA_SEED", 1);
+    let mut random = Random::new(seed, 10);
+    for [idle, stall] in [[0, 0], [100, 0], [0, 100], [120, 120]] {
+        driver.registers.set_rates([Rates::idle(idle, seed), Rates::idle(stall, !seed)]);
+        let (mut packets, mut answers) = (VecDeque::new(), VecDeque::new());
+        for _ in 0..300 {
+            if random.below(6) == 0 {
+                let mut request = random_request(&mut random, &ours).bytes;
+                request.truncate(300);
+                answers.extend(answer(&request, |address| ours.contains(&address)));
+                driver.registers.source.push(Packet { bytes: request, ..Packet::default() });
+            }
+            let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 7 }.encode();
+            let datagram = [&header[..], &vec![random.next_u32() as u8; random.below(400) as usize]].concat();
+            let hosts = [address(IpVersion::V4, 1), ours[0]];
+            let bytes = frames::of_datagram([NEIGHBOUR, MACS.own], hosts, &datagram).unwrap();
+            packets.push_back(frames::forward(&mut balancer, MACS, &bytes, false).unwrap());
+            driver.registers.source.push(Packet { bytes, ..Packet::default() });
+        }
+        let mut answered = 0;
+        for sent in driver.registers.pass([]) {
+            assert_eq!(sent.last, 0);
+            if packets.front() == Some(&sent.bytes) {
+                packets.pop_front();
+                continue;
+            }
+            // Requests that come while another one is answered are ignored.
+            let skipped = answers.iter().position(|answer| *answer == sent.bytes);
+            answers.drain(..=skipped.unwrap_or_else(|| panic!("nobody asked for {:02x?}", sent.bytes)));
+            answered += 1;
+        }
+        assert_eq!(packets.len(), 0);
+        assert!(answered > 5, "{answered} requests are answered");
+    }
+}
+
+#[test]
+fn answers_leave_between_packets_at_512_bits_per_cycle() {
+    answers_between_packets(512);
+}
+
+#[test]
+fn answers_leave_between_packets_at_128_bits_per_cycle() {
+    answers_between_packets(128);
 }
 
 /// Sends what the neighbour sent again, with faults. Nothing is answered.
@@ -225,11 +478,13 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         with(&v4, 33, 99),
         with(&v4, 16, 1),
         with(&v4, 17, 27),
+        [&v4[..16], &[0xff, 0xff], &v4[18..]].concat(),
         with(&v6, 5, 2),
         with(&v6, 0, 3),
         with(&v6, 14, 0x40),
         with(&v6, 18, 1),
         with(&v6, 19, 7),
+        [&v6[..18], &[0xff, 0xff], &v6[20..]].concat(),
         with(&v6, 20, 17),
         with(&v6, 54, 129),
         with(&v6, 55, 1),

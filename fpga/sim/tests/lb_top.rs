@@ -11,13 +11,13 @@ use std::{
 
 use common::number;
 use ejfat::{
-    lb::{Balancer, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
+    lb::{Balancer, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, damage, lb, random_lbs, random_packet, random_rules_of, stage_random};
+use lb_common::{Site, address, damage, lb, random_packet_of, random_rules_of, stage_random};
 use naa_fpga::{
-    Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools,
+    Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Registers as _, Tools,
     frames::{self, TYPE_V4, TYPE_V6, type_of},
 };
 use simnet::Random;
@@ -36,8 +36,8 @@ fn frame(to: [u8; 6], ether: [u8; 2], packet: &[u8]) -> Packet {
     Packet { bytes: [&to[..], &SENDER, &ether, packet].concat(), ..Packet::default() }
 }
 
-fn random_frame(random: &mut Random, rules: &[Rule]) -> Packet {
-    let mut packet = random_packet(random, rules);
+fn random_frame(random: &mut Random, site: Site, rules: &[Rule]) -> Packet {
+    let mut packet = random_packet_of(random, site, rules);
     let is_damaged = damage(random, &mut packet);
     let to = if random.chance(950_000) { MACS.own } else { [2, 0, 0, 0, 0, 1] };
     let ether = match random.below(40) {
@@ -79,14 +79,14 @@ fn whole_frames(width: u64) {
     let mut random = Random::new(seed, 0);
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
-        let lbs = random_lbs(&mut random);
-        let rules = random_rules_of(&mut random, lbs);
+        let site = Site::random(&mut random);
+        let rules = random_rules_of(&mut random, site);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
-            stage_random(&mut random, &mut balancer, lbs, &mut all);
+            stage_random(&mut random, &mut balancer, site, &mut all);
         }
-        for id in lbs {
+        for id in site.lbs {
             let horizon =
                 if random.chance(500_000) { u64::MAX } else { lb_common::random_tick(&mut random, &all) };
             balancer.set_horizon(lb(id), horizon);
@@ -98,7 +98,7 @@ fn whole_frames(width: u64) {
         driver.registers.set_rates([Rates::idle(idle, seed + round), Rates::idle(stall, !(seed + round))]);
         let mut expected = VecDeque::new();
         for _ in 0..per_image {
-            let frame = random_frame(&mut random, &all);
+            let frame = random_frame(&mut random, site, &all);
             let sent = frames::forward(&mut balancer, MACS, &frame.bytes, frame.last == 1);
             expected.extend(sent.map(|sent| (sent, frame.bytes.clone())));
             driver.registers.source.push(frame);
@@ -218,14 +218,234 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
     assert!(swapped > 5 && late > 5, "{swapped} {late}");
 }
 
+/// Addresses of registers, and kinds of counters.
+mod at {
+    pub(crate) const VERSION: u16 = 0x000;
+    pub(crate) const STATUS: u16 = 0x004;
+    pub(crate) const SWAP: u16 = 0x008;
+    pub(crate) const ENTRY: u16 = 0x00c;
+    pub(crate) const TAKE: u16 = 0x010;
+    pub(crate) const MACS: std::ops::Range<u16> = 0x018..0x028;
+    pub(crate) const TAKEN: std::ops::Range<u16> = 0x060..0x078;
+    pub(crate) const GUARDS: std::ops::Range<u16> = 0x100..0x140;
+    pub(crate) const HORIZONS: std::ops::Range<u16> = 0x140..0x180;
+
+    pub(crate) const PACKETS: u32 = 0 << 16;
+    pub(crate) const NEWEST: u32 = 3 << 16;
+}
+
+/// Waits until nothing goes on. Returns the status.
+fn finish(top: &mut LbTop) -> u32 {
+    loop {
+        let status = top.read(at::STATUS);
+        if status & 2 == 0 {
+            return status;
+        }
+    }
+}
+
 #[test]
 fn entries_of_the_image_in_use_are_refused() {
-    use naa_fpga::Registers as _;
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
     driver.load(Balancer::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
-    let used = driver.registers.read(4) & 1;
-    assert!(!driver.registers.write(0xc, used << 14));
-    assert!(driver.registers.write(0xc, (1 - used) << 14));
+    let used = driver.registers.read(at::STATUS) & 1;
+    assert!(!driver.registers.write(at::ENTRY, used << 14));
+    assert!(driver.registers.write(at::ENTRY, (1 - used) << 14));
+}
+
+#[test]
+fn registers_hold_what_is_written() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    let mut random = Random::new(number("NAA_FPGA_SEED", 1), 3);
+    let registers = || [at::MACS, at::GUARDS, at::HORIZONS].into_iter().flatten().step_by(4);
+    let mut values: BTreeMap<u16, u32> = registers().map(|at| (at, random.next_u32())).collect();
+    let image = driver.registers.read(at::STATUS);
+    for (&at, &value) in &values {
+        assert!(driver.registers.write(at, value));
+    }
+    let others: Vec<u16> = (0..0x1000)
+        .filter(|at| ![at::SWAP, at::ENTRY, at::TAKE].contains(at) && !values.contains_key(at))
+        .collect();
+    for round in 0..4 {
+        driver.registers.accesses = Rates::idle([0, 100, 200, 50][round], 5 + round as u64);
+        for _ in 0..200 {
+            // Addresses between two registers, and those of no register, change nothing.
+            let at = if random.below(2) == 0 { random.pick(&others) } else { random.below(0x180) as u16 };
+            let value = random.next_u32();
+            if ![at::SWAP, at::ENTRY, at::TAKE].contains(&at) {
+                assert!(driver.registers.write(at, value));
+                values.entry(at).and_modify(|held| *held = value);
+            }
+        }
+        let taken: Vec<_> = at::TAKEN.step_by(4).map(|at| driver.registers.read(at)).collect();
+        for at in (0..0x1000).filter(|at| at % 4 == 0 || *at < 0x190) {
+            let expected = match at {
+                at::VERSION => 1,
+                at::STATUS => image,
+                _ if at::TAKEN.contains(&at) && at % 4 == 0 => taken[usize::from(at - at::TAKEN.start) / 4],
+                _ => values.get(&at).copied().unwrap_or(0),
+            };
+            assert_eq!(driver.registers.read(at), expected, "register {at:#x}");
+        }
+    }
+    // A reset clears the MAC addresses, and no tick is above a horizon.
+    driver.registers.bench.reset();
+    for (at, value) in values {
+        let value = match at {
+            _ if at::MACS.contains(&at) => 0,
+            _ if at::HORIZONS.contains(&at) => u32::MAX,
+            _ => value,
+        };
+        assert_eq!(driver.registers.read(at), value, "register {at:#x}");
+    }
+    assert_eq!(driver.registers.read(at::STATUS), 0);
+}
+
+#[test]
+fn while_a_swap_waits_for_packets_nothing_else_begins() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    let balancer = Balancer::new(&Tables::new(&rules_to(100)), 1);
+    driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
+    let packet = packet_of(IpVersion::V4, 7, 500);
+    let frame = frame(MACS.own, TYPE_V4, &packet);
+    for round in 0..3 {
+        let used = driver.registers.read(at::STATUS);
+        assert_eq!(used & !1, 0);
+        let other = (1 - used) << 14;
+        driver.registers.set_rates([Rates::full(), Rates::idle(u8::MAX, 1)]);
+        (0..10).for_each(|_| driver.registers.source.push(frame.clone()));
+        (0..100).for_each(|_| driver.registers.cycle());
+        assert!(driver.registers.write(at::SWAP, 0));
+        (0..20).for_each(|_| driver.registers.source.push(frame.clone()));
+        for _ in 0..4 {
+            (0..100).for_each(|_| driver.registers.cycle());
+            assert_eq!(driver.registers.read(at::STATUS), used | 2);
+            for (at, value) in [(at::SWAP, 0xff), (at::TAKE, 0), (at::ENTRY, other), (at::ENTRY, used << 14)]
+            {
+                assert!(!driver.registers.write(at, value), "{at:#x}");
+            }
+            // Other registers are as they always are.
+            let guard = at::GUARDS.start + 4 * round;
+            assert!(driver.registers.write(guard, 0x1234_5678));
+            assert_eq!(driver.registers.read(guard), 0x1234_5678);
+        }
+        // None of those that wait has entered.
+        assert!(driver.registers.source.len() >= 19, "{} frames wait", driver.registers.source.len());
+        driver.registers.set_rates([Rates::full(), Rates::full()]);
+        assert_eq!(finish(&mut driver.registers), 1 - used);
+        let sent = driver.registers.pass([]);
+        // The other image is empty, so that those that waited are dropped.
+        assert_eq!(sent.len(), 10);
+        while driver.registers.read(at::STATUS) != used {
+            assert!(driver.registers.write(at::SWAP, 0));
+            finish(&mut driver.registers);
+        }
+    }
+}
+
+#[test]
+fn counters_are_read_between_packets_that_follow_each_other() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    // A packet of one beat is done in each cycle, and belongs to nobody.
+    let count = 3000;
+    let frame = frame(MACS.own, TYPE_V4, &packet_of(IpVersion::V4, 7, 0)[..44]);
+    (0..count).for_each(|_| driver.registers.source.push(frame.clone()));
+    let (mut packets, mut reads, mut empty) = (0, 0, 0);
+    while !driver.registers.source.is_empty() || empty < 100 {
+        assert!(driver.registers.write(at::TAKE, at::PACKETS | DropCause::BadIp as u32));
+        assert_eq!(finish(&mut driver.registers) & !1, 0);
+        let words: Vec<_> = at::TAKEN.step_by(4).map(|at| driver.registers.read(at)).collect();
+        packets += words[0];
+        // Packets have 40 bits, and bytes 48.
+        let bytes = u64::from(words[1] >> 8) | u64::from(words[2]) << 24;
+        assert_eq!(words[1] & 0xff, 0);
+        assert_eq!(bytes, 44 * u64::from(words[0]));
+        empty = if words[0] == 0 { empty + 1 } else { 0 };
+        reads += 1;
+        assert!(reads < count, "{} frames wait", driver.registers.source.len());
+    }
+    assert_eq!(packets, count);
+    assert!(reads > 150, "{reads} reads");
+}
+
+#[test]
+fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_guard() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    let mut random = Random::new(number("NAA_FPGA_SEED", 1), 4);
+    let lbs = LbId::P4_COUNT as u8;
+    let mut rules = Rules::default();
+    for of in (0..lbs).map(lb) {
+        rules.add(&lb_common::rules(ejfat::lb::calendar(of, 0, &[1])));
+        for rule in [
+            Rule::Destination { address: address(IpVersion::V4, 50 + of.get()), lb: of },
+            Rule::Source { lb: of, address: address(IpVersion::V4, 1) },
+            lb_common::member(of, 1, (address(IpVersion::V4, 100), 10_000).into(), 0, false),
+            lb_common::all_ticks(of, Epoch::new(0)),
+        ] {
+            rules.insert(rule, false).unwrap();
+        }
+    }
+    let balancer = Balancer::new(&Tables::new(&rules), 1);
+    // Both images are the same.
+    (0..2).for_each(|_| driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap());
+    let mut newest = vec![None::<u64>; usize::from(lbs)];
+    let mut outcomes = [0; 2];
+    for round in 0..60 {
+        for _ in 0..random.below(20) {
+            let of = random.below(lbs.into()) as usize;
+            // The first bit that differs from the newest tick may be any.
+            let near = newest[of].unwrap_or(0) ^ 1 << random.below(64);
+            let tick = random.pick(&[near, newest[of].unwrap_or(5)]);
+            let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+            let hosts = [address(IpVersion::V4, 1), address(IpVersion::V4, 50 + of as u8)];
+            let bytes = frames::of_datagram([SENDER, MACS.own], hosts, &header.encode()).unwrap();
+            driver.registers.source.push(Packet { bytes, ..Packet::default() });
+            newest[of] = newest[of].max(Some(tick));
+        }
+        if random.below(4) == 0 {
+            let of = random.below(lbs.into()) as usize;
+            (0..100).for_each(|_| driver.registers.cycle());
+            assert!(driver.registers.write(at::TAKE, at::NEWEST | of as u32));
+            finish(&mut driver.registers);
+            let words: Vec<_> = at::TAKEN.step_by(4).map(|at| driver.registers.read(at)).collect();
+            assert_eq!((words[2], words[3], words[4], words[5]), (newest[of].is_some().into(), 0, 0, 0));
+            if let Some(tick) = newest[of].take() {
+                assert_eq!(u64::from(words[0]) | u64::from(words[1]) << 32, tick);
+            }
+        }
+        let mut expected = 0;
+        // In half of the rounds nothing is late, or one load balancer is.
+        let most_late = [0, 1, lbs, lbs][round % 4];
+        let guarded = random.next_u32() & 0xff;
+        for (of, newest) in newest.iter().enumerate() {
+            let is_late =
+                of as u32 % 8 >= u32::from(lbs - most_late) || most_late == 1 && of == round / 4 % 8;
+            let bit = 1 << random.below(63);
+            let below = random.pick(&[0, 0, bit]);
+            let guard = match newest {
+                Some(tick) if is_late => tick.saturating_sub(below),
+                Some(tick) => tick.saturating_add(1 + below),
+                None => random.below(2) * random.next_u64(),
+            };
+            for (half, value) in [guard as u32, (guard >> 32) as u32].into_iter().enumerate() {
+                assert!(driver.registers.write(at::GUARDS.start + 8 * of as u16 + 4 * half as u16, value));
+            }
+            let is_refused = guarded >> of & 1 == 1 && newest.is_some_and(|tick| tick >= guard);
+            expected |= u32::from(is_refused) << of;
+        }
+        let used = driver.registers.read(at::STATUS) & 1;
+        assert!(driver.registers.write(at::SWAP, guarded));
+        let status = finish(&mut driver.registers);
+        let refused = u32::from(expected != 0);
+        assert_eq!(
+            status,
+            expected << 8 | refused << 2 | used ^ (1 - refused),
+            "round {round}, {guarded:#x}"
+        );
+        outcomes[refused as usize] += 1;
+        let _ = driver.registers.pass([]);
+    }
+    assert!(outcomes.iter().all(|&rounds| rounds > 10), "{outcomes:?}");
 }
 
 #[test]

@@ -15,9 +15,19 @@ use ejfat::{
     segment::IpVersion,
     wire::LbHeader,
 };
-use lb_common::{address, lb, random_header, random_lbs, random_rules_of, stage_random, version};
+use lb_common::{Site, address, lb, random_header, random_rules_of, stage_random, version};
 use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
 use simnet::Random;
+
+/// What has to come out for a key.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// The image in which the key is looked up.
+    image: usize,
+    route: Result<Route, DropCause>,
+    /// Fields of the key that are passed on: its tick, whether the version is 3, whether it has a tick, and whether it is of IPv6.
+    passed: (u64, bool, bool, bool),
+}
 
 /// The module with its two images.
 struct Rig {
@@ -27,19 +37,20 @@ struct Rig {
     key_valid: Port,
     route: Port,
     route_valid: Port,
-    expected: VecDeque<(usize, Result<Route, DropCause>)>,
+    route_image: Port,
+    expected: VecDeque<Expected>,
     causes: BTreeMap<String, u64>,
 }
 
 impl Rig {
     fn new(tools: &Tools) -> Self {
         let model = Module::new("lb_lookup").model(tools).unwrap_or_else(|error| panic!("{error}"));
-        let [key, key_valid, route, route_valid] =
-            ["key", "key_valid", "route", "route_valid"].map(|name| model.port(name));
+        let [key, key_valid, route, route_valid, route_image] =
+            ["key", "key_valid", "route", "route_valid", "route_image"].map(|name| model.port(name));
         let mut bench = Bench::new(model);
         let images = Images::new(&mut bench);
         let (expected, causes) = (VecDeque::new(), BTreeMap::new());
-        Self { bench, images, key, key_valid, route, route_valid, expected, causes }
+        Self { bench, images, key, key_valid, route, route_valid, route_image, expected, causes }
     }
 
     /// Uses another image.
@@ -51,16 +62,37 @@ impl Rig {
     fn cycle(&mut self) {
         self.bench.cycle(&mut []);
         if self.bench.model.get(self.route_valid) == 1 {
-            let (image, expected) = self.expected.pop_front().expect("a key for each route");
-            let (_, route) = self.images.route(image, Reader::new(&self.bench.model, self.route));
-            assert_eq!(route, expected);
+            let expected = self.expected.pop_front().expect("a key for each route");
+            let mut fields = Reader::new(&self.bench.model, self.route);
+            let (_, route) = self.images.route(expected.image, &mut fields);
+            assert_eq!(route, expected.route);
+            let (tick, mut flag) = (fields.field(64) as u64, || fields.field(1) == 1);
+            assert_eq!((tick, flag(), flag(), flag()), expected.passed);
+            let image = self.bench.model.get(self.route_image) as usize;
+            assert_eq!(image, expected.image);
+            let mut fields = Reader::new(&self.bench.model, self.route);
+            let (set, is_known, lb) = self.images.set(&mut fields);
+            match route {
+                Err(DropCause::NotIp | DropCause::BadIp) => {}
+                _ => assert_eq!(set, self.images.set_of(image, lb, tick)),
+            }
+            assert!(
+                is_known || matches!(route, Err(DropCause::NotIp | DropCause::BadIp | DropCause::BlockedSrc))
+            );
             let kind = route.map_or_else(|cause| cause.name().to_owned(), |_| "routed".to_owned());
             *self.causes.entry(kind).or_default() += 1;
         }
     }
 
-    /// Asks for a packet's route, one key per cycle.
-    fn ask(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8], expected: Result<Route, DropCause>) {
+    /// Asks for a packet's route, one key per cycle. Its headers say that it is no IP packet, or that it has expired, or nothing more.
+    fn ask(
+        &mut self,
+        to: IpAddr,
+        from: IpAddr,
+        datagram: &[u8],
+        known: Option<DropCause>,
+        mut route: Result<Route, DropCause>,
+    ) {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
             IpAddr::V6(v6) => v6.to_bits(),
@@ -70,18 +102,27 @@ impl Rig {
             Ok(header) => (header, DropCause::ALL.len()),
             Err(cause) => (random_header(&mut Random::new(0, 0), &[]), cause as usize),
         };
+        // The first cause in the order of causes counts.
+        let is_later = |than: DropCause| {
+            route.map_or_else(|cause| cause as usize, |_| DropCause::ALL.len()) > than as usize
+        };
+        route = known.filter(|&known| is_later(known)).map_or(route, Err);
+        let is_expired = known == Some(DropCause::TtlExpired);
+        let cause = if known == Some(DropCause::NotIp) { DropCause::NotIp as usize } else { cause };
+        let is_v3 = header.version() == 3;
         let key = Writer::default()
             .field(header.port_select().into(), 16)
             .field(header.slot_select().into(), 16)
             .field(header.tick.into(), 64)
-            .field((header.version() == 3).into(), 1)
-            .field(0, 1)
+            .field(is_v3.into(), 1)
+            .field(is_expired.into(), 1)
             .field(bits(to), 128)
             .field(bits(from), 128)
             .field((from.is_ipv6()).into(), 1)
             .field(cause as u128, 4);
         key.give(&mut self.bench.model, self.key);
-        self.expected.push_back((self.images.chosen(), expected));
+        let passed = (header.tick, is_v3, cause == DropCause::ALL.len(), from.is_ipv6());
+        self.expected.push_back(Expected { image: self.images.chosen(), route, passed });
         self.bench.model.set(self.key_valid, 1);
         self.cycle();
         self.bench.model.set(self.key_valid, 0);
@@ -149,13 +190,13 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
     let mut rig = Rig::new(&tools);
     let per_image = 2000;
     for _ in 0..count.div_ceil(per_image) {
-        let lbs = random_lbs(&mut random);
-        let mut rules = random_rules_of(&mut random, lbs);
-        let [sources, destinations] = fill(&mut random, lbs, &mut rules);
+        let site = Site::random(&mut random);
+        let mut rules = random_rules_of(&mut random, site);
+        let [sources, destinations] = fill(&mut random, site.lbs, &mut rules);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.pick(&[0, 1, 5, 25]) {
-            stage_random(&mut random, &mut balancer, lbs, &mut all);
+            stage_random(&mut random, &mut balancer, site, &mut all);
         }
         let image = balancer.image().unwrap();
         rig.load(image);
@@ -165,18 +206,23 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
             if random.chance(30_000) {
                 header[random.below(4) as usize] ^= 1 << random.below(8);
             }
-            let to = address(ip, random.range(50..=52) as u8 + 3 * u8::from(random.chance(20_000)));
-            let from = address(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000)));
+            let to = site.lb(ip, random.below(3) as u8 + 3 * u8::from(random.chance(20_000)));
+            let from = site.sender(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000)));
             let is_other = random.chance(500_000);
             let (to, from) =
                 if is_other { (random.pick(&destinations), random.pick(&sources)) } else { (to, from) };
             let from = if from.is_ipv4() == to.is_ipv4() { from } else { address(version(to), 1) };
             let expected = balancer.route(to, from, &header);
-            rig.ask(to, from, &header, expected);
+            let known = match random.below(50) {
+                0 => Some(DropCause::NotIp),
+                1 => Some(DropCause::TtlExpired),
+                _ => None,
+            };
+            rig.ask(to, from, &header, known, expected);
         }
     }
     rig.drain();
-    all_came(&rig.causes, 10, count, 2000);
+    all_came(&rig.causes, 12, count, 2000);
 }
 
 #[test]
@@ -187,6 +233,6 @@ fn a_route_takes_38_cycles() {
     let (to, from) = (address(IpVersion::V4, 50), address(IpVersion::V4, 1));
     let expected = balancer.route(to, from, &[]);
     assert_eq!(expected, Err(DropCause::BadIp));
-    rig.ask(to, from, &[], expected);
+    rig.ask(to, from, &[], None, expected);
     assert_eq!(rig.drain() + 1, 38);
 }

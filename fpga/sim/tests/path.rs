@@ -15,7 +15,7 @@ use ejfat::{
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, damage, lb, random_lbs, random_packet, random_rules_of, stage_random};
+use lb_common::{Site, address, damage, lb, random_packet_of, random_rules_of, stage_random};
 use naa_fpga::{
     Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools, frames::without_padding,
 };
@@ -31,13 +31,24 @@ struct Outcome {
     length: Option<usize>,
 }
 
+/// What the module says of a packet.
+#[derive(Clone, Debug)]
+struct Seen {
+    image: usize,
+    /// The packet is none of IP.
+    is_bad: bool,
+    length: usize,
+    route: Reader,
+    /// Its tick, whether the version of its LB header is 3, whether it has one, and whether it is of IPv6.
+    headers: (u64, bool, bool, bool),
+}
+
 /// Collects what the module says of each packet.
 struct Outcomes {
     valid: Port,
     route: Port,
     done: Port,
-    /// The image, whether the packet is none of IP, its length, and its route.
-    seen: Vec<(usize, bool, usize, Reader)>,
+    seen: Vec<Seen>,
 }
 
 impl Outcomes {
@@ -53,11 +64,23 @@ impl Device for Outcomes {
     fn sample(&mut self, model: &Model) {
         if model.get(self.valid) == 1 {
             let mut done = Reader::new(model, self.done);
+            let mut route = Reader::new(model, self.route);
             let (length, image) = (done.field(16) as usize, done.field(1) as usize);
-            // These fields are those of the route.
-            let _route = done.field(1 + 10 + 5 + 1 + 3);
-            let is_bad = done.field(4) == DropCause::NotIp as u128;
-            self.seen.push((image, is_bad, length, Reader::new(model, self.route)));
+            // What the counters need of the route is said twice.
+            let of_done = (done.field(1), done.field(10), done.field(5), done.field(1), done.field(3));
+            let _ = (route.field(128), route.field(48 + 16 + 16));
+            let (keeps, member, _) = (route.field(1), route.field(10), route.field(10 + 14));
+            assert_eq!(of_done, (keeps, member, route.field(5), route.field(1), route.field(3)));
+            let (cause, of_route) = (done.field(4), route.field(4));
+            let is_bad = cause == DropCause::NotIp as u128;
+            assert!(is_bad || cause == of_route);
+            let headers = [&mut done, &mut route].map(|fields| {
+                let (tick, mut flag) = (fields.field(64) as u64, || fields.field(1) == 1);
+                (tick, flag(), flag(), flag())
+            });
+            assert_eq!(headers[0], headers[1]);
+            let (route, headers) = (Reader::new(model, self.route), headers[0]);
+            self.seen.push(Seen { image, is_bad, length, route, headers });
         }
     }
 }
@@ -139,9 +162,26 @@ impl Device for Gate {
     }
 }
 
-fn outcome(images: &Images, image: usize, is_bad: bool, length: usize, fields: Reader) -> Outcome {
-    let (lb, route) = images.route(image, fields);
-    let route = if is_bad { Err(DropCause::NotIp) } else { route };
+fn outcome(images: &Images, seen: &Seen, frame: &[u8]) -> Outcome {
+    let (lb, route) = images.route(seen.image, &mut seen.route.clone());
+    let route = if seen.is_bad { Err(DropCause::NotIp) } else { route };
+    let (tick, is_v3, has_header, is_v6) = seen.headers;
+    if route != Err(DropCause::NotIp) {
+        assert_eq!(is_v6, frame[0] >> 4 == 6);
+    }
+    // A packet without an LB header has one of these causes.
+    match route {
+        Err(DropCause::NotIp | DropCause::BadIp | DropCause::BlockedSrc) => {}
+        Err(DropCause::NoUdplbHdr | DropCause::BadUdplbVersion) => assert!(!has_header),
+        _ => {
+            let header = LbHeader::decode(&frame[lb_common::udp_at(frame) + 8..]).map(|(header, _)| header);
+            assert_eq!(Ok((tick, is_v3)), header.map(|header| (header.tick, header.version() == 3)));
+            assert!(has_header);
+            let (set, is_known, lb) = images.set(&mut seen.route.clone());
+            assert_eq!((set, is_known), (images.set_of(seen.image, lb, tick), true));
+        }
+    }
+    let length = seen.length;
     let lb = (!matches!(route, Err(DropCause::NotIp | DropCause::BadIp))).then_some(lb);
     Outcome { route, lb, length: (route != Err(DropCause::NotIp)).then_some(length) }
 }
@@ -175,12 +215,12 @@ fn whole_packets(width: u64) {
     let mut causes = BTreeMap::<&str, u64>::new();
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
-        let lbs = random_lbs(&mut random);
-        let rules = random_rules_of(&mut random, lbs);
+        let site = Site::random(&mut random);
+        let rules = random_rules_of(&mut random, site);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
-            stage_random(&mut random, &mut balancer, lbs, &mut all);
+            stage_random(&mut random, &mut balancer, site, &mut all);
         }
         let lb_of = |frame: &[u8]| {
             let v4 = |at: usize| Some(<[u8; 4]>::try_from(frame.get(at..at + 4)?).unwrap().into());
@@ -200,7 +240,7 @@ fn whole_packets(width: u64) {
         let mut expected = VecDeque::new();
         let mut sent = VecDeque::new();
         for _ in 0..per_image {
-            let mut frame = random_packet(&mut random, &all);
+            let mut frame = random_packet_of(&mut random, site, &all);
             damage(&mut random, &mut frame);
             let (outcome, packet) = model(&mut balancer, &frame, lb_of);
             *causes.entry(outcome.route.map_or_else(DropCause::name, |_| "forwarded")).or_default() += 1;
@@ -211,10 +251,9 @@ fn whole_packets(width: u64) {
         let mut cycles = 0;
         while !expected.is_empty() || !sent.is_empty() {
             bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate]);
-            for (image, is_bad, length, fields) in outcomes.seen.drain(..) {
+            for seen in outcomes.seen.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
-                let seen = outcome(&images, image, is_bad, length, fields);
-                assert_eq!(seen, outcome_expected, "{frame:02x?}");
+                assert_eq!(outcome(&images, &seen, &frame), outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
                 // The next hop drops packets that are marked as bad.

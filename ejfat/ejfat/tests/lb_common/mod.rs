@@ -300,31 +300,54 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     }
 }
 
+/// Three load balancers, and the hosts that send to them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    pub(crate) lbs: [u8; 3],
+    /// The number of the host before the first sender.
+    senders: u8,
+}
+
+impl Site {
+    /// The load balancers 0, 1 and 2.
+    pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
+
+    /// Any three load balancers of those that the hardware has, the lowest first.
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
+        while all.len() > 3 {
+            all.remove(random.below(all.len() as u64) as usize);
+        }
+        Self { lbs: [all[0], all[1], all[2]], senders: random.below(40) as u8 }
+    }
+
+    /// The address of a load balancer, 0 to 2. Addresses from 3 on are nobody's.
+    pub(crate) fn lb(self, ip: IpVersion, at: u8) -> IpAddr {
+        address(ip, 50 + self.lbs.get(usize::from(at)).copied().unwrap_or(LbId::P4_COUNT as u8 + at))
+    }
+
+    /// The address of a sender, 1 to 5. No load balancer takes packets of sender 5.
+    pub(crate) fn sender(self, ip: IpVersion, at: u8) -> IpAddr {
+        address(ip, self.senders + at)
+    }
+}
+
 /// Rules of the load balancers 0, 1 and 2.
 pub(crate) fn random_rules(random: &mut Random) -> Rules {
-    random_rules_of(random, [0, 1, 2])
+    random_rules_of(random, Site::FIRST)
 }
 
-/// The numbers of three load balancers of those that the hardware has, the lowest first.
-pub(crate) fn random_lbs(random: &mut Random) -> [u8; 3] {
-    let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
-    while all.len() > 3 {
-        all.remove(random.below(all.len() as u64) as usize);
-    }
-    [all[0], all[1], all[2]]
-}
-
-/// Rules of three load balancers, with gaps in every table, and packets' addresses: sources are hosts 1 to 5, load balancers hosts 50 to 54.
-pub(crate) fn random_rules_of(random: &mut Random, lbs: [u8; 3]) -> Rules {
+/// Rules with gaps in every table.
+pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
-    for (id, host) in lbs.into_iter().zip(50..) {
+    for (at, id) in (0..).zip(site.lbs) {
         let lb = lb(id);
         for ip in [IpVersion::V4, IpVersion::V6] {
-            put(Rule::Destination { address: address(ip, host), lb });
-            for host in 1..=4 {
+            put(Rule::Destination { address: site.lb(ip, at), lb });
+            for sender in 1..=4 {
                 if random.chance(930_000) {
-                    put(Rule::Source { lb, address: address(ip, host) });
+                    put(Rule::Source { lb, address: site.sender(ip, sender) });
                 }
             }
         }
@@ -356,8 +379,8 @@ pub(crate) fn random_rules_of(random: &mut Random, lbs: [u8; 3]) -> Rules {
 }
 
 /// Stages random rules of one of three load balancers from a random tick on, if the balancer permits it. They are added to `all` then.
-pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, lbs: [u8; 3], all: &mut Vec<Rule>) {
-    let (of, new) = (lb(random.pick(&lbs)), random_rules_of(random, lbs));
+pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, site: Site, all: &mut Vec<Rule>) {
+    let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);
     if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
         all.extend(new.of(of).iter());
@@ -370,16 +393,21 @@ pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
     LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
 }
 
-/// A random packet that is mostly valid.
+/// A packet to the load balancer 0, 1 or 2 that is mostly fine.
 pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
+    random_packet_of(random, Site::FIRST, rules)
+}
+
+/// A packet that is mostly fine.
+pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) -> Vec<u8> {
     let ip = random_ip(random);
     let mut payload = random_header(random, rules).encode().to_vec();
     let mut data = vec![0; random.below(200) as usize];
     random.fill(&mut data);
     payload.extend(data);
     let udp = Udp {
-        from: (address(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000))), 1234).into(),
-        to: (address(ip, random.range(50..=52) as u8 + u8::from(random.chance(20_000)) * 3), 19_522).into(),
+        from: (site.sender(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000))), 1234).into(),
+        to: (site.lb(ip, random.below(3) as u8 + u8::from(random.chance(20_000)) * 3), 19_522).into(),
         hops: if random.chance(200_000) { random.below(3) as u8 } else { random.next_u32() as u8 },
         options: if random.chance(300_000) { vec![1; 4 * random.below(11) as usize] } else { Vec::new() },
         payload,

@@ -54,10 +54,10 @@ impl Images {
     }
 
     /// What a `route_t` of the RTL says of a packet that was looked up in this image: the number of its load balancer, which means nothing if the
-    /// packet belongs to none, and its route.
-    pub(crate) fn route(&self, image: usize, mut fields: Reader) -> (u8, Result<Route, DropCause>) {
+    /// packet belongs to none, and its route. The fields of the packet's headers are left to the reader.
+    pub(crate) fn route(&self, image: usize, fields: &mut Reader) -> (u8, Result<Route, DropCause>) {
         let mac = fields.field(48);
-        let _sum = fields.field(16);
+        let sum = fields.field(16);
         let address = fields.field(128);
         let port = fields.field(16) as u16;
         let keep_lb_header = fields.field(1) == 1;
@@ -71,6 +71,8 @@ impl Images {
         }
         let (of, member) = member.unwrap();
         assert_eq!(of.get(), lb);
+        let words = (0..8).map(|word| address >> (16 * word) & 0xffff);
+        assert_eq!(sum % 0xffff, words.sum::<u128>() % 0xffff, "the sum of the address {address:x}");
         let is_v4 = address >> 32 == 0;
         let ip: IpAddr =
             if is_v4 { Ipv4Addr::from(address as u32).into() } else { Ipv6Addr::from(address).into() };
@@ -78,5 +80,18 @@ impl Images {
         let to = SocketAddr::new(ip, port);
         let lb_id = LbId::new(lb).unwrap();
         (lb, Ok(Route { lb: lb_id, epoch: epoch.unwrap(), slot, member, mac, to, keep_lb_header }))
+    }
+
+    /// The number of the set of tables that a `route_t` names, whether it says that some set allows the source, and its load balancer.
+    pub(crate) fn set(&self, fields: &mut Reader) -> (usize, bool, u8) {
+        // The fields from the MAC address to the slot.
+        let _ = (fields.field(128), fields.field(48 + 16 + 16 + 1 + 10 + 10 + 14));
+        (fields.field(5) as usize, fields.field(1) == 1, fields.field(3) as u8)
+    }
+
+    /// The number of the set of tables to which a tick of a load balancer belongs. The first one has all ticks before the second.
+    pub(crate) fn set_of(&self, image: usize, lb: u8, tick: u64) -> usize {
+        let froms = self.images[image].sets().find(|(of, _)| of.get() == lb);
+        froms.and_then(|(_, froms)| froms.iter().rposition(|&from| from <= tick)).unwrap_or(0)
     }
 }
