@@ -9,7 +9,7 @@ module lb_begins
     input logic clk,
     input logic write,
     input logic write_image,
-    input logic [RangeBits-1:0] write_place,
+    input place_t write_place,
     input begin_t write_begin,
     input logic image,
     input begin_t key,

@@ -145,11 +145,21 @@ module lb_rewrite
     return {word[7:0], word[15:8], word[23:16], word[31:24]};
   endfunction
 
-  // A beat whose header words are changed, the place of its first word, and the place where the headers end.
+  // The number of a beat in its packet, and the place of its first word. Beats from number Behind on are not told apart.
+  localparam int WordBits = $clog2(Words);
+  localparam int AtBits = 6 - WordBits;
+  localparam logic [AtBits-1:0] Behind = AtBits'(BehindHeads >> WordBits);
+  logic [AtBits-1:0] at, at3, at4;
+  logic [5:0] place, place3, place4;
+  assign place = {at, WordBits'(0)};
+  assign place3 = {at3, WordBits'(0)};
+  assign place4 = {at4, WordBits'(0)};
+
+  // A beat whose header words are changed, its number, and the place where the headers end.
   logic valid3, last3, user3, is_cut3, is_dropped3, leaves3;
   logic [Width-1:0] data3;
   logic [Bytes-1:0] keep3;
-  logic [5:0] place, place3, headers3;
+  logic [5:0] headers3;
   route_t route3;
   logic image3;
   logic [15:0] length3;
@@ -158,10 +168,10 @@ module lb_rewrite
   assign takes = s_tvalid && s_tready;
   assign is_over = takes && s_tlast;
   always_ff @(posedge clk) begin
-    if (takes) place <= s_tlast ? '0 : place >= BehindHeads ? BehindHeads : place + 6'(Words);
+    if (takes) at <= s_tlast ? '0 : at >= Behind ? Behind : at + 1'b1;
     if (!valid3 || leaves3) begin
       valid3 <= takes;
-      {keep3, last3, user3, place3} <= {s_tkeep, s_tlast, s_tuser, place};
+      {keep3, last3, user3, at3} <= {s_tkeep, s_tlast, s_tuser, at};
       for (int i = 0; i < Words; i++) data3[i*32+:32] <= swap(rewrite(swap(s_tdata[i*32+:32]), place + 6'(i), change2));
       headers3 <= 6'(change2.head.udp) + 6'd2;
       is_cut3 <= !change2.route.keeps_header;
@@ -169,7 +179,7 @@ module lb_rewrite
       {route3, image3, length3} <= {change2.route, image2, change2.head.length};
     end
     if (rst) begin
-      place <= '0;
+      at <= '0;
       valid3 <= 1'b0;
     end
   end
@@ -187,7 +197,7 @@ module lb_rewrite
   logic [Width-1:0] data4;
   logic [Bytes-1:0] keep4;
   logic [47:0] mac4;
-  logic [5:0] place4, headers4;
+  logic [5:0] headers4;
   // needs4: the beat must wait for the next one. is_rest3: the next one is the last and has no bytes but those that move.
   logic needs4, is_rest3;
   assign runs = m_tready || !m_tvalid;
@@ -205,7 +215,7 @@ module lb_rewrite
   always_ff @(posedge clk) begin
     if (!valid4 || leaves4) begin
       valid4 <= valid3 && !is_dropped3 && !(valid4 && needs4 && is_rest3);
-      {data4, keep4, last4, user4, is_cut4, place4, headers4} <= {data3, keep3, last3, user3, is_cut3, place3, headers3};
+      {data4, keep4, last4, user4, is_cut4, at4, headers4} <= {data3, keep3, last3, user3, is_cut3, at3, headers3};
       mac4 <= route3.mac;
     end
     if (runs) begin

@@ -42,6 +42,9 @@ package lb_tables_pkg;
     logic [MemberBits-1:0] member;
   } slot_t;
 
+  // The place of a begin in the search tree, with the root at 1.
+  typedef logic [RangeBits-1:0] place_t;
+
   // The first tick of a range. Begins are sorted by load balancer, then by tick.
   typedef struct packed {
     logic [LbBits-1:0] lb;

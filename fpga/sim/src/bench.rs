@@ -17,19 +17,20 @@ pub trait Device {
     fn sample(&mut self, model: &Model);
 }
 
-/// A module with one clock, `clk`, and a synchronous reset, `rst`.
+/// A module with one clock, `clk`, and a synchronous reset, `rst`, if it has one.
 #[derive(Debug)]
 pub struct Bench {
     pub model: Model,
     clk: Port,
-    rst: Port,
+    rst: Option<Port>,
     cycles: u64,
 }
 
 impl Bench {
     /// A bench with a module that was reset.
     pub fn new(model: Model) -> Self {
-        let (clk, rst) = (model.port("clk"), model.port("rst"));
+        let clk = model.port("clk");
+        let rst = model.has_port("rst").then(|| model.port("rst"));
         let mut bench = Self { model, clk, rst, cycles: 0 };
         bench.reset();
         bench
@@ -37,10 +38,11 @@ impl Bench {
 
     /// Holds the reset for two cycles.
     pub fn reset(&mut self) {
-        self.model.set(self.rst, 1);
+        let Some(rst) = self.rst else { return };
+        self.model.set(rst, 1);
         self.cycle(&mut []);
         self.cycle(&mut []);
-        self.model.set(self.rst, 0);
+        self.model.set(rst, 0);
     }
 
     /// The number of cycles since the module was made.

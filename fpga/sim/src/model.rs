@@ -135,6 +135,10 @@ impl Model {
         Port(*self.names.get(name).unwrap_or_else(|| panic!("the module has no port {name}")))
     }
 
+    pub fn has_port(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
     /// The number of bytes of the variable that holds a port's value.
     pub fn len(&self, port: Port) -> usize {
         self.ports[port.0].bytes

@@ -25,12 +25,14 @@ pub(super) const DESIGNS: &[Design] = &[
         parts: &["responder_check"],
     },
     Design { module: "region_check", parameters: &[], tests: &[("region", &[])], parts: &["region_check"] },
+    Design { module: "lb_lookup", parameters: &[], tests: &[("lookup", &[])], parts: &["lb_lookup"] },
     Design {
-        module: "lb_lookup",
+        module: "lb_addresses",
         parameters: &[],
-        tests: &[("lookup", &[])],
-        parts: &["lb_addresses", "lb_begins", "lb_lookup"],
+        tests: &[("addresses", &[])],
+        parts: &["lb_addresses"],
     },
+    Design { module: "lb_begins", parameters: &[], tests: &[("begins", &[])], parts: &["lb_begins"] },
     Design {
         module: "lb_path",
         parameters: &[("Width", 512)],
