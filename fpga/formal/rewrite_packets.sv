@@ -224,7 +224,7 @@ module rewrite_packets
         first3 : assert (first == dut.last3);
         same3 : assert (dut.last3 || {dut.is_cut3, dut.is_dropped3, dut.headers3} == {is_cut, !is_forwarded, headers});
         headers3 : assert (dut.headers3 <= MostHeaders);
-        place3 : assert (dut.is_dropped3 || dut.place3 == place_of(tag3.beat));
+        place3 : assert (dut.is_dropped3 || 6'(dut.at3) * 6'(Width / 32) == place_of(tag3.beat));
         followed3 :
         assert (dut.is_dropped3 || !is_followed(tag3) || {dut.is_cut3, dut.headers3} == {follows_cut, follows_headers});
         rest3 :

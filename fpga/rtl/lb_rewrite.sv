@@ -150,9 +150,8 @@ module lb_rewrite
   localparam int AtBits = 6 - WordBits;
   localparam logic [AtBits-1:0] Behind = AtBits'(BehindHeads >> WordBits);
   logic [AtBits-1:0] at, at3, at4;
-  logic [5:0] place, place3, place4;
+  logic [5:0] place, place4;
   assign place = {at, WordBits'(0)};
-  assign place3 = {at3, WordBits'(0)};
   assign place4 = {at4, WordBits'(0)};
 
   // A beat whose header words are changed, its number, and the place where the headers end.

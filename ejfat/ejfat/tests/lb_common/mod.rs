@@ -418,8 +418,23 @@ pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) 
 
 /// Shortens a packet to `left` bytes of UDP payload, and its length fields with it.
 fn shorten(packet: &mut Vec<u8>, left: usize) {
+    packet.truncate(udp_at(packet) + 8 + left);
+    fill_lengths(packet);
+}
+
+/// Adds random bytes behind the UDP payload of a packet, up to the most that an IP packet holds. The lengths say so.
+pub(crate) fn lengthen(random: &mut Random, packet: &mut Vec<u8>) {
+    let most = u64::from(u16::MAX) - packet.len() as u64;
+    let most = most >> random.below(6);
+    let mut more = vec![0; random.below(most) as usize];
+    random.fill(&mut more);
+    packet.extend(more);
+    fill_lengths(packet);
+}
+
+/// All lengths and checksums anew.
+fn fill_lengths(packet: &mut [u8]) {
     let udp = udp_at(packet);
-    packet.truncate(udp + 8 + left);
     let length = ((packet.len() - udp) as u16).to_be_bytes();
     packet[udp + 4..udp + 6].copy_from_slice(&length);
     if packet[0] >> 4 == 4 {
