@@ -16,7 +16,7 @@ use ejfat::{
     wire::{LbHeader, Select},
 };
 use lb_common::{address, lb};
-use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools, frames};
+use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Registers as _, Tools, frames};
 use simnet::Random;
 use smoltcp::{
     iface::{Config, Interface, SocketSet},
@@ -193,12 +193,12 @@ fn sum(words: impl IntoIterator<Item = u16>) -> u16 {
     ((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The answer to a frame, or `None` if it is no request to an address of ours.
-fn answer(frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
+/// The answer of a station to a frame, or `None` if it is no request to an address of ours.
+fn answer(own: [u8; 6], frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
     let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |pair| u16::from_be_bytes([pair[0], pair[1]]));
     let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&frame[at..at + 4]).unwrap());
     let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&frame[at..at + 16]).unwrap());
-    let (is_to_us, is_to_group) = (frame.starts_with(&MACS.own), frame[0] & 1 == 1);
+    let (is_to_us, is_to_group) = (frame.starts_with(&own), frame[0] & 1 == 1);
     let holds = |packet: usize| frame.len() <= 2048 && packet <= frame.len();
     let mut answer = frame.to_vec();
     let put = |answer: &mut Vec<u8>, at: usize, bytes: &[u8]| {
@@ -214,7 +214,7 @@ fn answer(frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
                 return None;
             }
             answer[21] = 2;
-            put(&mut answer, 22, &[&MACS.own[..], &frame[38..42], &frame[22..32]].concat());
+            put(&mut answer, 22, &[&own[..], &frame[38..42], &frame[22..32]].concat());
         }
         0x800 => {
             let (length, is_fragment) = (usize::from(be16(16)), be16(20) & 0x3fff != 0);
@@ -250,7 +250,7 @@ fn answer(frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
                     put(&mut answer, 18, &[0, 32]);
                     put(&mut answer, 22, &[&frame[62..78], &frame[22..38]].concat());
                     put(&mut answer, 54, &[0x88, 0, 0, 0, 0x60, 0, 0, 0]);
-                    put(&mut answer, 78, &[&[2, 1], &MACS.own[..]].concat());
+                    put(&mut answer, 78, &[&[2, 1], &own[..]].concat());
                     let words = answer[22..86].chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
                     let checksum = !sum(words.chain([32, 58]));
                     put(&mut answer, 56, &checksum.to_be_bytes());
@@ -260,19 +260,20 @@ fn answer(frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
         }
         _ => return None,
     }
-    put(&mut answer, 0, &[&frame[6..12], &MACS.own[..]].concat());
+    put(&mut answer, 0, &[&frame[6..12], &own[..]].concat());
     Some(answer)
 }
 
 /// A random frame that is mostly a request to one of our addresses.
-fn random_request(random: &mut Random, ours: &[IpAddr]) -> Packet {
+fn random_request(random: &mut Random, own: [u8; 6], ours: &[IpAddr]) -> Packet {
     let mut mac = [0; 6];
     random.fill(&mut mac);
-    let to = match random.below(20) {
-        0..=8 => MACS.own,
-        9..=18 => [0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-        _ => [2, 0x4e, 0x41, 0x41, 0, 1 << random.below(8)],
-    };
+    let mut to = own;
+    match random.below(20) {
+        0..=9 => {}
+        10..=17 => to = [0xff; 6],
+        _ => to[random.below(6) as usize] ^= 1 << random.below(8),
+    }
     let length = if random.chance(100_000) { random.below(2100) } else { random.below(200) };
     let mut data = vec![0; length as usize];
     random.fill(&mut data);
@@ -322,6 +323,16 @@ fn random_request(random: &mut Random, ours: &[IpAddr]) -> Packet {
     Packet { bytes, last: random.chance(30_000).into(), ..Packet::default() }
 }
 
+/// Gives the load balancer any MAC address of one station.
+fn random_mac(random: &mut Random, top: &mut LbTop) -> [u8; 6] {
+    let mut mac = [0; 6];
+    random.fill(&mut mac);
+    mac[0] &= !1;
+    assert!(top.write(0x18, u32::from_be_bytes(mac[2..].try_into().unwrap())));
+    assert!(top.write(0x1c, u16::from_be_bytes([mac[0], mac[1]]).into()));
+    mac
+}
+
 fn random_requests(width: u64) {
     let ours: Vec<_> = [IpVersion::V4, IpVersion::V6]
         .into_iter()
@@ -332,11 +343,16 @@ fn random_requests(width: u64) {
     println!("seed {seed}");
     let mut random = Random::new(seed, 9);
     let mut answered = BTreeMap::<[u8; 2], u64>::new();
+    let mut own = MACS.own;
     for round in 0..count {
         let [idle, stall] = [[0, 0], [80, 0], [0, 80], [120, 120]][round as usize / 32 % 4];
         driver.registers.set_rates([Rates::idle(idle, seed + round), Rates::idle(stall, !(seed + round))]);
-        let frame = random_request(&mut random, &ours);
-        let expected = answer(&frame.bytes, |address| ours.contains(&address)).filter(|_| frame.last == 0);
+        if round % 64 == 0 {
+            own = random_mac(&mut random, &mut driver.registers);
+        }
+        let frame = random_request(&mut random, own, &ours);
+        let expected =
+            answer(own, &frame.bytes, |address| ours.contains(&address)).filter(|_| frame.last == 0);
         driver.registers.source.push(frame.clone());
         // The longest answers are 2048 bytes, and half of the cycles carry a beat.
         let longest = 100 + 8 * 2048 * 8 / width;
@@ -352,6 +368,8 @@ fn random_requests(width: u64) {
         while !driver.registers.source.is_empty() {
             driver.registers.cycle();
         }
+        // Until it is known that a request is for another station, further ones are ignored.
+        (0..10).for_each(|_| driver.registers.cycle());
         assert_eq!(
             seen.map(|seen| (seen.bytes, seen.last)),
             expected.clone().map(|bytes| (bytes, 0)),
@@ -396,9 +414,9 @@ fn answers_between_packets(width: u64) {
         let (mut packets, mut answers) = (VecDeque::new(), VecDeque::new());
         for _ in 0..300 {
             if random.below(6) == 0 {
-                let mut request = random_request(&mut random, &ours).bytes;
+                let mut request = random_request(&mut random, MACS.own, &ours).bytes;
                 request.truncate(300);
-                answers.extend(answer(&request, |address| ours.contains(&address)));
+                answers.extend(answer(MACS.own, &request, |address| ours.contains(&address)));
                 driver.registers.source.push(Packet { bytes: request, ..Packet::default() });
             }
             let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 7 }.encode();

@@ -36,10 +36,27 @@ fn frame(to: [u8; 6], ether: [u8; 2], packet: &[u8]) -> Packet {
     Packet { bytes: [&to[..], &SENDER, &ether, packet].concat(), ..Packet::default() }
 }
 
-fn random_frame(random: &mut Random, site: Site, rules: &[Rule]) -> Packet {
+/// Sets any MAC addresses.
+fn random_macs(random: &mut Random, top: &mut LbTop) -> Macs {
+    let mut macs = Macs { own: [0; 6], hop: [0; 6] };
+    for (register, mac) in at::MACS.step_by(8).zip([&mut macs.own, &mut macs.hop]) {
+        random.fill(mac);
+        assert!(top.write(register, u32::from_be_bytes(mac[2..].try_into().unwrap())));
+        assert!(top.write(register + 4, u16::from_be_bytes([mac[0], mac[1]]).into()));
+    }
+    macs
+}
+
+fn random_frame(random: &mut Random, own: [u8; 6], site: Site, rules: &[Rule]) -> Packet {
     let mut packet = random_packet_of(random, site, rules);
+    if random.chance(2000) {
+        lb_common::lengthen(random, &mut packet);
+    }
     let is_damaged = damage(random, &mut packet);
-    let to = if random.chance(950_000) { MACS.own } else { [2, 0, 0, 0, 0, 1] };
+    let mut to = own;
+    if random.chance(50_000) {
+        to[random.below(6) as usize] ^= 1 << random.below(8);
+    }
     let ether = match random.below(40) {
         0 => TYPE_V4,
         1 => TYPE_V6,
@@ -96,10 +113,11 @@ fn whole_frames(width: u64) {
         let before = balancer.clone();
         let [idle, stall] = [[0, 0], [80, 0], [0, 80], [120, 120]][round as usize % 4];
         driver.registers.set_rates([Rates::idle(idle, seed + round), Rates::idle(stall, !(seed + round))]);
+        let macs = random_macs(&mut random, &mut driver.registers);
         let mut expected = VecDeque::new();
         for _ in 0..per_image {
-            let frame = random_frame(&mut random, site, &all);
-            let sent = frames::forward(&mut balancer, MACS, &frame.bytes, frame.last == 1);
+            let frame = random_frame(&mut random, macs.own, site, &all);
+            let sent = frames::forward(&mut balancer, macs, &frame.bytes, frame.last == 1);
             expected.extend(sent.map(|sent| (sent, frame.bytes.clone())));
             driver.registers.source.push(frame);
         }
