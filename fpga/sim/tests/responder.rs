@@ -172,6 +172,8 @@ struct Requester {
     /// The message that is going on: whether it is a SEND, and its bytes that are left.
     left: Option<(bool, u32)>,
     is_open: bool,
+    /// The number of requests that come before the one that was lost comes again.
+    gap: u8,
 }
 
 struct Rig {
@@ -219,7 +221,13 @@ impl Rig {
         }
         for qp in 0..QUEUE_PAIRS {
             let settings = rig.settings();
-            rig.requesters.push(Requester { settings, next: settings.psn, left: None, is_open: true });
+            rig.requesters.push(Requester {
+                settings,
+                next: settings.psn,
+                left: None,
+                is_open: true,
+                gap: 0,
+            });
             rig.connect(qp as usize);
         }
         rig
@@ -256,7 +264,7 @@ impl Rig {
     }
 
     fn connect_as(&mut self, qp: usize, settings: Settings) {
-        self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true };
+        self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true, gap: 0 };
         self.model.connect(qp as u32, settings);
         let values = [
             ("setup_qp", qp as u64),
@@ -363,6 +371,8 @@ impl Rig {
             0 => random.next_u64() & 0xffff_ffff,
             1 => [0x7fff_ffff, 0x8000_0000, 0x8000_0001][random.below(3) as usize],
             2 => length - offset.min(length),
+            // READs may have many packets.
+            6 => self.random.below(length - offset.min(length) + 1),
             3..6 => 0,
             _ => random.below(most - least + 1) + least,
         };
@@ -391,9 +401,15 @@ impl Rig {
             _ => self.begin(requester),
         };
         let payload = if self.random.below(200) == 0 { self.random.below(5000) as u32 } else { payload };
+        let most = self.random.pick(&[8, 8, 16, 64]);
+        let distance = self.random.below(most) as u32 + 1;
+        let starts_gap = requester.gap == 0 && self.random.below(64) == 0;
+        self.requesters[qp].gap = if starts_gap { 12 } else { requester.gap.saturating_sub(1) };
         let psn = match self.random.below(16) {
-            0 => requester.next.plus(self.random.below(8) as u32 + 1),
-            1 => requester.next.minus(self.random.below(8) as u32 + 1),
+            n if requester.gap > 0 && n < 12 => requester.next.plus(distance),
+            n if requester.gap > 0 && n < 15 => requester.next.minus(distance),
+            0 => requester.next.plus(distance),
+            1 => requester.next.minus(distance),
             2 if (self.random.below(4) == 0) => Psn::new(self.random.next_u64() as u32),
             _ => requester.next,
         };

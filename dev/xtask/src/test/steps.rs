@@ -272,6 +272,8 @@ pub(super) const LONG: &[Step] = &[
         "RTL beside the Rust that it equals, a million packets for each module",
     )
     .needs(User::Fpga),
+    step("fpga mutants", 900, Xtask, &["fpga", "--mutate"], "the tests of the RTL find small faults in it")
+        .needs(User::Fpga),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
     step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
         .needs(User::RpingMatrix),
