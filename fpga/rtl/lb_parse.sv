@@ -56,16 +56,17 @@ module lb_parse
     length = first ? total : left;
   end
 
-  logic [15:0] bytes;
+  localparam int CountBits = $clog2(Bytes + 1);
+  logic [CountBits-1:0] bytes;
   always_comb begin
     bytes = '0;
-    for (int i = 0; i < Bytes; i++) bytes += 16'(s_tkeep[i]);
+    for (int i = 0; i < Bytes; i++) bytes += CountBits'(s_tkeep[i]);
   end
 
   // Whether the packet ends in this beat. A packet without a valid length ends with its frame.
   logic ends, skips, is_whole;
   assign ends = s_tlast || length != '0 && length <= 16'(Bytes);
-  assign is_whole = length != '0 && length <= bytes;
+  assign is_whole = length != '0 && length <= 16'(bytes);
 
   always_ff @(posedge clk) begin
     if (s_tvalid) begin

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    ffi::{CStr, CString, c_char, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
     fmt,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -69,19 +69,19 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a library that was made for `purpose`.
-    pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self, OpenError> {
+    /// Opens a library that was made for `purpose`. The seed is that of the values with which registers and memories begin.
+    pub(crate) fn open(path: &Path, purpose: Purpose, seed: c_int) -> Result<Self, OpenError> {
         let failed = |source| OpenError { path: path.to_owned(), source };
         // SAFETY: the library was made by Verilator and our shim: loading it runs no code of anybody else, and the types of
         // the functions are those of the shim.
         unsafe {
             let library = Library::new(path).map_err(failed)?;
-            let new = *library.get::<unsafe extern "C" fn() -> Raw>(b"naa_new\0").map_err(failed)?;
+            let new = *library.get::<unsafe extern "C" fn(c_int) -> Raw>(b"naa_new\0").map_err(failed)?;
             let eval = *library.get(b"naa_eval\0").map_err(failed)?;
             let free = *library.get(b"naa_free\0").map_err(failed)?;
             type PortOf = unsafe extern "C" fn(Raw, c_uint, *mut *const c_char, *mut c_uint) -> *mut u8;
             let port = *library.get::<PortOf>(b"naa_port\0").map_err(failed)?;
-            let raw = NonNull::new(new()).expect("C++'s new returns an object, or ends the program");
+            let raw = NonNull::new(new(seed)).expect("C++'s new returns an object, or ends the program");
             let mut ports = Vec::new();
             let (mut name, mut bytes) = (std::ptr::null(), 0);
             while let Some(at) =

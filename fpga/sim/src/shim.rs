@@ -55,9 +55,9 @@ const HEAD: &str = r#"#include "Vtop.h"
 #include "verilated_cov.h"
 #endif
 
-// Registers and memories begin with random values, the same ones in each run, because nobody knows what those of hardware begin with.
+// Registers and memories begin with random values, which the seed tells, because nobody knows what those of hardware begin with.
 struct Context : VerilatedContext {
-    Context() { randReset(2); randSeed(1); }
+    explicit Context(int seed) { randReset(2); randSeed(seed); }
 };
 
 struct Model {
@@ -66,10 +66,11 @@ struct Model {
 #if VM_TRACE_FST
     VerilatedFstC waveform;
 #endif
+    explicit Model(int seed) : context(seed) {}
 };
 
 extern "C" {
-Model* naa_new() { return new Model; }
+Model* naa_new(int seed) { return new Model(seed); }
 void naa_free(Model* model) {
     model->top.final();
 #if VM_TRACE_FST

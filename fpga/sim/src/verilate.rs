@@ -1,7 +1,7 @@
 //! Makes a shared library of a module.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, c_int},
     fmt::Write,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
@@ -35,17 +35,26 @@ pub enum BuildError {
 pub struct Module {
     name: &'static str,
     parameters: Vec<(&'static str, u64)>,
+    seed: c_int,
 }
 
 impl Module {
     /// The module of this name, which is in the file of the same name.
     pub fn new(name: &'static str) -> Self {
-        Self { name, parameters: Vec::new() }
+        Self { name, parameters: Vec::new(), seed: 1 }
     }
 
     #[must_use]
     pub fn with(mut self, parameter: &'static str, value: u64) -> Self {
         self.parameters.push((parameter, value));
+        self
+    }
+
+    /// Lets registers and memories begin with other random values. Models with the same seed begin with the same values.
+    #[must_use]
+    pub fn seeded(mut self, seed: u16) -> Self {
+        // Verilator takes 0 for a seed that is another one in each run.
+        self.seed = c_int::from(seed) + 1;
         self
     }
 
@@ -62,7 +71,7 @@ impl Module {
             Purpose::Mutant(_) if !self.mutants(tools).exists() => Purpose::Plain,
             purpose => purpose,
         };
-        Ok(Model::open(&self.library(tools, &purpose)?, purpose)?)
+        Ok(Model::open(&self.library(tools, &purpose)?, purpose, self.seed)?)
     }
 
     /// The file of the design with mutants of this module. `cargo xtask fpga --mutate` makes it: Verilog without parameters, with one more input,

@@ -471,7 +471,7 @@ fn a_reset_in_the_middle_leaves_no_packet_behind() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::idle(100, 1)]) else { return };
     let balancer = Balancer::new(&Tables::new(&rules_to(100)), 1);
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 2);
-    for _ in 0..12 {
+    for _ in 0..8 {
         let packet = packet_of(IpVersion::V4, 1, 1000);
         (0..40).for_each(|_| driver.registers.source.push(frame(MACS.own, TYPE_V4, &packet)));
         (0..random.below(400)).for_each(|_| driver.registers.cycle());

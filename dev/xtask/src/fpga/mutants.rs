@@ -30,10 +30,8 @@ pub(super) fn run(venv: &Venv, count: usize, seed: u64) -> Result<ExitCode> {
     let explained = Explained::read(&repo::root().join("fpga/mutants.txt"))?;
     let mutants = designs::make(venv, &tools, count, seed)?;
     let tests = Tests::build(venv)?;
-    for design in DESIGNS {
-        println!("{}: the tests without a fault", design.name());
-        tests.pass(design)?;
-    }
+    println!("the tests without a fault");
+    side_by_side(DESIGNS, |design| tests.pass(design))?;
     println!("{} mutants", mutants.len());
     let outcomes = side_by_side(&mutants, |mutant| {
         let begun = Instant::now();
@@ -101,18 +99,19 @@ fn rows(outcomes: &[Outcome<'_>]) -> Vec<[String; 6]> {
     rows
 }
 
-/// Calls `run` for each mutant, on all cores, and returns what it returned in the order of the mutants.
-fn side_by_side<'a>(
-    mutants: &'a [Mutant],
-    run: impl Fn(&'a Mutant) -> Result<Outcome<'a>> + Sync,
-) -> Result<Vec<Outcome<'a>>> {
+/// Calls `run` for each item, on all cores, and returns what it returned in the order of the items.
+fn side_by_side<'a, I: Sync, R: Send>(
+    items: &'a [I],
+    run: impl Fn(&'a I) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut outcomes = Vec::new();
-        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            outcomes.push(run(mutant)?);
+        let mut results = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return anyhow::Ok(results) };
+            results.push((at, run(item)?));
         }
-        anyhow::Ok(outcomes)
     };
     let jobs = thread::available_parallelism().map_or(1, NonZero::get);
     let mut all = thread::scope(|scope| {
@@ -123,6 +122,6 @@ fn side_by_side<'a>(
         }
         anyhow::Ok(all)
     })?;
-    all.sort_by_key(|outcome| outcome.mutant.number);
-    Ok(all)
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, result)| result).collect())
 }

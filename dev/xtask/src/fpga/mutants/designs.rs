@@ -10,51 +10,79 @@ use std::{fmt, fs};
 pub(super) struct Design {
     module: &'static str,
     parameters: &'static [(&'static str, u64)],
-    /// The tests of `naa-fpga` that run the module, each with the arguments with which it runs this design only.
-    pub(super) tests: &'static [(&'static str, &'static [&'static str])],
+    /// The tests that run the module, in their order.
+    pub(super) tests: &'static [Test],
     /// The modules in which mutants are made: the module itself, or modules that it uses.
     pub(super) parts: &'static [&'static str],
 }
 
+/// A test of `naa-fpga` for a design.
+#[derive(Debug)]
+pub(super) struct Test {
+    pub(super) name: &'static str,
+    /// The arguments with which it runs this design only.
+    pub(super) arguments: &'static [&'static str],
+    /// The numbers of random packets with which it runs, one after the other until it fails.
+    pub(super) packets: &'static [u64],
+}
+
+const fn random(name: &'static str, arguments: &'static [&'static str]) -> Test {
+    Test { name, arguments, packets: &[500, 5000, 20_000] }
+}
+
+/// A test that does the same with any number of packets.
+const fn fixed(name: &'static str, arguments: &'static [&'static str]) -> Test {
+    Test { name, arguments, packets: &[500] }
+}
+
 pub(super) const DESIGNS: &[Design] = &[
-    Design { module: "icrc512", parameters: &[], tests: &[("icrc", &[])], parts: &["icrc512"] },
+    Design { module: "icrc512", parameters: &[], tests: &[random("icrc", &[])], parts: &["icrc512"] },
     Design {
         module: "responder_check",
         parameters: &[],
-        tests: &[("responder", &[])],
+        tests: &[random("responder", &[])],
         parts: &["responder_check"],
     },
-    Design { module: "region_check", parameters: &[], tests: &[("region", &[])], parts: &["region_check"] },
-    Design { module: "lb_lookup", parameters: &[], tests: &[("lookup", &[])], parts: &["lb_lookup"] },
+    Design {
+        module: "region_check",
+        parameters: &[],
+        tests: &[random("region", &[])],
+        parts: &["region_check"],
+    },
+    Design { module: "lb_lookup", parameters: &[], tests: &[random("lookup", &[])], parts: &["lb_lookup"] },
     Design {
         module: "lb_addresses",
         parameters: &[],
-        tests: &[("addresses", &[])],
+        tests: &[random("addresses", &[])],
         parts: &["lb_addresses"],
     },
-    Design { module: "lb_begins", parameters: &[], tests: &[("begins", &[])], parts: &["lb_begins"] },
+    Design { module: "lb_begins", parameters: &[], tests: &[random("begins", &[])], parts: &["lb_begins"] },
     Design {
         module: "lb_path",
         parameters: &[("Width", 512)],
-        tests: &[("path", &["--skip", "128_bits"])],
+        tests: &[random("path", &["--skip", "128_bits"])],
         parts: &["fifo", "lb_parse", "lb_path", "lb_rewrite"],
     },
     Design {
         module: "lb_path",
         parameters: &[("Width", 128)],
-        tests: &[("path", &["128_bits"])],
+        tests: &[random("path", &["128_bits"])],
         parts: &["lb_parse", "lb_rewrite"],
     },
     Design {
         module: "counters",
         parameters: &[("Bits", 6)],
-        tests: &[("counters", &[])],
+        tests: &[random("counters", &[])],
         parts: &["counters"],
     },
     Design {
         module: "lb_top",
         parameters: &[("Width", 512)],
-        tests: &[("lb_top", &["--skip", "128_bits"]), ("answers", &["--skip", "128_bits"])],
+        tests: &[
+            random("lb_top", &["frames_of_512"]),
+            random("answers", &["--skip", "128_bits"]),
+            fixed("lb_top", &["--skip", "frames_of"]),
+        ],
         parts: &["eth_add", "eth_strip", "lb_answers", "lb_counters", "lb_sets", "lb_top"],
     },
 ];

@@ -1,6 +1,6 @@
 //! Runs the tests of a design with one of its mutants.
 
-use super::designs::{Design, Mutant};
+use super::designs::{Design, Mutant, Test};
 use crate::{repo, venv::Venv};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -11,8 +11,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The numbers of random packets with which a mutant is tried, one after the other until a test fails.
-const PACKETS: &[u64] = &[500, 5000, 20_000];
 /// A test that takes more seconds of processor time than this counts as failed. A test with the most packets takes a few seconds.
 const LIMIT: u64 = 120;
 
@@ -41,31 +39,26 @@ impl Tests {
     /// # Errors
     /// If a test fails.
     pub(super) fn pass(&self, design: &Design) -> Result<()> {
-        for &packets in PACKETS {
-            for test in design.tests {
-                let passes = ends_well(self.command(test, 0, packets)?.stderr(Stdio::inherit()))?;
-                ensure!(passes, "{} fails without a fault, with {packets} packets", design.name());
-            }
+        for (test, packets) in runs(design) {
+            let passes = ends_well(self.command(test, 0, packets)?.stderr(Stdio::inherit()))?;
+            ensure!(passes, "{} fails without a fault, with {packets} packets", design.name());
         }
         Ok(())
     }
 
     /// Whether the tests of a mutant's design find the fault.
     pub(super) fn catch(&self, mutant: &Mutant) -> Result<bool> {
-        for &packets in PACKETS {
-            for test in mutant.design.tests {
-                let mut test = self.command(test, mutant.number, packets)?;
-                if !ends_well(test.stderr(Stdio::null()))? {
-                    return Ok(true);
-                }
+        for (test, packets) in runs(mutant.design) {
+            let mut test = self.command(test, mutant.number, packets)?;
+            if !ends_well(test.stderr(Stdio::null()))? {
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The command that runs a test, which has a name and arguments.
-    fn command(&self, test: &(&str, &[&str]), mutant: usize, packets: u64) -> Result<Command> {
-        let (name, arguments) = test;
+    fn command(&self, test: &Test, mutant: usize, packets: u64) -> Result<Command> {
+        let Test { name, arguments, .. } = test;
         let program = self.programs.get(*name).with_context(|| format!("naa-fpga has no test {name}"))?;
         let mut command = Command::new(program);
         command.args(*arguments).stdin(Stdio::null()).stdout(Stdio::null());
@@ -74,6 +67,11 @@ impl Tests {
         command.env("NAA_FPGA_PACKETS", packets.to_string()).env("NAA_FPGA_MUTANT", mutant.to_string());
         Ok(command)
     }
+}
+
+/// The tests of a design, each with its numbers of packets.
+fn runs(design: &Design) -> impl Iterator<Item = (&Test, u64)> {
+    design.tests.iter().flat_map(|test| test.packets.iter().map(move |&packets| (test, packets)))
 }
 
 /// The name and the program of a test, if this line of cargo's messages is about one.
