@@ -146,6 +146,38 @@ impl Device for Gate {
     }
 }
 
+/// The MAC address that goes with each packet that leaves, which all of its beats have.
+struct MacsOut {
+    valid: Port,
+    ready: Port,
+    last: Port,
+    mac: Port,
+    current: Option<u64>,
+    seen: VecDeque<u64>,
+}
+
+impl MacsOut {
+    fn new(model: &Model) -> Self {
+        let [valid, ready, last, mac] =
+            ["m_tvalid", "m_tready", "m_tlast", "m_mac"].map(|name| model.port(name));
+        Self { valid, ready, last, mac, current: None, seen: VecDeque::new() }
+    }
+}
+
+impl Device for MacsOut {
+    fn drive(&mut self, _: &mut Model) {}
+
+    fn sample(&mut self, model: &Model) {
+        if model.get(self.valid) == 1 && model.get(self.ready) == 1 {
+            let mac = model.get(self.mac);
+            assert_eq!(*self.current.get_or_insert(mac), mac, "the address changes within a packet");
+            if model.get(self.last) == 1 {
+                self.seen.extend(self.current.take());
+            }
+        }
+    }
+}
+
 fn outcome(images: &Images, seen: &Seen, frame: &[u8]) -> Outcome {
     let (lb, route) = images.route(seen.image, &mut seen.route.clone());
     let route = if seen.is_bad { Err(DropCause::NotIp) } else { route };
@@ -239,6 +271,7 @@ fn whole_packets(width: u64) {
         let mut sink = Sink::new(&bench.model, "m", Rates::idle(stall, !(seed + round)));
         let mut outcomes = Outcomes::new(&bench.model);
         let mut gate = Gate::new(&bench.model, seed + round);
+        let mut macs = MacsOut::new(&bench.model);
         let mut expected = VecDeque::new();
         let mut sent = VecDeque::new();
         for _ in 0..per_image {
@@ -252,28 +285,31 @@ fn whole_packets(width: u64) {
             damage(&mut random, &mut frame);
             let (outcome, packet) = model(&mut balancer, &frame, lb_of);
             *causes.entry(outcome.route.map_or_else(DropCause::name, |_| "forwarded")).or_default() += 1;
+            let mac = outcome.route.ok().and_then(|route| route.mac).unwrap_or_default();
+            let mac = mac.into_iter().fold(0, |mac, byte| mac << 8 | u64::from(byte));
+            sent.extend(packet.map(|packet| (packet, mac)));
             expected.push_back((outcome, frame.clone()));
-            sent.extend(packet);
             source.push(Packet { bytes: frame, ..Packet::default() });
         }
         let mut cycles = 0;
         while !expected.is_empty() || !sent.is_empty() {
-            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate]);
+            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate, &mut macs]);
             for seen in outcomes.seen.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
                 assert_eq!(outcome(&images, &seen, &frame), outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
                 // The next hop drops packets that are marked as bad.
+                let mac = macs.seen.pop_front().unwrap();
                 if packet.last == 0 {
-                    assert_eq!(Some(packet.bytes), sent.pop_front());
+                    assert_eq!(Some((packet.bytes, mac)), sent.pop_front());
                 }
             }
             cycles += 1;
             assert!(cycles < 100 * per_image, "{} packets are missing", expected.len());
         }
         for _ in 0..20 {
-            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate]);
+            bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate, &mut macs]);
         }
         assert!(sink.is_between_packets() && outcomes.seen.is_empty() && gate.inside.is_empty());
         bench.model.set(gate.hold, 0);
