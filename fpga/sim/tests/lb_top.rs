@@ -181,6 +181,22 @@ fn packet_of(ip: IpVersion, tick: u64, data: usize) -> Vec<u8> {
 }
 
 #[test]
+fn frames_that_carry_no_ip_packet_are_counted_and_do_not_leave() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    driver.load(Balancer::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    let kinds = [(TYPE_V6, IpVersion::V4), (TYPE_V4, IpVersion::V6), ([0x81, 0], IpVersion::V4)];
+    let frames: Vec<_> = [0, 20, 500]
+        .into_iter()
+        .flat_map(|data| kinds.map(|(ether, ip)| frame(MACS.own, ether, &packet_of(ip, 7, data))))
+        .collect();
+    let count = frames.len() as u64;
+    // Not even frames that are marked as bad leave.
+    assert_eq!(driver.registers.pass(frames), []);
+    let counted = driver.take(Lengths::Packets);
+    assert_eq!(counted.unaddressed, [(DropCause::NotIp, count)].into_iter().collect());
+}
+
+#[test]
 fn images_are_swapped_between_two_packets_and_no_event_is_split() {
     let Some(mut driver) = top(512, [Rates::idle(200, 1), Rates::idle(100, 2)]) else { return };
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 1);
