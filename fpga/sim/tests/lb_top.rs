@@ -11,7 +11,7 @@ use std::{
 
 use common::number;
 use ejfat::{
-    lb::{Balancer, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
+    lb::{Balancer, BeyondHorizon, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -402,13 +402,10 @@ fn counters_are_read_between_packets_that_follow_each_other() {
     assert!(reads > 150, "{reads} reads");
 }
 
-#[test]
-fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_guard() {
-    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    let mut random = Random::new(number("NAA_FPGA_SEED", 1), 4);
-    let lbs = LbId::P4_COUNT as u8;
+/// All load balancers, which take packets of all ticks from one host. The number of a load balancer's host is 50 more than its own.
+fn rules_of_all() -> Rules {
     let mut rules = Rules::default();
-    for of in (0..lbs).map(lb) {
+    for of in LbId::all().take(LbId::P4_COUNT) {
         rules.add(&lb_common::rules(ejfat::lb::calendar(of, 0, &[1])));
         for rule in [
             Rule::Destination { address: address(IpVersion::V4, 50 + of.get()), lb: of },
@@ -419,6 +416,44 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
             rules.insert(rule, false).unwrap();
         }
     }
+    rules
+}
+
+#[test]
+fn many_packets_above_a_horizon_are_counted() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    driver.load(Balancer::new(&Tables::new(&rules_of_all()), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    // The counters use 16 bits. More would take too long.
+    let count = (1 << 15) + 78;
+    for of in LbId::all().take(LbId::P4_COUNT) {
+        driver.set_horizon(of, 99);
+        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 100 };
+        let hosts = [address(IpVersion::V4, 1), address(IpVersion::V4, 50 + of.get())];
+        let bytes = frames::of_datagram([SENDER, MACS.own], hosts, &header.encode()).unwrap();
+        let frame = Packet { bytes, ..Packet::default() };
+        (0..count).for_each(|_| driver.registers.source.push(frame.clone()));
+        while !driver.registers.source.is_empty() {
+            driver.registers.cycle();
+            let _ = driver.registers.sink.pop();
+        }
+    }
+    let _ = driver.registers.pass([]);
+    let counted = driver.take(Lengths::Packets);
+    for of in LbId::all().take(LbId::P4_COUNT) {
+        assert_eq!(
+            counted.beyond[&of],
+            BeyondHorizon { packets: count, lowest: 100, highest: 100 },
+            "{of:?}"
+        );
+    }
+}
+
+#[test]
+fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_guard() {
+    let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
+    let mut random = Random::new(number("NAA_FPGA_SEED", 1), 4);
+    let lbs = LbId::P4_COUNT as u8;
+    let rules = rules_of_all();
     let balancer = Balancer::new(&Tables::new(&rules), 1);
     // Both images are the same.
     (0..2).for_each(|_| driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap());
