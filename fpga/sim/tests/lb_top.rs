@@ -300,11 +300,16 @@ fn registers_hold_what_is_written() {
     let others: Vec<u16> = (0..0x1000)
         .filter(|at| ![at::SWAP, at::ENTRY, at::TAKE].contains(at) && !values.contains_key(at))
         .collect();
-    for round in 0..4 {
-        driver.registers.accesses = Rates::idle([0, 100, 200, 50][round], 5 + round as u64);
+    let held: Vec<u16> = registers().collect();
+    for round in 0..12 {
+        driver.registers.accesses = Rates::idle([0, 100, 200, 50][round % 4], 5 + round as u64);
         for _ in 0..200 {
             // Addresses between two registers, and those of no register, change nothing.
-            let at = if random.below(2) == 0 { random.pick(&others) } else { random.below(0x180) as u16 };
+            let at = match random.below(4) {
+                0 => random.pick(&others),
+                1 => random.below(0x180) as u16,
+                _ => random.pick(&held),
+            };
             let value = random.next_u32();
             if ![at::SWAP, at::ENTRY, at::TAKE].contains(&at) {
                 assert!(driver.registers.write(at, value));
