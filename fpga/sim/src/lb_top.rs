@@ -173,7 +173,7 @@ impl LbTop {
 }
 
 impl LbTop {
-    /// The most times that a driver reads a register without any change. Whoever waits longer waits for ever.
+    /// The most times that a driver reads a register without any change. A driver that reads more often waits for ever.
     const MOST_READS: u64 = 50_000;
 
     /// The rates of one step of an access. Each step has other times.

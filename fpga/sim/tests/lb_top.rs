@@ -190,7 +190,7 @@ fn frames_that_carry_no_ip_packet_are_counted_and_do_not_leave() {
         .flat_map(|data| kinds.map(|(ether, ip)| frame(MACS.own, ether, &packet_of(ip, 7, data))))
         .collect();
     let count = frames.len() as u64;
-    // Not even frames that are marked as bad leave.
+    // Frames that are marked as bad do not leave, either.
     assert_eq!(driver.registers.pass(frames), []);
     let counted = driver.take(Lengths::Packets);
     assert_eq!(counted.unaddressed, [(DropCause::NotIp, count)].into_iter().collect());
