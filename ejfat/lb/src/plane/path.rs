@@ -19,15 +19,13 @@ const LOAD_ATTEMPTS: u32 = 4;
 pub struct DataPath {
     balancer: Balancer,
     engine: Option<Box<dyn Engine>>,
-    /// The engine has counted something that the balancer has not absorbed.
-    has_counted: bool,
     /// Packets that the engine did not treat as the balancer would have.
     differences: u64,
 }
 
 impl DataPath {
     pub(super) fn new(balancer: Balancer) -> Self {
-        Self { balancer, engine: None, has_counted: false, differences: 0 }
+        Self { balancer, engine: None, differences: 0 }
     }
 
     pub(super) fn attach(&mut self, mut engine: Box<dyn Engine>) -> Result<(), EngineError> {
@@ -38,17 +36,10 @@ impl DataPath {
 
     /// The balancer, after it has absorbed what the engine counted.
     pub(super) fn balancer(&mut self) -> &mut Balancer {
-        self.absorb();
-        &mut self.balancer
-    }
-
-    /// Lets the balancer absorb what the engine counted. It takes an engine some time to tell that, so it is not asked for nothing.
-    fn absorb(&mut self) {
-        if let Some(engine) = &mut self.engine
-            && std::mem::take(&mut self.has_counted)
-        {
+        if let Some(engine) = &mut self.engine {
             self.balancer.absorb(&engine.take());
         }
+        &mut self.balancer
     }
 
     /// Changes the tables of the balancer and of the engine. `is_guarded` means that no event may be split: the change
@@ -62,19 +53,16 @@ impl DataPath {
         is_guarded: bool,
         mut change: impl FnMut(&mut Balancer) -> Result<T, E>,
     ) -> Result<T, E> {
+        let Some(engine) = &mut self.engine else { return change(&mut self.balancer) };
         let mut attempt = 1;
         loop {
-            self.absorb();
-            let Some(engine) = &mut self.engine else { return change(&mut self.balancer) };
+            self.balancer.absorb(&engine.take());
             let mut next = self.balancer.clone();
             let result = change(&mut next)?;
             let guard = |lb| Some((lb, next.first_difference(&self.balancer, lb)?));
             let guards: BTreeMap<_, _> = LbId::all().filter(|_| is_guarded).filter_map(guard).collect();
             match engine.load(next.image().map_err(EngineError::from)?, &guards) {
-                Err(EngineError::Late { .. }) if attempt < LOAD_ATTEMPTS => {
-                    self.has_counted = true;
-                    attempt += 1;
-                }
+                Err(EngineError::Late { .. }) if attempt < LOAD_ATTEMPTS => attempt += 1,
                 Err(why) => return Err(why.into()),
                 Ok(()) => {
                     for lb in LbId::all().filter(|&lb| next.horizon(lb) != self.balancer.horizon(lb)) {
@@ -91,7 +79,6 @@ impl DataPath {
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(engine) = &mut self.engine else { return self.balancer.route(to, from, datagram) };
         let expected = self.balancer.find(to, from, datagram);
-        self.has_counted = true;
         let sent = engine.forward(to, from, datagram);
         if !is_as_expected(&expected, sent.as_ref(), datagram) {
             // Only the first difference is logged, so that a sender of such datagrams cannot fill the log.
