@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// The file descriptor is readable when [`test`](Self::test) has something to do after it returned no event.
+    /// Waits for the next event until `until`. Returns no event if the time is up, or if there was other work to do.
     pub(crate) fn wait(&mut self, until: Option<Instant>) -> Result<Option<Event>, End> {
         self.ring.rest();
         match &mut self.way {
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Readable when [`test`](Self::test) has something to do after it gave nothing.
+    /// The file descriptor is readable when [`test`](Self::test) has something to do after it returned no event.
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         match &mut self.way {
             Way::Remote(remote) => remote.descriptor(),
