@@ -77,11 +77,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut rows = vec![["step", "seconds", "result"].map(str::to_owned)];
     let mut failed = 0;
     let mut interrupted = false;
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
         println!("\n== {}: {}", step.name, step.protects);
         let begin = Instant::now();
-        let outcome =
-            perform(step, &xtask, &processes).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let outcome = perform(step, &steps[at + 1..], &xtask, &processes)
+            .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
         let time = table::seconds(begin.elapsed());
         let (bad, result) = match outcome {
             Outcome::Passed => (false, "ok".to_owned()),
@@ -147,7 +147,7 @@ fn list(steps: &[&Step]) {
     println!("\nseconds: on two cores, when everything is built");
 }
 
-fn perform(step: &Step, xtask: &Path, processes: &Processes) -> Result<Outcome> {
+fn perform(step: &Step, later: &[&Step], xtask: &Path, processes: &Processes) -> Result<Outcome> {
     if let Some(user) = step.user
         && let Err(why) = packages::ensure(user)
     {
@@ -171,7 +171,8 @@ fn perform(step: &Step, xtask: &Path, processes: &Processes) -> Result<Outcome> 
         // Files of incremental compilation help only the next build, and take much space.
         .env("CARGO_INCREMENTAL", "0")
         .envs(step.environment.iter().copied());
-    let _ahead = Companion::start(step, xtask)?;
+    let _ahead = Companion::start(step, later, xtask)
+        .inspect_err(|why| println!("nothing is built ahead of later steps: {why:#}"));
     Ok(match processes.run(&mut command, step.limit())? {
         Ended::By(status) => match status.code() {
             Some(0) => Outcome::Passed,

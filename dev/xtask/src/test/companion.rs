@@ -9,19 +9,23 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// The commands that build ahead of later steps, one after the other, with the lowest priority. They end when this is dropped, if they have not
-/// ended before. Their output is in `target/ahead.log`: a later step builds what is missing, and shows why it cannot.
+/// The commands that build ahead of later steps, one after the other, with the lowest priority. They end with the step. Their output is in
+/// `target/ahead.log`: a later step builds what is missing, and shows why it cannot.
 #[derive(Debug)]
 pub(super) struct Companion(Option<Child>);
 
 impl Companion {
+    /// Starts what a step has for these later steps, if anything.
+    ///
     /// # Errors
-    /// If the commands cannot be started.
-    pub(super) fn start(step: &Step, xtask: &Path) -> Result<Self> {
-        // Packages are installed before, because their installation must not be cut off.
-        let possible = step.meanwhile.iter().filter(|ahead| packages::ensure(ahead.user).is_ok());
+    /// If the commands cannot be started. Nothing but time is lost without them.
+    pub(super) fn start(step: &Step, later: &[&Step], xtask: &Path) -> Result<Self> {
+        let is_needed = |ahead: &&Ahead| later.iter().any(|later| later.name == ahead.step);
+        // apt must not be cut off, so Debian packages are installed before.
+        let is_possible = |ahead: &&Ahead| packages::ensure(ahead.user).is_ok();
         let command = |ahead: &Ahead| format!("\"$0\" {}", ahead.arguments.join(" "));
-        let commands: Vec<_> = possible.map(command).collect();
+        let commands: Vec<_> =
+            step.meanwhile.iter().filter(is_needed).filter(is_possible).map(command).collect();
         if commands.is_empty() {
             return Ok(Self(None));
         }
@@ -41,7 +45,7 @@ impl Companion {
 
 impl Drop for Companion {
     fn drop(&mut self) {
-        // Its processes were ended with those of the step.
+        // The step ended with all processes, so this only notes their end.
         if let Some(child) = &mut self.0 {
             let _ = child.wait();
         }

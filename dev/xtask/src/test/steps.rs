@@ -24,6 +24,8 @@ pub(super) struct Step {
 /// which it runs. Then the later step builds what is missing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ahead {
+    /// The name of the later step.
+    pub(super) step: &'static str,
     pub(super) user: User,
     pub(super) arguments: &'static [&'static str],
 }
@@ -90,8 +92,8 @@ pub(super) const CHECKS: &[Step] = &[
         // The tests of RTL are skipped here, because the step `fpga` runs them.
         .with(&[("NAA_FPGA_TOOLS", "none")])
         .meanwhile(&[
-            Ahead { user: User::Fpga, arguments: &["fpga", "--models"] },
-            Ahead { user: User::Fuzz, arguments: &["fuzz", "--build"] },
+            Ahead { step: "fpga", user: User::Fpga, arguments: &["fpga", "--models"] },
+            Ahead { step: "fuzz", user: User::Fuzz, arguments: &["fuzz", "--build"] },
         ]),
     step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
 ];
