@@ -35,7 +35,8 @@ module path_room
   logic [Bytes-1:0] m_tkeep;
   route_t done_route;
   lb_path #(
-      .Width(Width)
+      .Width(Width),
+      .Answers(1)
   ) dut (
       .rst(!begun),
       .*

@@ -7,7 +7,7 @@
 // A swap stops packets in front of lb_path, waits until the path is empty, and then either changes `image` or refuses. It refuses if a load
 // balancer's newest tick is at or above its guard: packets of that tick met the old image, and packets that follow must not meet another one. So no
 // packet is routed by a mixture of two images, and no event is split between them. A swap holds packets until those inside have left, and
-// 20 cycles more.
+// at most 18 cycles more.
 //
 // s_axil_*: AXI-Lite with addresses in bytes and data of 32 bits; lb_csr_pkg has the registers. wstrb is not looked at. Accesses never
 //   wait for packets: while a swap or a reading of counters goes on, writes of Swap, Take and Entry do nothing and are answered with SLVERR, and

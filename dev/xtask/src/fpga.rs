@@ -65,8 +65,8 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["only", "packets"])]
     mutate: bool,
     /// Faults of all modules together
-    #[arg(long, value_name = "NUMBER", default_value_t = 200, requires = "mutate")]
-    mutants: usize,
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, requires = "mutate", value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    mutants: u16,
     /// The seed of the choice of faults
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "mutate")]
     seed: u64,
@@ -147,7 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return models().map(|()| ExitCode::SUCCESS);
     }
     if options.mutate {
-        return mutants::run(&tools, options.mutants, options.seed);
+        return mutants::run(&tools, options.mutants.into(), options.seed);
     }
     let mut rows: Rows = vec![["module", "what", "is", "limit", "result"].map(str::to_owned)];
     let mut took = Vec::new();
@@ -169,7 +169,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         println!("== jobs side by side");
         let begun = Instant::now();
         jobs::run(&jobs, &mut rows);
-        took.push(("area, prove, fmax", begun.elapsed()));
+        took.push(("jobs side by side", begun.elapsed()));
     }
     rows.extend(took.into_iter().map(|(part, time)| {
         ["all", &format!("{part}: seconds"), &table::seconds(time), "", "ok"].map(str::to_owned)
@@ -184,9 +184,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn models() -> Result<()> {
     let tools = Tools::find().context("the tools were installed before")?;
     let of_width = |name, width| Module::new(name).with("Width", width);
-    let narrow = ["icrc512", "responder_check", "lb_lookup"].map(Module::new);
+    let plain = ["icrc512", "region_check", "responder_check", "lb_addresses", "lb_begins", "lb_lookup"]
+        .map(Module::new);
     let wide = [("lb_path", 128), ("lb_path", 512), ("lb_top", 128), ("lb_top", 512)];
-    for module in narrow.into_iter().chain(wide.map(|(name, width)| of_width(name, width))) {
+    let wide = wide.map(|(name, width)| of_width(name, width));
+    for module in plain.into_iter().chain(wide).chain([Module::new("counters").with("Bits", 6)]) {
         module.model(&tools)?;
     }
     Ok(())

@@ -28,8 +28,8 @@ const FIRST_REQUEST: Duration = Duration::from_secs(5);
 /// How often the server pings a connection that sends nothing.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// The number of task steps after which a thread looks at its sockets. One client may have a hundred requests in progress; a
-/// thread that looked only after all of them, as it does by tokio's default of 61, would let every other client wait for them.
+/// The number of task steps after which a thread looks at its sockets again. A client can have dozens of requests in progress
+/// on each of its connections. With tokio's default of 61 steps, the requests of other clients would wait for that many.
 const SOCKETS_EACH: u32 = 1;
 
 /// Why a server cannot start.

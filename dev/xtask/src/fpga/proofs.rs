@@ -74,6 +74,15 @@ pub(super) const PROOFS: &[Proof] = &[
     },
     Proof {
         harness: "fifo_order",
+        parameters: &[("Width", 8), ("Bits", 7)],
+        memories: Memories::Exact,
+        shows: "the same with the size of lb_path's queue of routes",
+        depth: 1,
+        reach: 8,
+        mutants: FIFO,
+    },
+    Proof {
+        harness: "fifo_order",
         parameters: &[("Width", 8), ("Bits", 9)],
         memories: Memories::Exact,
         shows: "the same with the size of the longest queue of lb_path",
