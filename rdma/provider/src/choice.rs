@@ -8,23 +8,23 @@ pub const VARIABLE: &str = "NAA_PROVIDER";
 /// The provider that a program is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// Verbs where an RDMA device has the local address, else embedded.
+    /// The verbs provider if an RDMA device has the local address, else the embedded provider.
     #[default]
     Auto,
-    /// rdma-core: NICs and kernel soft-RoCE.
+    /// The verbs provider: rdma-core, for NICs and the Linux kernel's soft-RoCE.
     Verbs,
-    /// The stack of this project, on UDP sockets.
+    /// The embedded provider: the RoCEv2 stack of this project, on UDP sockets.
     Embedded,
 }
 
-/// A text that names no choice.
+/// The error for a text that is no choice of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
     pub value: String,
 }
 
 impl BadChoice {
-    /// What the user can do about it.
+    /// What the user can write instead.
     pub const REMEDY: &'static str =
         "write auto (verbs where an RDMA device has the local address, else embedded), verbs or embedded";
 }

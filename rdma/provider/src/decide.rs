@@ -1,4 +1,4 @@
-//! The decision between the providers, and the facts that it is made from.
+//! The decision between the providers, and the facts on which the decision is based.
 
 use std::{fmt, net::IpAddr};
 
@@ -42,14 +42,14 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // The libraries are loaded only if they may be used.
+        // The libraries are loaded only if the verbs provider may be used.
         let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
     }
 }
 
-/// The error's text without its class, for use behind the class of another error.
+/// The text of `error`, to be put into the text of another `Error::NoDevice`: without the words "no device".
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoDevice(text) => text.clone(),
@@ -89,14 +89,15 @@ pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result
                 let why = format!("{} has {local}, but {missing}", owner.device);
                 Ok(Decision { provider: Provider::Embedded, why, is_surprising: true })
             }
-            // A NIC takes RoCE packets off the wire before a socket sees them.
+            // The embedded provider would receive nothing, because a NIC takes RoCE packets off the wire before a
+            // socket sees them.
             (Some(owner), Some(missing)) => {
                 Err(format!("{} has {local}, but {missing}; or take --provider embedded", owner.device))
             }
             (None, _) => Ok(Decision {
                 provider: Provider::Embedded,
                 why: no_device(local, &machine.devices),
-                // Nobody expects an RDMA device on loopback.
+                // On loopback, the embedded provider is no surprise: nobody expects an RDMA device there.
                 is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
             }),
         },
@@ -111,7 +112,7 @@ fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
 }
 
-/// Describes a port that has the address but cannot be used with it.
+/// Describes a device's port that has the address `local` but cannot be used with this address.
 fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));
@@ -145,7 +146,7 @@ fn addresses(devices: &[RdmaDevice]) -> String {
     let told = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
         let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
-        // RoCE v1 and v2 have an entry each.
+        // An address can have two entries, for RoCE v1 and for RoCE v2.
         found.dedup();
         let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
         format!("{} with {found}", device.name)
@@ -173,8 +174,8 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// The text of the decision for `local` on a machine with these devices and, maybe, without rdma-core; `(!)` marks
-    /// a surprise.
+    /// The text of the decision for `local` on a machine with these devices, without rdma-core if `missing`. A
+    /// surprising decision has the mark `(!)`.
     fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";

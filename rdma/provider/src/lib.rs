@@ -1,7 +1,7 @@
 //! Which provider serves a local address, and why.
 //!
-//! [`choose`] decides and gives the reason; it opens nothing yet. If a verbs device fails, the embedded provider never
-//! takes its place silently: only the machine's equipment or the user's choice changes the provider, and the reason is
+//! [`choose`] decides and gives the reason, but opens no device. A verbs device that fails is never silently replaced
+//! by the embedded provider. Only the machine's equipment or the user's choice changes the provider, and the reason is
 //! always reported.
 
 mod choice;
@@ -24,8 +24,8 @@ pub struct Chosen {
     pub provider: Provider,
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// Whether people should be told without asking: nobody asked for a provider, the embedded one was chosen for an
-    /// address that is not loopback's, and the machine has an RDMA device.
+    /// Whether the user should be told of the decision unasked. This is so if the user chose no provider, the machine
+    /// has an RDMA device, and the embedded provider was chosen for an address other than loopback.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,
@@ -55,7 +55,8 @@ pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     Ok(Chosen { provider, why, is_surprising, local, choice, owner: machine.owner })
 }
 
-/// Decides on the provider and opens the device. `embedded` is used if the embedded provider is chosen.
+/// Decides on the provider and opens the device. `embedded` has the options of the embedded provider, if that is
+/// chosen.
 ///
 /// # Errors
 /// The errors of [`choose`] and [`Chosen::open`].
@@ -66,8 +67,8 @@ pub fn open(local: IpAddr, choice: Choice, embedded: &roce_udp::Options) -> Resu
 impl Chosen {
     /// Opens the device, with the options of its provider.
     ///
-    /// # Errors
-    /// The errors of the provider; [`Error::Invalid`] if `embedded` asks for what the verbs provider cannot do.
+    /// # Errors The errors of the provider; [`Error::Invalid`] if the verbs provider is chosen and cannot do what
+    /// `embedded` asks for.
     pub fn open(self, embedded: &roce_udp::Options, verbs: &VerbsOptions) -> Result<Opened, Error> {
         let context = match self.provider {
             Provider::Embedded => roce_udp::open(self.local, embedded)?,
@@ -80,7 +81,7 @@ impl Chosen {
         Ok(Opened { context, why: self.why, is_surprising: self.is_surprising })
     }
 
-    /// The error for the user. If the user did not choose verbs, the text also names the other provider.
+    /// The error for the user. If the user chose no provider, the text also says how to use the embedded provider.
     fn failed(&self, error: Error) -> Error {
         if self.choice != Choice::Auto {
             return error;

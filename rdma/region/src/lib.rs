@@ -1,7 +1,7 @@
 //! Page-aligned memory that outlives its registration.
 //!
-//! Every region is a mapping of its own, so that unmapping gives the pages back at once and a region never shares a page with
-//! anything else that a peer must not see. Pages are allocated when they are first touched.
+//! Every region is a mapping of its own, so that unmapping gives the pages back at once. No page of a region contains other
+//! data, which a peer must not see. Pages are allocated when they are first touched.
 #![allow(unsafe_code)]
 
 use std::{
@@ -18,7 +18,7 @@ use verbs::Memory;
 /// KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The bytes of a page of this machine.
+/// The size of a page of this machine, in bytes.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -28,14 +28,14 @@ pub fn page_size() -> usize {
     })
 }
 
-/// The bytes of memory of this machine, if the system tells.
+/// The size of this machine's memory in bytes; `None` if the operating system does not tell.
 pub fn physical_memory() -> Option<u64> {
     // SAFETY: sysconf takes no pointers.
     let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).ok()?;
     pages.checked_mul(page_size() as u64)
 }
 
-/// The bytes that a region of `len` bytes occupies: whole pages, at least one. `None` if no mapping can be that large.
+/// The bytes that a region of `len` bytes occupies: whole pages, and at least one page. `None` if no mapping can be that large.
 pub fn footprint(len: usize) -> Option<usize> {
     let mapped = len.max(1).checked_next_multiple_of(page_size())?;
     isize::try_from(mapped).is_ok().then_some(mapped)
@@ -51,10 +51,10 @@ pub fn alloc(len: usize) -> io::Result<Memory> {
     map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
 }
 
-/// Like [`alloc`], but shared through the returned file, which another process may map.
+/// Maps zeroed bytes like [`alloc`], but shared through the returned file, which another process may map.
 ///
-/// The file is named `name` in /proc and sealed against a change of its size, so that no process that holds
-/// it can take pages away from under a mapping.
+/// The file is named `name` in /proc and sealed against a change of its size, so that no process that has the file can remove
+/// pages which are mapped.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or exceeds 249 bytes,
@@ -63,12 +63,12 @@ pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     shared(name, len, libc::F_SEAL_SEAL)
 }
 
-/// Like [`memfd`], but later mappings of the file can only read it.
+/// Makes a file like [`memfd`], but later mappings of the file can only read it.
 ///
 /// # Errors
 /// The errors of [`memfd`]; also an error with Linux kernels before 5.1, which lack the seal.
 pub fn memfd_for_readers(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
-    // F_SEAL_FUTURE_WRITE of linux/fcntl.h.
+    // The value of F_SEAL_FUTURE_WRITE in linux/fcntl.h.
     const FUTURE_WRITE: libc::c_int = 0x10;
     shared(name, len, FUTURE_WRITE | libc::F_SEAL_SEAL)
 }
@@ -145,12 +145,12 @@ pub fn map_file_read_only(fd: &OwnedFd, len: usize) -> io::Result<ReadOnly> {
 
 fn check_file(fd: &OwnedFd, len: usize) -> io::Result<()> {
     let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
         return wrong("the file could shrink; it must be a memfd that is sealed against that");
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let size = unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_END) };
     if u64::try_from(size).unwrap_or(0) < len as u64 {
         return wrong("the file is shorter than what is to be mapped");
@@ -165,10 +165,10 @@ fn file(name: &str, len: usize) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the file descriptor is new, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let len = libc::off_t::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), len) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -176,7 +176,7 @@ fn file(name: &str, len: usize) -> io::Result<OwnedFd> {
 }
 
 fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -189,14 +189,14 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: only the address and length are kept here, and unmapping may happen on any thread.
+// SAFETY: a mapping is only an address and a length, and any thread may unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference permits nothing.
+// SAFETY: `&Mapping` gives no access to the memory.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` and, with the last `Memory` gone, nothing refers to it.
+        // SAFETY: the range was mapped by `map` and nothing refers to it after the last `Memory` was dropped.
         unsafe { libc::munmap(self.addr, self.len) };
     }
 }
@@ -220,15 +220,15 @@ fn map_with(
     }
     let mapping = Mapping { addr, len: mapped };
     advise_huge(&mapping);
-    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading and, where `protection` lacks that, `ReadOnly`
-    // never writes.
+    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading. If `protection` does not permit writing, the
+    // result goes into a `ReadOnly`, which never writes.
     Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
 }
 
-/// Asks for huge pages. A kernel without huge pages refuses, and small pages work as well.
+/// Asks the kernel for huge pages. A kernel without huge pages refuses, and the mapping keeps small pages.
 fn advise_huge(mapping: &Mapping) {
     if mapping.len >= HUGE_PAGE {
-        // SAFETY: the range is ours and the advice does not change what it contains.
+        // SAFETY: `mapping` owns the range, and the advice does not change its content.
         unsafe { libc::madvise(mapping.addr, mapping.len, libc::MADV_HUGEPAGE) };
     }
 }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_mapping_goes_with_the_last_clone() {
-        // A child process, because in this one another test may map the same range again at once.
+        // The check runs in a child process, because in this process another test may map the same range again at once.
         if std::env::var_os("NAA_REGION_CHILD").is_none() {
             let name = "tests::the_mapping_goes_with_the_last_clone";
             let status = std::process::Command::new(std::env::current_exe().unwrap())

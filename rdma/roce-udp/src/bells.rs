@@ -15,7 +15,7 @@ struct Bell {
     armed: bool,
 }
 
-/// The eventfds of a device; at most one for each set of objects to wait for.
+/// The eventfds of a device: at most one eventfd for each set of objects to wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Bells(Vec<Bell>);
 
@@ -38,7 +38,7 @@ impl Bells {
         Ok(())
     }
 
-    /// Wakes, once, the armed eventfds whose objects are ready.
+    /// Signals each armed eventfd whose objects are ready, and disarms it.
     pub(crate) fn ring(&mut self, ready: impl Fn(&WaitOn) -> bool) {
         for bell in self.0.iter_mut().filter(|bell| bell.armed) {
             if ready(&bell.on) {

@@ -1,4 +1,5 @@
-//! A device: the engine with its lock, and the choice of its progress owner (the thread that makes the engine's turns).
+//! A device: the engine, the engine's lock, and the choice of the progress owner. The progress owner is the thread that makes
+//! the engine's turns.
 
 use std::{
     os::fd::BorrowedFd,
@@ -21,7 +22,7 @@ use crate::{
     waiters::Notice,
 };
 
-/// A sleeping progress owner is woken only for timers that are due earlier than its own by more than this time.
+/// A sleeping progress owner is woken for a timer only if the timer is due more than this time before its sleep ends.
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -31,17 +32,18 @@ pub(crate) struct Device {
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
-    /// The number of turns that callers made as progress owner. If it does not change, the owner is stalled, or has nothing
-    /// to do.
+    /// The number of turns that callers made as progress owner. If this number does not change, the progress owner is
+    /// stalled, or has nothing to do.
     rounds: AtomicU32,
-    /// The number of threads that are about to take the lock; a spinning progress owner lets them go first.
+    /// The number of threads that are about to take the lock; a spinning progress owner lets these threads go first.
     contenders: AtomicU32,
     /// Ends the sleep of a caller that is the progress owner.
     caller_waker: Waker,
     /// Ends the sleep of the progress thread when it is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
-    /// A program is about to sleep on a file descriptor, so the progress thread takes the role without waiting for a caller.
+    /// Whether a program is about to sleep on a file descriptor. If so, the progress thread takes the role without waiting
+    /// for a caller.
     called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -50,20 +52,21 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// If the progress owner sleeps on the socket: until when (`None`: without a time limit), and for which objects.
+    /// If the progress owner sleeps on the socket: the time at which its sleep ends (`None` is without a time limit), and the
+    /// objects that it waits for.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
     crowd: Crowd,
 }
 
-/// The locked engine. Dropping it sends what is to be sent, and wakes the threads whose objects became ready.
+/// The locked engine. Dropping the access sends packets that are due, and wakes the threads whose objects became ready.
 pub(crate) struct Access<'a> {
     device: &'a Device,
     state: MutexGuard<'a, State>,
     after: After,
 }
 
-/// The work that ends an access.
+/// The work to be done when an access ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
@@ -104,12 +107,12 @@ impl Device {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a bug, but other sessions may go on.
+        // A poisoned lock is taken nevertheless: a panic under the lock is a bug, but other sessions may go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call. A forked child may find the lock held for ever, so it fails without trying to take the
-    /// lock.
+    /// Locks the engine for a call. In a forked child the lock may be held for ever, so the call fails there without trying
+    /// to take the lock.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -145,13 +148,13 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The longest wait as a waiter, because the progress owner does not watch the file descriptor `beside`.
+        /// The longest wait of a waiter with a file descriptor `beside`, which the progress owner does not watch.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
             let engine = access.engine();
             if let Some(cq) = on.cq {
-                // Refuses an unknown completion queue: a wait for it could never end.
+                // Refuses an unknown completion queue, because a wait for it could never end.
                 engine.endpoint.poll_cq(cq, &mut [])?;
             }
             if engine.ready(&on) {
@@ -167,7 +170,8 @@ impl Device {
         let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
-            // A notice that came at the last moment counts; above all the role must not be lost.
+            // A notice may have come at the last moment. It is not ignored, because it may have made this thread the progress
+            // owner.
             notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
         }
         Ok(match notice {
@@ -178,7 +182,7 @@ impl Device {
         })
     }
 
-    /// Makes turns until `on` is ready. The caller is the progress owner on entry, and no longer on return.
+    /// Makes turns until `on` is ready. The caller is the progress owner when the call begins, but not when it returns.
     fn drive(
         &self,
         on: WaitOn,
@@ -225,7 +229,7 @@ impl Device {
         }
     }
 
-    /// Lets other threads take the lock, because a mutex alone is not fair.
+    /// Lets other threads take the lock first, because a mutex alone is not fair.
     fn yield_to_contenders(&self) {
         for _ in 0..64 {
             if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -253,7 +257,7 @@ impl Device {
         };
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
-        // The port lives as long as the device; without the lock only its file descriptor is needed.
+        // The sleep needs only the port's file descriptor, so the lock is released. The port lives as long as the device.
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
@@ -264,7 +268,8 @@ impl Device {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller that took the role from the progress thread may sleep by now; its entry stays.
+        // A caller that took the role from the progress thread may be asleep by now. The caller's entry in `asleep` must
+        // stay.
         if self.role.get().0 == role {
             state.asleep = None;
         }
@@ -275,7 +280,7 @@ impl Device {
     fn progress(&self) {
         /// A caller that waits again within this time remains the progress owner.
         const LINGER: Duration = Duration::from_micros(400);
-        /// The number of checks without a change of role after which the thread sleeps deeply.
+        /// The number of checks without a change of role after which the progress thread sleeps until it is woken.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -294,11 +299,11 @@ impl Device {
         }
     }
 
-    /// Sleeps deeply while a caller is the progress owner. If that caller is stalled, the thread makes turns in its place
-    /// until the caller moves again.
+    /// Sleeps while a caller is the progress owner. If that caller is stalled, this thread makes turns in its place until the
+    /// caller makes turns again.
     fn watch(&self, seen: Seen, linger: Duration) {
-        /// If the progress owner makes no turn for this time, the thread makes one itself, to find out whether there is
-        /// anything to do.
+        /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out whether
+        /// there is work.
         const WATCHDOG: Duration = Duration::from_secs(1);
         let rounds = self.rounds.load(Ordering::Relaxed);
         park_timeout(WATCHDOG);
@@ -311,11 +316,11 @@ impl Device {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-                // The caller is stalled during its turn and holds the lock, so the thread can do nothing.
+                // The caller is stalled in the middle of its turn and holds the lock, so this thread can do nothing.
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // Dropping the access wakes a caller that is not stalled but would miss what this turn takes from the socket.
+                // Dropping the access wakes the caller if it only sleeps and this turn made its objects ready.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -348,7 +353,7 @@ impl Device {
         }
     }
 
-    /// Wakes the progress thread from a deep sleep; otherwise the thread wakes up by itself after a short time.
+    /// Wakes the progress thread from the sleep in `watch`. The thread wakes up by itself from shorter sleeps.
     fn rouse_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -358,7 +363,7 @@ impl Device {
     }
 
     /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect may be lost, and is repeated after
-    /// 250 ms. Peers that never confirm, as C servers of NAAICE, cost the whole time.
+    /// 250 ms. For peers that never confirm, such as NAAICE's C servers, the wait lasts the whole time.
     fn part(&self) {
         const LONGEST: Duration = Duration::from_millis(300);
         const STEP: Duration = Duration::from_millis(2);
@@ -378,7 +383,7 @@ impl Device {
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(handle) = handle {
             handle.thread().unpark();
-            // The thread itself may drop the last reference, and must not join itself.
+            // The progress thread itself may drop the last reference to the device, and must not join itself.
             if handle.thread().id() != std::thread::current().id() {
                 let _ = handle.join();
             }
@@ -395,7 +400,8 @@ impl State {
 }
 
 impl Access<'_> {
-    /// Makes the caller the progress owner, unless another caller is. If the progress thread had the role, it gives it up.
+    /// Makes the caller the progress owner, unless another caller is the progress owner. If the progress thread had the role,
+    /// that thread gives the role up.
     fn take_role(&mut self) -> bool {
         let taken = self.device.role.take();
         if taken == Some(Role::Thread) {
@@ -415,8 +421,8 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// The same as `flush_after`, but first sends acknowledgements that were postponed, because the work may end their
-    /// connection.
+    /// Accesses the engine like `flush_after`, but first sends acknowledgements that were postponed, because the work may end
+    /// their connections.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;
@@ -462,7 +468,7 @@ impl Device {
         }
     }
 
-    /// Arms the file descriptor of `on`; returns false if something can be polled already.
+    /// Arms the file descriptor of `on`; returns false if an object of `on` has something to poll already.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         let mut access = self.access()?;
         let engine = access.engine();

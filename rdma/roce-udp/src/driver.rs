@@ -14,7 +14,8 @@ use verbs::{
 
 use crate::device::Device;
 
-/// Closes the device when its last user drops it; the progress thread holds only `Device`.
+/// The device as its users hold it: when the last user drops it, the device is closed. The progress thread holds only
+/// `Device`.
 #[derive(Debug)]
 pub(crate) struct Embedded(pub(crate) Arc<Device>);
 
@@ -50,7 +51,7 @@ impl Driver for Embedded {
             // The rights with which the region was registered stay in force (`Options::keeps_access`).
             return Ok(());
         }
-        // Received payload is written under the lock, so a thread that holds the lock knows that none is being written.
+        // Received payload is written under the lock, so no payload is being written while this thread holds the lock.
         self.0.access()?.engine().endpoint.set_mr_access(lkey, access)
     }
 

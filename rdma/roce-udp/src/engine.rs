@@ -28,7 +28,7 @@ const SEND_SEGMENTS: usize = 512;
 const SEND_COPIED: usize = 1 << 20;
 /// The most packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
-/// Timers wait this long for datagrams that are still in the socket, but no longer, even during a flood.
+/// How long a due timer waits for datagrams that are still in the socket. It waits no longer, even during a flood.
 const FULL_PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct Engine {
     receive: RecvBatch,
     send: SendBatch,
     transmit: Transmit,
-    /// The last packet that was built did not fit into the batch.
+    /// Whether the last packet that was built did not fit into the batch.
     pending: bool,
-    /// Acknowledgements wait for the next transmission, to be sent together with it.
+    /// Whether acknowledgements wait for the next transmission, to be sent together with it.
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
 }
 
-/// Counters of the sockets, beside those of the endpoint.
+/// Counters of the sockets, in addition to the endpoint's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) turns: u64,
@@ -59,14 +59,14 @@ pub(crate) struct Stats {
     pub(crate) send_errors: u64,
 }
 
-/// What a turn did, and what it leaves to do.
+/// What a turn did, and what is left to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Packets were received or sent.
+    /// Whether packets were received or sent.
     pub(crate) busy: bool,
-    /// There is more to do at once.
+    /// Whether there is more to do at once.
     pub(crate) more: bool,
-    /// The socket takes no more datagrams until it is writable.
+    /// Whether the socket takes no more datagrams until it is writable.
     pub(crate) blocked: bool,
 }
 
@@ -102,13 +102,13 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If `on` becomes ready and only acknowledgements have to be sent, they wait for the thread's next message, so
-    /// that a response and the acknowledgement of its request leave in one system call. The next turn sends them in any
-    /// case: it comes at once, or when the progress thread takes over.
+    /// If `on` becomes ready and only acknowledgements have to be sent, these acknowledgements wait for the thread's
+    /// next message. A response and the acknowledgement of its request thus leave in one system call. The next turn
+    /// sends waiting acknowledgements in any case. That turn comes at once, or when the progress thread takes over.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        // The time is taken before receiving: packets that were there by then are in time, however long this thread did
-        // not run.
+        // The time is taken before receiving. Packets that had arrived by this time count as in time, however long this
+        // thread did not run.
         let mut now = self.now();
         let received = self.receive(now);
         let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
@@ -129,7 +129,7 @@ impl Engine {
     /// Receives datagrams. Returns true if there were packets of connections; other datagrams must not keep threads
     /// from sleeping.
     fn receive(&mut self, now: Time) -> bool {
-        // A socket that fails to receive looks like a silent peer; timers report that to sessions.
+        // If the socket fails to receive, its peers seem to be silent, and the timers report silent peers to sessions.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
             return false;
         }
@@ -232,8 +232,8 @@ impl Engine {
     /// Removes a region; no packet refers to it afterwards.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
-        // Packets that wait for the socket may refer to the region, so they are dropped. The protocol sends them again,
-        // or reports that the region is gone.
+        // Packets that wait for the socket may refer to the region, so such packets are dropped. The protocol sends
+        // dropped packets again, or reports that the region is gone.
         self.send.clear();
         if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
             self.pending = false;
@@ -257,7 +257,7 @@ impl Engine {
         self.bells.ring(ready);
     }
 
-    /// Forgets waits for objects that are destroyed.
+    /// Forgets interruptions and eventfds of objects that are destroyed.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.bells.forget(gone);

@@ -49,12 +49,12 @@ pub struct Options {
     /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` takes the largest that the
     /// interface allows.
     pub max_path_mtu: Option<u32>,
-    /// If another process holds the address: fail, instead of opening a device that cannot listen.
+    /// Whether `open` fails if another process holds the address. Otherwise it opens a device that cannot listen.
     pub must_listen: bool,
     /// Loses received datagrams on purpose; `None` loses none.
     pub loss: Option<Loss>,
-    /// Takes no rights back from peers, like NICs: [`DeviceAttr::revokes`] is false. Tests use it for code that depends
-    /// on that.
+    /// Whether the device keeps the access rights of peers as they are, like a NIC: [`DeviceAttr::revokes`] is false.
+    /// Tests use this option for code that handles such devices.
     pub keeps_access: bool,
 }
 
@@ -72,9 +72,9 @@ impl roce::Entropy for SystemEntropy {
 
 /// Opens the embedded device on `local`, a concrete address of this machine.
 ///
-/// The first process on an address gets its port 4791: it may listen, and can talk to any RoCEv2 peer. Another process
-/// gets a device on an ephemeral port, which can connect only to peers of this provider; `DeviceAttr::can_listen`
-/// tells.
+/// The first process on an address gets the UDP port 4791 of this address. Its device may listen, and can talk to any
+/// RoCEv2 peer. The device of another process has an ephemeral port, and can connect only to peers of this provider.
+/// `DeviceAttr::can_listen` tells which of the two a device is.
 pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),

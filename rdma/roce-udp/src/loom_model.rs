@@ -1,7 +1,7 @@
-//! Runs the model checker over every order in which callers and the progress thread can come and go.
+//! Runs the model checker over every order in which callers start and end their waits while the progress thread runs.
 //!
 //! The device's lock, sleeping on the socket, and packets are modelled; the role word, the waiters and parking are the
-//! real ones. Parking has no time-out here, so a lost wake-up shows up as a deadlock.
+//! crate's own code. Parking has no time-out here, so a lost wake-up shows up as a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -79,8 +79,8 @@ impl Device {
         }
     }
 
-    /// Makes one turn for the caller itself; completions for the other caller come with a turn of that caller or of the
-    /// thread.
+    /// Makes one turn as the caller `me`. Completions for the other caller come with a turn of that caller or of the
+    /// progress thread.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
@@ -94,8 +94,9 @@ impl Device {
         }
     }
 
-    /// Runs the progress thread without its delays: it takes the role and sleeps deeply whenever it may. It ends as
-    /// progress owner when no caller is left, so it hangs if it is not notified that the role is free.
+    /// Runs the progress thread without its delays: it takes the role and sleeps deeply whenever it may. The thread
+    /// ends as progress owner when no caller is left. If it is not notified that the role is free, the thread hangs,
+    /// and the model fails.
     fn progress(&self) {
         loop {
             let seen = self.role.get();

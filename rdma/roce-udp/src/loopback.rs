@@ -1,4 +1,4 @@
-//! Free loopback addresses, one for each process that asks.
+//! Finds free loopback addresses, a different address for each process that asks.
 
 use std::{
     net::{IpAddr, Ipv4Addr, UdpSocket},
@@ -18,8 +18,8 @@ const CANDIDATES: u32 = 64;
 )]
 pub struct NoFreeLoopback;
 
-/// Finds a loopback address without a RoCEv2 stack; each call returns another one. The first address tried differs from
-/// process to process. Another process may take the address until it is bound.
+/// Finds a loopback address without a RoCEv2 stack; each call returns another address. The first address tried differs
+/// from process to process. Another process may take the address before the caller binds it.
 ///
 /// # Errors
 /// If none of the addresses tried is free.

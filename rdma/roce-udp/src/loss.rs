@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Loses received datagrams at random and independently of each other, also single ones of a merged message.
+/// Loses received datagrams at random and independently of each other, also single datagrams of a merged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The number of lost datagrams per million.
@@ -14,7 +14,7 @@ pub struct Loss {
 
 #[derive(Debug)]
 pub(crate) struct Dropper {
-    /// Random numbers below this value lose a datagram.
+    /// A datagram is lost if its random number is below this value.
     threshold: u32,
     rng: ChaCha8Rng,
 }

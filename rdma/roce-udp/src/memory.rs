@@ -1,4 +1,4 @@
-//! The registered memory, by the region numbers of the endpoint.
+//! The registered memory, indexed by the endpoint's region numbers.
 
 use roce::RegionId;
 use verbs::Memory;

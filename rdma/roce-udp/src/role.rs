@@ -9,9 +9,9 @@
 //! | Caller | its wait ends and another caller waits | Caller (the other; the word stays) |
 //! | Caller | its wait ends | None |
 //!
-//! The word says which thread sleeps on the socket and makes the next turn. It protects no data: for that the engine
-//! has a lock, which is held for at most one turn and never while sleeping. All changes except None to Thread are made
-//! under that lock.
+//! The word says which thread sleeps on the socket and makes the next turn. The word protects no data; the engine's
+//! lock does that. The lock is held for at most one turn, and never while sleeping. All changes of the word except None
+//! to Thread are made under the lock.
 
 use std::sync::atomic::Ordering;
 
@@ -27,14 +27,14 @@ pub(crate) enum Role {
     Caller,
 }
 
-/// The role, and a number that changes whenever the role does.
+/// The role, and a number that changes with every change of the role.
 pub(crate) type Seen = (Role, u32);
 
 #[derive(Debug)]
 pub(crate) struct RoleWord {
-    /// The low two bits hold the role, the others count its changes.
+    /// The low two bits hold the role; the other bits count the changes of the role.
     word: AtomicU32,
-    /// Whether the progress thread sleeps deeply, until it is woken.
+    /// Whether the progress thread sleeps until it is woken (deep sleep).
     deep: AtomicBool,
 }
 
@@ -56,8 +56,8 @@ impl RoleWord {
         (Self::decode(word), word >> 2)
     }
 
-    /// Changes the role to `to` if `from` accepts the present one. Returns the former role, or as an error the present
-    /// one.
+    /// Changes the role to `to` if `from` accepts the present role. Returns the former role. If `from` does not accept
+    /// the present role, returns the present role as an error.
     fn update(&self, from: impl Fn(Role) -> bool, to: Role) -> Result<Role, Role> {
         let bits = match to {
             Role::None => 0,
@@ -79,8 +79,8 @@ impl RoleWord {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
-    /// Passes the role of a caller that leaves to a waiter, or to nobody. Returns true if the progress thread sleeps
-    /// deeply and must be woken.
+    /// Passes the role of a caller whose wait ends to a waiter, or to nobody if there is no waiter. Returns true if the
+    /// progress thread sleeps deeply and must be woken.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
@@ -91,7 +91,8 @@ impl RoleWord {
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns whether the progress thread may sleep until it is woken: the role must still be as it was `seen`.
+    /// Returns whether the progress thread may sleep until it is woken. The thread may do so if the role is still as it
+    /// was `seen`.
     pub(crate) fn fall_asleep(&self, seen: Seen) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -102,7 +103,8 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // An exchange again, because a plain store would hide the changes of a caller that came just before.
+        // This is an exchange, too, because after a plain store the thread could miss changes that a caller made just
+        // before.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

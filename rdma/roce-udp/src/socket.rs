@@ -1,7 +1,7 @@
 //! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
-//! A device is one [`Port`]: an unconnected socket on one concrete local address. It sends IPv4 packets with DF and
-//! the identification 0, or the segment's index in its super-packet, which the ICRC covers.
+//! A device is one [`Port`]: an unconnected socket on one concrete local address. IPv4 packets are sent with DF. Their
+//! identification, which the ICRC covers, is 0 or the segment's index in its super-packet.
 
 mod holder;
 
@@ -74,7 +74,7 @@ impl Port {
         // All options are set before the bind, so that no datagram arrives with the defaults.
         required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A kernel that cannot segment does not know the option; it would send a super-packet as one datagram.
+        // A kernel that cannot segment does not know the option, and would send a super-packet as one datagram.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
             enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
@@ -168,7 +168,7 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1)
 }
 
-/// Requests a receive buffer, beyond the machine's limit if permitted. Returns its present size in bytes.
+/// Requests a receive buffer, beyond the machine's limit if permitted. Returns the present size of the buffer in bytes.
 fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)

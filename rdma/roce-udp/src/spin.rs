@@ -15,7 +15,7 @@ pub(crate) struct Spinner {
     idle_turns: u32,
 }
 
-/// Whether other threads need the core on which a wait polls: polling then delays the peer's response.
+/// Whether other threads need the core on which a wait polls. If they do, polling delays the peer's response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd {
     until: Option<Instant>,
@@ -31,10 +31,10 @@ pub(crate) enum Next {
 }
 
 impl Spinner {
-    /// The duration of an idle turn from which on another thread must have had the core. A usual idle turn takes a
+    /// If an idle turn takes at least this time, another thread has had the core meanwhile. A usual idle turn takes a
     /// microsecond.
     const LONG_TURN: Duration = Duration::from_micros(25);
-    /// The time for which a core counts as crowded after such a turn.
+    /// How long a core counts as contended after a turn that was interrupted by another thread.
     const CROWDED: Duration = Duration::from_millis(20);
     /// The number of idle turns after which a wait that never sleeps lets other threads run.
     const PATIENCE: u32 = 64;
@@ -47,18 +47,19 @@ impl Spinner {
         let took = now - self.last_turn;
         self.last_turn = now;
         if turn.busy {
-            // Packets of a stream cost less when polled for than when the thread has to be woken for them.
+            // Polling for the packets of a stream costs less than waking the thread for each of them.
             (self.last_busy, self.idle_turns) = (now, 0);
             return Next::Turn;
         }
         if turn.more {
-            // The datagrams belong to no connection: they are taken from the socket but do not prolong the polling.
+            // The received datagrams belong to no connection. They are taken from the socket but do not prolong the
+            // polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The turn after a sleep is long for another reason, so the count starts anew.
+            // The turn after a sleep is long for another reason, so the count of idle turns starts anew.
             self.idle_turns = 0;
         }
         next

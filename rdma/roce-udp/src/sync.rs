@@ -12,8 +12,8 @@ pub(crate) use {
     model::{Thread, current, park, park_timeout},
 };
 
-/// Parking with a token that lasts, like the standard library's. The model checker's own parking forgets the token if
-/// the thread yields or waits for a lock meanwhile.
+/// Parking whose token is kept until it is used, like that of the standard library. The model checker's own parking
+/// forgets the token if the thread yields or waits for a lock meanwhile.
 #[cfg(all(test, loom))]
 mod model {
     use loom::sync::{Arc, Condvar, Mutex};

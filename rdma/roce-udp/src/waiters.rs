@@ -10,7 +10,7 @@ use verbs::{WaitMode, WaitOn};
 use crate::sync::{AtomicU8, Thread, current, park, park_timeout};
 
 const WAITING: u8 = 0;
-/// The objects that the waiter waits for are ready.
+/// The objects that the waiter waits for became ready.
 const READY: u8 = 1;
 /// The waiter becomes the progress owner.
 const DRIVE: u8 = 2;
@@ -22,7 +22,7 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
-    /// Whether there are too many waiters for all to spin: they would keep the progress owner from its core.
+    /// Whether there are already so many waiters that one more that spins would keep the progress owner from its core.
     crowded: bool,
     state: AtomicU8,
     thread: Thread,
@@ -102,7 +102,7 @@ impl Waiters {
         waiter
     }
 
-    /// Removes a waiter that gave up. Returns a notice that came just before.
+    /// Removes a waiter whose time limit has passed. Returns a notice that came just before, if there is one.
     pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) -> Option<Notice> {
         self.waiting.retain(|w| !Arc::ptr_eq(w, waiter));
         waiter.notice()
@@ -128,8 +128,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a present one, or else the next. Several interruptions that no wait has taken yet count
-    /// as one.
+    /// Ends one wait on `on`: a present wait, or else the next wait. Several interruptions that no wait has taken yet
+    /// count as one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);

@@ -25,7 +25,7 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // The peers are one on another device, and the holder of the address itself.
+    // One peer is on another device; the other peer is on the device that holds the address.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);
@@ -59,11 +59,11 @@ fn the_mtu_can_be_limited() {
     assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
-    // The side with the larger path MTU repeats its request with the smaller one.
+    // The side with the larger path MTU repeats its request with the smaller path MTU.
     let (c, d) = (Side::new(), Side::on(device(address(), &small)));
     connect(&c, &d);
     round_trip(&c, &d, 1 << 20);
-    // The packets are those of the WRITE and of the READ's response.
+    // Each side has sent the packets of the WRITE, or those of the READ's response.
     for side in [&a, &b] {
         assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());
     }
@@ -115,7 +115,7 @@ fn memory_may_go_while_it_is_being_sent() {
         near.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 8 << 20)]));
         thread::sleep(Duration::from_micros(100 * (round % 5)));
         let region = if round % 2 == 0 { source } else { target };
-        // The region is unmapped here, and its addresses are soon used again by the next round.
+        // The region is unmapped here, and the next round soon uses its addresses again.
         drop(region);
         let status = near.completion(WaitMode::Block).status;
         let expected = match round % 2 {

@@ -1,5 +1,5 @@
-//! Measures the cost of a device that has nothing to do. The test is alone in its process, whose processor time it
-//! measures.
+//! Measures the cost of a device that has nothing to do. The test measures the processor time of its process, so no
+//! other test runs in this process.
 #![allow(unsafe_code)]
 
 mod side;
@@ -14,7 +14,7 @@ use verbs::{WaitMode, Wake};
 
 /// The processor time of this process so far.
 fn cpu() -> Duration {
-    // SAFETY: plain integers, for which zeroes are a value.
+    // SAFETY: an rusage consists of integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` lives through the call.
     let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };

@@ -24,7 +24,8 @@ fn within(time: Duration) -> Option<Instant> {
     Some(Instant::now() + time)
 }
 
-/// Sends `rounds` WRITEs with immediate to the peer, one for each that arrived; the side with `first` begins.
+/// Sends `rounds` WRITEs with immediate to the peer, each after a WRITE of the peer has arrived. The side with `first`
+/// begins.
 fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, first: bool) {
     let send = |round: u32| {
         let op = SendOp::WriteWithImm(remote(peer), number << 16 | round);
@@ -100,7 +101,7 @@ fn several_threads_wait_for_one_queue() {
             let (b, got) = (&b, &got);
             scope.spawn(move || {
                 while got.load(Ordering::Relaxed) < MESSAGES {
-                    // Another thread may have taken the completion for which this one was woken.
+                    // Another thread may have taken the completion for which this thread was woken.
                     while b.cq.poll_one().unwrap().is_some() {
                         b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
                         got.fetch_add(1, Ordering::Relaxed);
@@ -182,7 +183,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
     let target = b.region(64);
-    // The lock is held most of the time.
+    // Other threads hold the device's lock most of the time.
     let (stop, busy) = (AtomicBool::new(false), a.context.create_cq(1).unwrap());
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -195,7 +196,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
             match unsafe { libc::fork() } {
                 0 => {
                     let code = in_child(&a, &target);
-                    // SAFETY: ends the child at once.
+                    // SAFETY: `_exit` ends the child at once.
                     unsafe { libc::_exit(code) }
                 }
                 child => assert_eq!(exit_code(child), 0, "step of the child that went wrong"),
@@ -207,7 +208,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
 }
 
-/// The number of the first call that is not refused as it should be; 0 if all are.
+/// Returns the number of the first call that does not fail with the expected error; 0 if all calls fail so.
 fn in_child(a: &Side, target: &Mr) -> i32 {
     let driver = a.context.driver();
     let wr = SendWr {
@@ -247,7 +248,7 @@ fn exit_code(child: libc::pid_t) -> i32 {
             return if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 };
         }
         if Instant::now() > deadline {
-            // SAFETY: no pointers; the child is ours and has not been waited for.
+            // SAFETY: the call takes no pointers; `child` is a child of this process that has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             panic!("the child hangs");
         }
@@ -291,7 +292,8 @@ fn an_interrupt_ends_one_wait() {
     }
 }
 
-/// When the progress thread wakes up, it must not clear the entry of the caller that took the role and sleeps by now.
+/// When the progress thread wakes up, it must not clear the entry of the caller that took the role and is asleep by
+/// now.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
@@ -331,7 +333,7 @@ fn interrupts_race_with_waits() {
                 }
             }
         });
-        // A second thread comes and goes, so that the role changes hands.
+        // A second thread starts and ends waits, so that the progress owner changes.
         scope.spawn(|| {
             while answered.load(Ordering::SeqCst) < 3000 {
                 side.channel.wait(WaitMode::Block, within(Duration::from_micros(70))).unwrap();

@@ -106,7 +106,7 @@ fn one_datagram() {
 
 #[test]
 fn super_packet_is_split_again() {
-    // The FIRST packet is longer by a RETH, and the LAST one is shorter; then other packets follow.
+    // The FIRST packet is longer by a RETH, and the LAST one is shorter; packets of other lengths follow.
     let lens = [4128, 4112, 4112, 4112, 4112, 40, 40, 4112];
     let gso = PortConfig::default();
     for ips in [["127.0.0.1", "127.0.0.2"], ["::1", "::1"]] {

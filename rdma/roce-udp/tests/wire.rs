@@ -1,5 +1,5 @@
 //! Packets on the wire: checks the IPv4 identifications that the ICRC covers, on a veth pair between two network
-//! namespaces. The test needs root and `ip`; without them it says so and passes.
+//! namespaces. The test needs root and `ip`; without root or `ip` it prints a message and passes.
 #![allow(unsafe_code)]
 
 mod side;
@@ -108,9 +108,9 @@ fn send_to_nobody() {
 
 /// Puts the calling thread into a network namespace of its own. Returns the thread's id.
 fn new_namespace() -> io::Result<libc::pid_t> {
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
-        // SAFETY: as above.
+        // SAFETY: the call takes no pointers.
         0 => Ok(unsafe { libc::gettid() }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -148,7 +148,8 @@ fn send() {
     assert_eq!((outcome.sent, outcome.rest), (LENS.len(), Rest::Empty), "{outcome:?}");
 }
 
-/// The identification and fragment word of the UDP packets on the wire; the port must receive them, too.
+/// Returns the identification and the fragment word of each UDP packet on the wire. The port must receive these
+/// packets, too.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");
@@ -167,7 +168,7 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     let mut headers = Vec::new();
     let mut frame = [0; 16 << 10];
     while let Ok(len) = wire.read(&mut frame) {
-        // The frame is IPv4 (Ethernet type) with UDP (protocol).
+        // The frame is an IPv4 packet (Ethernet type) with a UDP datagram (protocol).
         if len > 34 && frame[12..14] == [8, 0] && frame[23] == 17 {
             let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             headers.push((word(18), word(20)));
@@ -179,10 +180,10 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
 /// A socket that receives all frames of the namespace, without waiting.
 fn packet_socket() -> File {
     let all = i32::from((libc::ETH_P_ALL as u16).to_be());
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, all) };
     assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: a new descriptor that nothing else owns.
+    // SAFETY: the file descriptor is new, and nothing else owns it.
     unsafe { File::from_raw_fd(fd) }
 }
 
@@ -196,7 +197,8 @@ fn a_device_outlives_a_full_send_buffer() {
     .expect("the dialler");
 }
 
-/// Makes more connection requests than the send buffer holds: the device waits for room, and all of them are reported.
+/// Makes more connection requests than the send buffer holds: the device waits for room, and reports all of them as
+/// unreachable.
 fn dial_nobody() {
     const DIALLED: usize = 40;
     let local = [10, 77, 0, 1].into();

@@ -9,18 +9,19 @@ pub struct CmId(pub u64);
 /// The parameters that both sides of a connection offer, like `struct rdma_conn_param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
-    /// The program's own bytes: at most 56 in a request, 196 in a reply.
+    /// The program's own bytes: at most 56 bytes in a request, at most 196 bytes in a reply.
     pub private_data: Vec<u8>,
     /// READs that the peer may have outstanding at this side.
     pub responder_resources: u8,
     /// READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// Retries after a time-out or a sequence error before a request fails, 0-7.
+    /// How often the peer may send a message again that found no posted receive here, 0-7, where 7 is without limit.
     pub retry_count: u8,
-    /// Receiver-not-ready retries that the other side's sends may make, 0-7, where 7 is without limit.
+    /// The local ACK timeout as the n of 4.096 us * 2^n, 0-31, where 0 is without limit. Only the active side uses it.
+    /// `None` is the provider's default.
     pub rnr_retry_count: u8,
-    /// Local ACK timeout, 4.096 us * 2^n, n in 0-31 (0 is without limit); active side only. `None`: the provider's
-    /// default.
+    /// How long to wait for an answer before the connection attempt is given up. Only the active side uses it. `None`
+    /// is the provider's default.
     pub ack_timeout: Option<u8>,
     /// The time without an answer after which the connection attempt is given up; active side only. `None`: the
     /// provider's default.
@@ -52,7 +53,7 @@ pub struct Endpoints {
 /// The parameters of an established connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EstablishedParam {
-    /// The peer's private data: of the reply on the active side, empty on the passive side.
+    /// The private data of the peer's reply on the active side; empty on the passive side.
     pub private_data: Vec<u8>,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
@@ -120,7 +121,7 @@ impl std::fmt::Display for Unreachable {
     }
 }
 
-/// What happened to a connection. Events of one connection come in the order in which they happened.
+/// What happened to a connection. CM events of one connection come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmEvent {

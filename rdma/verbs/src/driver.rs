@@ -50,10 +50,10 @@ pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_sge: u32,
-    /// Whether acknowledgements may wait, for programs that respond to what they receive: the acknowledgement of a message that
-    /// completes a receive then waits for the next posted request, for at most a millisecond, so that both leave together. A
-    /// program that ends without destroying its objects leaves such an acknowledgement unsent. Providers whose hardware
-    /// acknowledges ignore this field.
+    /// Whether the device may delay acknowledgements, for programs that respond to what they receive. The acknowledgement of a
+    /// message that completes a receive is delayed until the next request is posted, at most a millisecond. Both then leave
+    /// together. If a program ends without destroying its objects, a delayed acknowledgement is never sent. Providers whose
+    /// hardware acknowledges ignore this field.
     pub late_acks: bool,
 }
 
@@ -91,19 +91,19 @@ pub struct DeviceAttr {
     pub max_cqe: u32,
     /// The largest message in bytes.
     pub max_msg: u64,
-    /// Whether peers can connect to the device. They cannot if another process has the address already.
+    /// Whether peers can connect to the device. Peers cannot connect if another process holds the device's address.
     pub can_listen: bool,
-    /// Whether [`Driver::set_mr_access`] really takes rights away from peers. NICs can do that only with many calls, or not at
-    /// all; peers of such devices keep the rights with which the region was registered.
+    /// Whether [`Driver::set_mr_access`] really takes access rights away from peers. On a NIC, revoking rights takes as long as
+    /// many calls, or is not possible. Peers of a NIC therefore keep the rights with which the region was registered.
     pub revokes: bool,
 }
 
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Never sleep: lowest latency, one core.
+    /// Poll without ever sleeping. This has the lowest latency and keeps one core busy.
     Spin,
-    /// Sleep at once.
+    /// Sleep at once, without spinning.
     Block,
     /// Spin for some tens of microseconds, then sleep.
     #[default]
@@ -130,20 +130,20 @@ pub enum Wake {
 
 /// An opened device. All methods may be called from any thread.
 ///
-/// Objects are named by ids; [`crate::Context`] wraps them so that they are released in the right order. A call with an id that
-/// the device does not know fails with [`Error::NotFound`].
+/// Objects are named by ids. [`crate::Context`] wraps the objects so that they are released in the right order. A call with an
+/// id that the device does not know fails with [`Error::NotFound`].
 pub trait Driver: Send + Sync + 'static {
     fn attr(&self) -> &DeviceAttr;
 
     fn alloc_pd(&self) -> Result<PdId, Error>;
-    /// Fails with [`Error::Busy`] while regions or queue pairs use the domain.
+    /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
-    /// Registers `memory`, which the device keeps alive, with the rights `access`. The rights are in force at once;
+    /// Registers `memory`, which the device keeps alive, with the rights `access`. These rights are in force at once, and
     /// [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
-    /// Changes what peers may do, within the rights with which the region was registered. If [`DeviceAttr::revokes`] is true, no
-    /// access that is no longer permitted is in progress when the call returns (`ibv_rereg_mr` with
+    /// Changes what peers may do, within the rights with which the region was registered. If [`DeviceAttr::revokes`] is true,
+    /// every access that is no longer permitted has ended when the call returns (`ibv_rereg_mr` with
     /// `IBV_REREG_MR_CHANGE_ACCESS`).
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
@@ -151,13 +151,13 @@ pub trait Driver: Send + Sync + 'static {
 
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error>;
-    /// Takes completions, oldest first, into `out`; returns their number.
+    /// Takes completions, oldest first, into `out`; returns how many were taken.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error>;
     /// Destroys the queue pair. Work requests that are still queued get no completion, as in libibverbs.
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
-    /// Posts all of `wrs`. On an error, only the requests before index `.0` were posted.
+    /// Posts all of `wrs`. On an error, only the requests before the returned index were posted.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error>;
 
@@ -166,8 +166,8 @@ pub trait Driver: Send + Sync + 'static {
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`, where 0 picks a free port. Also returns the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts a connection. The attempt proceeds while the program polls or waits on `channel`; with rdma-core nothing else
-    /// drives it.
+    /// Starts a connection. The attempt proceeds while the program polls or waits on `channel`; with rdma-core, the attempt
+    /// stops while the program does neither.
     fn connect(
         &self,
         channel: ChannelId,
@@ -175,33 +175,35 @@ pub trait Driver: Send + Sync + 'static {
         remote: SocketAddr,
         param: &ConnParam,
     ) -> Result<CmId, Error>;
-    /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before.
+    /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before this call.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
-    /// Flushes the queue pair and notifies the peer; [`CmEvent::Disconnected`] follows.
+    /// Flushes the queue pair and notifies the peer. The CM event [`CmEvent::Disconnected`] follows.
     fn disconnect(&self, id: CmId) -> Result<(), Error>;
     /// Ends a listener, or forgets a connection; a connection that is still open is disconnected.
     fn destroy_id(&self, id: CmId) -> Result<(), Error>;
 
-    /// Waits, and makes the device's progress meanwhile.
+    /// Waits until an object of `on` has something to poll. The waiting thread does the device's work meanwhile, if no other
+    /// thread does.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
     /// Waits like [`wait`](Self::wait) without spinning, and also returns [`Wake::Ready`] when `beside` is readable. The waiting
-    /// thread makes the device's progress all the time; a program that sleeps on [`descriptor`](Self::descriptor) leaves
-    /// progress to others.
+    /// thread does the device's work all the time. A program that sleeps on [`descriptor`](Self::descriptor) leaves the device's
+    /// work to other threads.
     fn wait_beside(
         &self,
         on: WaitOn,
         beside: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error>;
-    /// A file descriptor for event loops of programs. Once [armed](Self::arm), it becomes readable when something of `on` can be
-    /// polled, and sometimes without a reason. It is valid until the objects are destroyed.
+    /// A file descriptor for event loops of programs. Once [armed](Self::arm), the file descriptor becomes readable when an
+    /// object of `on` has something to poll, and sometimes without a reason. The file descriptor is valid until the objects are
+    /// destroyed.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
-    /// Arms the file descriptor of `on` for one notification. Returns false if something can be polled already.
+    /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` has something to poll already.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
-    /// Ends one wait on `on`: the current one, or the next.
+    /// Ends one wait on `on`: the current wait, or else the next wait.
     fn interrupt(&self, on: WaitOn);
 
-    /// The device's counters by name. A counter that rxe's hw_counters have, too, has the same name.
+    /// The device's counters by name. A counter that is also among rxe's hw_counters has the same name as there.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

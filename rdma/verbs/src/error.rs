@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another program holds the address; `holder` says what is known about that program, and what helps.
+    /// Another program holds the address. `holder` says what is known about that program, and what the user can do.
     #[error("{addr} is held by {holder}")]
     AddressInUse { addr: SocketAddr, holder: String },
     #[error("this device cannot listen: {0}")]
@@ -20,7 +20,7 @@ pub enum Error {
     /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// A local key does not cover the memory that the work request names.
+    /// The LKey of a work request does not cover the memory that the work request names.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection { lkey: u32, addr: u64, length: u64 },
     #[error("the queue pair is {0}, which does not allow this")]
@@ -40,8 +40,8 @@ impl Error {
     }
 }
 
-/// What the user can do if the operating system refuses something because of a limit of the process; begins with "; "
-/// unless empty.
+/// Says what the user can do if the operating system refuses a call because of a limit of the process. The text is
+/// empty, or begins with "; ".
 pub fn remedy(error: &std::io::Error) -> &'static str {
     /// The value of ENFILE in Linux (errno.h).
     const ENFILE: i32 = 23;
@@ -49,8 +49,8 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(EMFILE) => "; close files or raise `ulimit -n`",
         Some(ENFILE) => "; the machine has no more, raise fs.file-max",
-        // No caller passes the error of a socket that would block; a thread that cannot be started has the same error
-        // kind.
+        // This is the error of a thread that cannot be started. A socket that would block has the same error kind, but
+        // no caller passes such an error.
         _ if error.kind() == std::io::ErrorKind::WouldBlock => "; raise `ulimit -u`",
         _ => "",
     }

@@ -2,7 +2,7 @@
 //!
 //! Session code holds [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements [`Driver`].
 //! Terms and their meanings are those of libibverbs and librdmacm, so that rdma-core fits behind the interface, and a
-//! libibverbs ABI can be put in front of it.
+//! libibverbs ABI can be put in front of this interface.
 //!
 //! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
 

@@ -1,7 +1,8 @@
 //! A limit on the log lines that one peer can cause.
 //!
-//! Each peer may cause a few lines at once and then one line per second, so that a flood of failures neither fills the
-//! log nor suppresses the lines of other peers. The next line that a peer may cause says how many were left out.
+//! Each peer may cause a burst of a few lines, and after the burst one line per second. A flood of failures therefore
+//! neither fills the log nor suppresses the lines of other peers. The next line that a peer may cause says how many
+//! were left out.
 
 use std::{
     collections::HashMap,
@@ -11,11 +12,11 @@ use std::{
 
 use crate::peer::Peer;
 
-/// The lines that a peer may cause at once.
+/// The most log lines that a peer may cause in one burst.
 const BURST: u32 = 8;
-/// The time in which a peer earns one more line.
+/// The time after which a peer may cause one more line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most peers that are counted separately. Further peers share one allowance.
+/// The most peers that are counted separately. All further peers share one allowance.
 const PEERS: usize = 1024;
 
 /// Counts the log lines of each peer; `K` identifies peers.
@@ -31,10 +32,10 @@ impl<K> Default for Lines<K> {
     }
 }
 
-/// The lines of one peer.
+/// How many log lines one peer has caused, and how many of its lines were left out.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// Lines written since the allowance was last full, which was at the time `since`.
+    /// The number of lines written since the allowance was last full. `since` is the time at which it was full.
     told: u32,
     since: Option<Instant>,
     left_out: u64,
@@ -67,7 +68,8 @@ impl Allowance {
 }
 
 impl<K: Eq + Hash> Lines<K> {
-    /// If `peer` may cause a line at `now`, returns how many lines were left out since its last one; else `None`.
+    /// If `peer` may cause a line at `now`, returns how many lines were left out since the last line of `peer`.
+    /// Otherwise returns `None`.
     pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));

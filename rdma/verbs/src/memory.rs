@@ -1,8 +1,8 @@
 //! Memory that peers may access.
 //!
-//! While a region is registered for remote access, a peer may change its bytes at any moment, which Rust's rules for
-//! references do not allow. So this module never exposes such bytes as slices: it copies them in and out, in a way that the
-//! compiler cannot reason about. This is the only module of the crate with `unsafe` code.
+//! While a region is registered for remote access, a peer may change the region's bytes at any moment, which Rust's rules
+//! for references do not allow. This module therefore never exposes such bytes as slices. It copies bytes in and out,
+//! through pointers that are hidden from the compiler. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
@@ -18,7 +18,7 @@ pub struct Memory {
 // SAFETY: the range stays mapped as long as the owner lives (contract of `from_raw_parts`), and every access
 // through this type is a copy that tolerates concurrent change.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Memory {}
 
 impl fmt::Debug for Memory {
@@ -74,7 +74,7 @@ impl Memory {
     /// If the bytes do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: `check` bounds the destination; the source is a slice; the two cannot overlap, since no
+        // SAFETY: `check` bounds the destination; the source is a slice; source and destination cannot overlap, since no
         // reference to this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
@@ -85,7 +85,7 @@ impl Memory {
     /// If the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        // SAFETY: as in `write`, with the directions exchanged.
+        // SAFETY: as in `write`, with source and destination exchanged.
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
@@ -96,7 +96,7 @@ impl Memory {
     pub fn copy_to(&self, offset: usize, to: &Self, at: usize, len: usize) {
         self.check(offset, len);
         to.check(at, len);
-        // SAFETY: `check` bounds both ranges; they may overlap. The compiler cannot know either end.
+        // SAFETY: `check` bounds both ranges; they may overlap. `black_box` hides both ends from the compiler.
         unsafe {
             let (from, to) = (self.addr.add(offset), to.addr.add(at));
             std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);
@@ -132,9 +132,9 @@ impl Memory {
         while done < len {
             let n = N.min(len - done);
             let at = piece.as_mut_ptr().cast::<u8>();
-            // SAFETY: `check` bounds the source; `n` bytes fit in `piece`, which nobody else knows.
+            // SAFETY: `check` bounds the source; `n` bytes fit in `piece`, a local variable.
             unsafe { copy(at, self.addr.add(offset + done), n) };
-            // SAFETY: `n` bytes were written just now, and the slice is gone before they are written again.
+            // SAFETY: `n` bytes were written just now, and the slice is dropped before these bytes are written again.
             take(unsafe { std::slice::from_raw_parts(at, n) })?;
             done += n;
         }
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     pub fn zero(&self) {
-        // SAFETY: the whole range is writable.
+        // SAFETY: the whole range is writable (contract of `from_raw_parts`).
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
     }
 
@@ -151,7 +151,7 @@ impl Memory {
     /// # Safety
     /// Until the slice is dropped the memory must not be registered for remote writes, and nothing may write it.
     pub unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped (contract of `from_raw_parts`) and unchanged (contract of this function).
+        // SAFETY: the range is mapped (contract of `from_raw_parts`) and does not change (contract of this function).
         unsafe { std::slice::from_raw_parts(self.addr, self.len) }
     }
 
@@ -162,7 +162,7 @@ impl Memory {
     /// touch it.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
-        // SAFETY: mapped (contract of `from_raw_parts`) and exclusive (contract of this function).
+        // SAFETY: the range is mapped (contract of `from_raw_parts`) and nothing else uses it (contract of this function).
         unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) }
     }
 
@@ -176,14 +176,14 @@ impl Memory {
     }
 }
 
-/// A copy that the compiler cannot reason about, so that a peer's concurrent write can mix old and new data but cause
-/// nothing worse.
+/// Copies `n` bytes through pointers that are hidden from the compiler. A peer's concurrent write can therefore mix old and
+/// new data in the copy, but has no worse effect.
 ///
 /// # Safety
 /// `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-    // `black_box` hides both pointers from the compiler, so it must leave the copy to the C library.
-    // SAFETY: the caller's contract.
+    // `black_box` hides both pointers from the compiler, so the compiler must leave the copy to the C library.
+    // SAFETY: both ranges are valid and do not overlap, by the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(std::hint::black_box(src), std::hint::black_box(dst), n) }
 }
 
@@ -195,7 +195,7 @@ mod tests {
     fn memory(bytes: &[u8]) -> Memory {
         let mut bytes = bytes.to_vec();
         let (addr, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the owner keeps the bytes where they are, and nobody refers to them.
+        // SAFETY: the owner keeps the bytes at this address, and no reference to them exists.
         unsafe { Memory::from_raw_parts(addr, len, Arc::new(bytes)) }
     }
 

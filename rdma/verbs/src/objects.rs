@@ -65,12 +65,12 @@ impl Context {
         self.0.wait_beside(on, beside, deadline)
     }
 
-    /// Returns a file descriptor for event loops: [`Driver::descriptor`].
+    /// Returns a file descriptor for event loops, like [`Driver::descriptor`].
     pub fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
         self.0.descriptor(on)
     }
 
-    /// Arms the file descriptor: [`Driver::arm`].
+    /// Arms the file descriptor of `on`, like [`Driver::arm`].
     pub fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         self.0.arm(on)
     }
@@ -110,17 +110,18 @@ impl Pd {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Everything that used the domain held a clone, so nothing uses it any more.
+        // Every object that uses the domain holds a clone of it, so no object uses the domain when the last clone is
+        // dropped.
         let _ = self.context.0.dealloc_pd(self.id);
     }
 }
 
-/// A registered memory region; deregistered when dropped.
+/// A registered memory region, which is deregistered when dropped.
 #[derive(Debug)]
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Declared last, so that memory which only this region held is released before the domain.
+    // The protection domain is declared last. It is therefore released after memory that only this region held.
     pd: Pd,
 }
 
@@ -145,7 +146,7 @@ impl Mr {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
 
-    /// `length` bytes from `offset` on, as a scatter-gather element.
+    /// Returns `length` bytes from `offset` on as a scatter-gather element.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: self.memory.addr() + offset, length, lkey: self.keys.lkey }
     }
@@ -192,7 +193,7 @@ impl Drop for CqInner {
     }
 }
 
-/// A reliable-connected queue pair; destroyed when dropped.
+/// A reliable-connected queue pair, which is destroyed when dropped.
 #[derive(Debug)]
 pub struct Qp {
     _pd: Pd,

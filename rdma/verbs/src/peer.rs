@@ -11,7 +11,7 @@ const IPV6_BITS: u32 = 64;
 
 /// An IPv4 address, or the /64 network of an IPv6 address. All connections from one source network share one budget.
 /// The link-local addresses of all neighbours are one source network, because a machine can give itself any number of
-/// them.
+/// link-local addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(IpAddr);
 

@@ -1,8 +1,10 @@
-//! Admission of connections: how many seats each source has, and which connection must make room for a new one.
+//! Admission of connections: how many connections of each source are admitted, and which connection must make room for a
+//! new one.
 //!
-//! A seat is the place of one connection, or of one request that is not a connection yet; a server has a fixed number of
-//! them. A source that takes many seats must not keep others out. So when all seats are taken, the source with most seats
-//! loses one to a source that has fewer. [`Seats`] decides; it holds no connection and reads no clock.
+//! A server admits a fixed number of connections, and of requests that are not connections yet; [`Seats`] counts both. A
+//! source with many connections must not keep other sources out. When the number is reached, the source with most
+//! connections therefore loses one to a source that has fewer. [`Seats`] only decides; it holds no connection and reads no
+//! clock.
 
 use std::{
     cmp::Reverse,
@@ -11,25 +13,25 @@ use std::{
 
 use crate::peer::Peer;
 
-/// What a seat is used for. Seats are lost in the order of these values.
+/// How an admitted connection is used. Connections are displaced in the order of these values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// No request was admitted yet.
+    /// No request of the connection was admitted yet.
     New,
-    /// There were requests, but none is in progress.
+    /// The connection has had requests, but none is in progress.
     Idle,
-    /// A request is in progress.
+    /// A request of the connection is in progress.
     Busy,
 }
 
-/// Whether a new connection gets a seat.
+/// Whether a new connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room<K> {
-    /// A seat is free.
+    /// The connection is admitted, because the limit is not reached.
     Free,
-    /// This connection has to be closed first.
+    /// The connection is admitted if the connection with this key is closed first.
     InPlaceOf(K),
-    /// No connection has to be closed: the new connection is refused.
+    /// The connection is refused, because no other connection has to make room for it.
     None,
 }
 
@@ -39,7 +41,7 @@ struct Seat<S> {
     standing: Standing,
 }
 
-/// The taken seats. Keys are in the order of arrival: the oldest connection has the lowest key.
+/// The admitted connections. Keys are in the order of arrival: the oldest connection has the lowest key.
 #[derive(Debug)]
 pub struct Seats<K, S = Peer> {
     taken: BTreeMap<K, Seat<S>>,
@@ -62,18 +64,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.taken.is_empty()
     }
 
-    /// The keys of all taken seats, the oldest first.
+    /// The keys of all admitted connections, the oldest first.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.taken.keys().copied()
     }
 
-    /// The number of seats that a source has.
+    /// The number of admitted connections of a source.
     pub fn of(&self, source: S) -> usize {
         self.numbers.get(&source).copied().unwrap_or(0)
     }
 
-    /// Gives a seat to a new connection. The caller must have asked [`Self::room`] whether there is one. A key that already
-    /// has a seat keeps it.
+    /// Admits a new connection. The caller must have asked [`Self::room`] whether it may be admitted. A key that was
+    /// admitted before keeps its entry.
     pub fn take(&mut self, key: K, source: S) {
         if let Entry::Vacant(place) = self.taken.entry(key) {
             place.insert(Seat { source, standing: Standing::New });
@@ -81,7 +83,7 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Gives a seat back.
+    /// Removes a connection that has ended.
     pub fn leave(&mut self, key: K) {
         if let Some(seat) = self.taken.remove(&key) {
             self.count(seat.source, |n| n - 1);
@@ -106,12 +108,12 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Whether a new connection gets a seat if there are `most` seats in all.
+    /// Whether a new connection is admitted if at most `most` connections may be admitted in all.
     ///
-    /// When all seats are taken, another source loses one, as described at [`Self::displaced_by`]. If no other source has
-    /// to, the new connection's own source loses its oldest connection without a request in progress, so that a restarted
-    /// client gets in although its former connections still look alive. If that source has no such connection, the new
-    /// connection is refused.
+    /// If that limit is reached, another source loses a connection, as described at [`Self::displaced_by`]. If no other
+    /// source must lose a connection, the new connection's own source loses its oldest connection without a request in
+    /// progress. A restarted client therefore gets in although its former connections still look alive. If its source has
+    /// no connection without a request in progress, the new connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -124,16 +126,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.displaced_by(source, |_| true).or_else(own).map_or(Room::None, Room::InPlaceOf)
     }
 
-    /// The seat, among those for which `may` is true, that another source loses to a new connection from `source`.
+    /// The connection of another source that makes room for a new connection from `source`. Only connections for which
+    /// `may` is true are considered.
     ///
-    /// The seat belongs to the source with most seats, which must have at least two more than `source`; one more is enough
-    /// if `source` has none and the seat has no request in progress. The oldest seat without a request in progress goes
-    /// first. A seat with a request in progress goes last, unless its source has more than half of all seats: requests that
-    /// never end must not keep other sources out.
+    /// It is a connection of the source with most connections. This source must have at least two connections more than
+    /// `source`. One more is enough if `source` has none and the displaced connection has no request in progress. The
+    /// oldest connection without a request in progress is displaced first. A connection with a request in progress is
+    /// displaced last, unless its source has more than half of all connections: requests that never end must not keep other
+    /// sources out.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // This check needs no look at all seats, so a flood of new connections costs little.
+        // This check does not look at each connection, so a flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;
@@ -142,8 +146,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             let busy = seat.standing == Standing::Busy;
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
-        // Seats with a request in progress come last, except those of a source with more than half of all seats. Among
-        // the others, seats of the source with most come first.
+        // Connections with a request in progress come last, except those of a source with more than half of all
+        // connections. In each of these two groups, connections of the source with most connections come first.
         let order = |(key, seat): &(&K, &Seat<S>)| {
             let number = self.of(seat.source);
             let last = seat.standing == Standing::Busy && 2 * number <= self.len();
@@ -163,7 +167,7 @@ mod tests {
         text.parse::<std::net::IpAddr>().unwrap().into()
     }
 
-    /// A server with `MOST` seats, at which connections arrive one after another.
+    /// A server that admits at most `MOST` connections, which arrive one after another.
     #[derive(Default)]
     struct Server {
         seats: Seats<u64>,
@@ -272,7 +276,8 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
             server.seats.set(server.next - 1, Standing::Idle);
         }
-        // One source may have half of all seats, so its seats with a request in progress are again lost last.
+        // One source may have half of all connections. Its connections with a request in progress are therefore displaced
+        // last again.
         assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
     }
 

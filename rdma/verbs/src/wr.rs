@@ -32,14 +32,14 @@ pub enum SendOp {
 pub enum Payload<'a> {
     /// Registered memory, which the caller must not touch until the completion.
     Sges(&'a [Sge]),
-    /// Bytes that are copied while the request is posted, and need no memory region. There may be up to
-    /// `DeviceAttr::max_inline_data` of them; READs cannot use them.
+    /// Bytes that are copied while the request is posted, and need no memory region. At most
+    /// `DeviceAttr::max_inline_data` bytes are possible, and none in a READ.
     Inline(&'a [u8]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
-    /// Whether a successful request has a completion, too.
+    /// Whether the request has a completion if it succeeds. A failed request always has a completion.
     pub signaled: bool,
     /// Sets the solicited-event bit, which wakes a peer that armed its CQ for solicited events only.
     pub solicited: bool,
@@ -117,7 +117,7 @@ pub enum WcOpcode {
     Write,
     Read,
     Recv,
-    /// A receive that a WRITE with immediate consumed: the data went to the address that the peer named.
+    /// A receive that a WRITE with immediate used up. The data went to the address that the peer named.
     RecvWriteWithImm,
 }
 
@@ -129,7 +129,7 @@ pub struct Wc {
     pub status: WcStatus,
     /// The kind of the completed request; valid only if `status` is success, as in libibverbs.
     pub opcode: WcOpcode,
-    /// The bytes received, or read; for a WRITE with immediate, the bytes of that message.
+    /// The number of bytes that were received or read. For a WRITE with immediate, the number of bytes of that message.
     pub byte_len: u32,
     /// The immediate in host byte order, if the message carried one.
     pub imm: Option<u32>,
@@ -138,7 +138,7 @@ pub struct Wc {
 }
 
 impl Wc {
-    /// A value that fills arrays before polling.
+    /// A placeholder that fills arrays before completions are polled into them.
     pub const EMPTY: Self = Self {
         wr_id: 0,
         qp: QpNum(0),

@@ -54,22 +54,22 @@ fn soft_roce(sys: &Path) -> Option<String> {
 /// A UDP port in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The address of the socket. The unspecified address stands for every address; that of IPv6 mostly includes those
-    /// of IPv4.
+    /// The address of the socket. The unspecified address stands for every address; the unspecified address of IPv6
+    /// usually includes all addresses of IPv4.
     pub address: IpAddr,
     pub holder: Holder,
 }
 
-/// The holder of a socket. Its text fits after "is held by".
+/// The holder of a socket. The text of a holder fits after "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Process {
         pid: u32,
         name: String,
     },
-    /// There are processes whose file descriptors this process may not read.
+    /// The holder is unknown, because this process may not read the file descriptors of some processes.
     Hidden,
-    /// No process holds the socket: it belongs to the kernel, as with soft-RoCE, or to a process outside this
+    /// No process holds the socket: the socket belongs to the kernel, as with soft-RoCE, or to a process outside this
     /// container.
     NoProcess,
 }
@@ -85,7 +85,7 @@ impl fmt::Display for Holder {
 }
 
 /// The sockets on UDP port `port` in this network namespace, each with its address and holder. `proc` is `/proc`, or a
-/// folder like it.
+/// folder with the same structure.
 pub fn holders(proc: &Path, port: u16) -> Vec<Held> {
     let mut found = Vec::new();
     for table in ["udp", "udp6"] {
@@ -168,7 +168,7 @@ fn process(proc: &Path, inode: &str) -> Holder {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let mut descriptors = match fs::read_dir(entry.path().join("fd")) {
             Ok(descriptors) => descriptors,
-            // The process has ended meanwhile.
+            // The process ended after the folder was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => {
                 found = Holder::Hidden;

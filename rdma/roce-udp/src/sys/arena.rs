@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-/// Memory whose addresses never change: pointers into it wait for the kernel while more bytes are added.
+/// Memory whose addresses never change: the kernel will read it through pointers while more bytes are added.
 pub(super) struct Arena {
     start: NonNull<u8>,
     len: usize,
@@ -23,20 +23,20 @@ impl Arena {
     /// The address of the byte at `offset`.
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len);
-        // SAFETY: inside the allocation, or its end.
+        // SAFETY: the result is inside the allocation, or at its end.
         unsafe { self.start.as_ptr().add(offset) }
     }
 
     pub(super) fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         assert!(len <= self.len && offset <= self.len - len);
-        // SAFETY: inside the allocation, initialised, and borrowed exclusively like the arena.
+        // SAFETY: the range is inside the allocation, initialised, and borrowed exclusively together with the arena.
         unsafe { std::slice::from_raw_parts_mut(self.at(offset), len) }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: what `new` took out of its box.
+        // SAFETY: `new` took this memory out of a box, and nothing uses it any more.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len)) });
     }
 }

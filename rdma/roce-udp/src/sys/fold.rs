@@ -1,17 +1,17 @@
 //! Folds memory, which other threads may write meanwhile, into 128 bytes with the same CRC-32.
 //!
-//! A slice would promise the compiler that the memory does not change, and a copy costs time. So assembler instructions
-//! load each byte exactly once; a concurrent write changes the result, with no other effect. The method is that of Gopal et
-//! al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+//! A slice would promise the compiler that the memory does not change, and a copy costs time. Assembler instructions
+//! therefore load each byte exactly once. A concurrent write changes the result, but has no other effect. The method is
+//! that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 
-/// The bytes of a block.
+/// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
 
 /// Folds `blocks` blocks at `at` into one block. The CRC register 0, updated with the result, has the same value as
 /// `register` updated with the blocks. Returns `None` if there are no blocks, or if this processor lacks the instructions.
 ///
 /// # Safety
-/// The blocks must be readable.
+/// `blocks` blocks must be readable at `at`.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> Option<[u8; BLOCK]> {
     if blocks == 0 || !can_fold() {
@@ -74,7 +74,7 @@ mod x86 {
         let register = _mm512_zextsi128_si512(_mm_cvtsi32_si128(register.cast_signed()));
         first[0] = _mm512_xor_si512(first[0], register);
         for pair in 1..blocks / 2 {
-            // SAFETY: two of the blocks that are readable.
+            // SAFETY: these are two of the readable blocks.
             let (next, behind) = unsafe {
                 let at = at.add(pair * 2 * BLOCK);
                 (load_wide(at), load_wide(at.add(BLOCK)))
@@ -88,7 +88,7 @@ mod x86 {
             let last = unsafe { load_wide(at.add((blocks - 1) * BLOCK)) };
             lanes = [step(lanes[0], by_one, last[0]), step(lanes[1], by_one, last[1])];
         }
-        // SAFETY: both are 128 bytes, and every content is valid.
+        // SAFETY: both types are 128 bytes long, and every content is valid.
         unsafe { std::mem::transmute(lanes) }
     }
 
@@ -109,7 +109,7 @@ mod x86 {
     #[target_feature(enable = "avx512f")]
     unsafe fn load_wide(at: *const u8) -> [__m512i; 2] {
         let (a, b);
-        // SAFETY: reads the block and changes nothing.
+        // SAFETY: the instructions read the block, which is readable, and change no memory.
         unsafe {
             asm!(
                 "vmovdqu64 {a}, [{at}]",
@@ -124,7 +124,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// `blocks` is not 0, and so many blocks are readable at `at`.
+    /// `blocks` is not 0, and that many blocks are readable at `at`.
     #[target_feature(enable = "avx2,vpclmulqdq")]
     pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let (low, high) = BY_A_BLOCK;
@@ -134,7 +134,7 @@ mod x86 {
         let register = _mm256_zextsi128_si256(_mm_cvtsi32_si128(register.cast_signed()));
         lanes[0] = _mm256_xor_si256(lanes[0], register);
         for block in 1..blocks {
-            // SAFETY: one of the blocks that are readable.
+            // SAFETY: this is one of the readable blocks.
             let next = unsafe { load(at.add(block * BLOCK)) };
             for (lane, next) in lanes.iter_mut().zip(next) {
                 let low = _mm256_clmulepi64_epi128::<0x00>(*lane, factors);
@@ -142,7 +142,7 @@ mod x86 {
                 *lane = _mm256_xor_si256(_mm256_xor_si256(low, high), next);
             }
         }
-        // SAFETY: both are 128 bytes, and every content is valid.
+        // SAFETY: both types are 128 bytes long, and every content is valid.
         unsafe { std::mem::transmute(lanes) }
     }
 
@@ -204,7 +204,7 @@ mod tests {
                 let (register, of) = (random.next_u32(), &bytes[offset..offset + blocks * BLOCK]);
                 // SAFETY: the blocks are those of the slice, and the processor can fold them.
                 let narrow = unsafe { x86::fold(register, of.as_ptr(), blocks) };
-                // SAFETY: as before.
+                // SAFETY: the blocks are those of the slice.
                 let folded = unsafe { fold(register, of.as_ptr(), blocks) }.expect("the processor can fold");
                 for folded in [narrow, folded] {
                     assert_eq!(

@@ -17,7 +17,7 @@ use crate::{
 
 /// Adds a packet to the batch; returns false if there is no room.
 ///
-/// The batch then refers to the packet's regions. `Engine::release` drops unsent packets before a region is removed.
+/// Afterwards the batch refers to the packet's regions. `Engine::release` drops unsent packets before a region is removed.
 pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow, regions: &Regions) -> bool {
     let (len, pad) = (packet.datagram_len(), packet.pad());
     let header = packet.header.as_slice();
@@ -50,15 +50,15 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
 
 /// The bytes that are copied at a time if the ICRC is computed from a copy. No packet has a larger payload.
 const PIECE: usize = 4096;
-/// Shorter payloads than this are copied for the ICRC, because folding a single block would copy it, too.
+/// A payload with fewer bytes than this is copied for the ICRC, because folding a single block would copy it, too.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without copying them, and adds them to its ICRC.
 ///
 /// The kernel reads the bytes by their address. The program, or another process that maps the memory, may write it at any
-/// time, so there must be no slice of it. The ICRC is computed by raw loads if the processor can do that, else from a copy.
-/// The program that posted the request promised not to change the bytes until its completion. A program that breaks this
-/// promise makes a packet with a wrong ICRC, which the peer drops; there is no other harm.
+/// time, so no slice of this memory may exist. The ICRC is computed by raw loads if the processor has the instructions,
+/// else from a copy. The program that posted the request promised not to change the bytes until its completion. A program
+/// that breaks this promise makes a packet with a wrong ICRC, which the peer drops; no other harm is done.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.
@@ -66,7 +66,7 @@ unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, of
     let (offset, len) = (offset as usize, len as usize);
     let inside = offset.checked_add(len).is_some_and(|end| end <= memory.len());
     assert!(inside, "the core checked the bounds");
-    // SAFETY: inside the memory.
+    // SAFETY: `offset` is inside the memory.
     let at = unsafe { memory.as_ptr().add(offset) };
     let blocks = len / BLOCK;
     // SAFETY: the blocks lie inside the memory, which is mapped.
@@ -76,6 +76,6 @@ unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, of
         icrc.update(piece);
         Ok(())
     });
-    // SAFETY: inside the memory; readable until sent, by the caller's contract.
+    // SAFETY: the range is inside the memory, which stays mapped until the segment is sent, by the caller's contract.
     unsafe { segment.gather(at, len) };
 }

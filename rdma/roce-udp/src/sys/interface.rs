@@ -73,7 +73,7 @@ fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
 
 /// The IP address in an entry of the list; `None` for null and other families.
 fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: null, or a socket address as long as its family requires.
+    // SAFETY: `raw` is null, or points to a socket address as long as its family requires.
     let len = match unsafe { raw.as_ref() }.map(|raw| i32::from(raw.sa_family))? {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
@@ -89,7 +89,7 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     let socket = option::open(SocketAddr::new(ip, 0))?;
     // SAFETY: the name is a C string of the list.
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
-    // SAFETY: plain integers, pointers and arrays of them.
+    // SAFETY: an ifreq consists of integers, pointers and arrays of them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte of the field stays zero, because the kernel's names are shorter than the field.
     let room = request.ifr_name.len() - 1;

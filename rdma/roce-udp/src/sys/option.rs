@@ -15,9 +15,9 @@ pub(crate) type Name = (libc::c_int, libc::c_int);
 pub(crate) fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, 0) })?;
-    // SAFETY: a new descriptor that nothing else owns.
+    // SAFETY: the file descriptor is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

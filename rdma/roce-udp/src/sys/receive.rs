@@ -9,7 +9,7 @@ use std::{
 
 use super::{address::RawAddress, check, empty_header};
 
-/// The bytes of a buffer. Datagrams are shorter, merged or not, because an IP packet has less than 64 KiB.
+/// The size of a buffer in bytes. Datagrams are shorter, merged or not, because an IP packet has less than 64 KiB.
 const BUFFER: usize = 1 << 16;
 /// The most messages per system call.
 const MOST: usize = 32;
@@ -27,7 +27,7 @@ pub struct RecvBatch {
     /// call.
     slots: Vec<Slot>,
     headers: Vec<libc::mmsghdr>,
-    /// The number of messages to request next: requesting more than there are costs a little each time.
+    /// The number of messages to request next: requesting more messages than have arrived costs some time.
     ask: usize,
     received: Vec<Received>,
     overflows: Option<u32>,
@@ -111,9 +111,9 @@ impl RecvBatch {
         self.ask > 1
     }
 
-    /// The number of datagrams that were lost because the socket's receive buffer was full, since it was opened and as
-    /// of the last message received; it wraps. `None` if the last call received nothing, or if the kernel omitted the
-    /// number because it is 0.
+    /// The number of datagrams that were lost because the socket's receive buffer was full. The kernel counts them from
+    /// the opening of the socket, and reports the number with each message; it wraps. `None` if the last call received
+    /// nothing, or if the kernel omitted the number because it is 0.
     pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }
@@ -177,7 +177,7 @@ fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c
     let mut next = ptr::NonNull::new(first);
     iter::from_fn(move || {
         let at = next?.as_ptr();
-        // SAFETY: as above; `at` is a control header inside the block.
+        // SAFETY: the control block is valid, and `at` is a control header inside the block.
         let (found, following) = unsafe { (control(at), libc::CMSG_NXTHDR(header, at)) };
         next = ptr::NonNull::new(following);
         Some(found)

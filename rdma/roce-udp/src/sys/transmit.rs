@@ -27,7 +27,7 @@ const FEW: usize = 4;
 ///
 /// Consecutive segments to one destination are grouped as long as they have the same length; the last one of a group
 /// may be shorter. The kernel splits the group and numbers the IPv4 identifications from 0, so the identification of a
-/// segment is known when it is begun: [`Segment::ip_id`].
+/// segment is known when the segment is begun: [`Segment::ip_id`].
 pub struct SendBatch {
     messages: Vec<Group>,
     /// The index of the first unsent message.
@@ -84,7 +84,7 @@ pub enum Rest {
 }
 
 // SAFETY: the pointers are to the batch's own arena and to memory that `Segment::gather`'s caller keeps alive; the
-// kernel reads both, from whatever thread flushes.
+// kernel reads both, whichever thread flushes.
 unsafe impl Send for SendBatch {}
 
 impl fmt::Debug for SendBatch {
@@ -152,8 +152,8 @@ impl SendBatch {
         if fits { group.segments } else { 0 }
     }
 
-    /// Sends all messages, or as many as the socket takes; the others stay, in order. Their memory is free for new
-    /// segments when all messages are sent.
+    /// Sends all messages, or as many as the socket takes; the others stay, in order. When all messages are sent, their
+    /// memory is free for new segments.
     ///
     /// Each message is sent whole or not at all. A refused message is dropped and counted, except a refused
     /// super-packet, which stays. `Err` means that the socket itself is unusable.
@@ -265,8 +265,8 @@ impl SendBatch {
             count += 1;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: each of the first `count` headers names a live address, a live control block or none, and pieces
-        // of memory that is readable: the arena's, or as `gather`'s callers vouch.
+        // SAFETY: each of the first `count` headers names a live address, a live control block or none, and pieces of
+        // memory that is readable: the arena's, or memory that `gather`'s callers keep readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;
@@ -281,7 +281,7 @@ pub struct Segment<'a> {
     to: SocketAddr,
     len: usize,
     written: usize,
-    /// The number of segments of the message that this one joins; 0 if it starts a message.
+    /// The number of segments of the message that this segment joins; 0 if this segment starts a message.
     grouped: usize,
     pieces_before: usize,
     copied_before: usize,
@@ -396,7 +396,7 @@ impl Drop for Segment<'_> {
 struct SegmentSize([u8; Self::LEN]);
 
 impl SegmentSize {
-    // SAFETY: arithmetic only.
+    // SAFETY: the function only computes a number.
     const LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
     const EMPTY: Self = Self([0; Self::LEN]);
 

@@ -10,25 +10,26 @@ use std::{
 
 use super::check;
 
-/// Ends another thread's wait. It is an eventfd: wakes are counted until they are drained, and never lost.
+/// Ends another thread's wait. The waker is an eventfd, which counts wakes until they are drained, so that none is
+/// lost.
 #[derive(Debug)]
 pub struct Waker(File);
 
 impl Waker {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: a new descriptor that nothing else owns.
+        // SAFETY: the file descriptor is new, and nothing else owns it.
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// Makes the present wait return, or else the next one.
+    /// Makes the present wait return, or else the next wait.
     pub fn wake(&self) {
-        // The call fails only if the counter is at its limit, and then the waiter is awake anyway.
+        // The call fails only if the counter is at its limit, in which case the waiter is awake anyway.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets all wakes so far; returns whether there was one.
+    /// Forgets all wakes so far; returns whether there was a wake.
     pub fn drain(&self) -> bool {
         (&self.0).read(&mut [0; 8]).is_ok()
     }

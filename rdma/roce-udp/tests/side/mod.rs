@@ -27,7 +27,7 @@ pub fn deadline() -> Option<Instant> {
 }
 
 impl Side {
-    /// Makes a side on a device of its own.
+    /// Makes one end of a connection, on a device of its own.
     pub fn new() -> Self {
         Self::on(device(address(), &Options::default()))
     }
@@ -108,7 +108,7 @@ pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), valu
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let of_device = |fd: &libc::c_int| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-        // SAFETY: an open socket; the device of the test keeps its own open.
+        // SAFETY: the file descriptor is an open socket; the device of the test keeps its socket open.
         let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
         link.to_string_lossy().starts_with("socket:")
             && socket.try_clone_to_owned().is_ok_and(|socket| {
