@@ -67,8 +67,9 @@ pub fn open(local: IpAddr, choice: Choice, embedded: &roce_udp::Options) -> Resu
 impl Chosen {
     /// Opens the device, with the options of its provider.
     ///
-    /// # Errors The errors of the provider; [`Error::Invalid`] if the verbs provider is chosen and cannot do what
-    /// `embedded` asks for.
+    /// # Errors
+    /// The errors of the provider; [`Error::Invalid`] if the verbs provider is chosen and cannot do what `embedded`
+    /// asks for.
     pub fn open(self, embedded: &roce_udp::Options, verbs: &VerbsOptions) -> Result<Opened, Error> {
         let context = match self.provider {
             Provider::Embedded => roce_udp::open(self.local, embedded)?,

@@ -129,7 +129,7 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     /// The connection of another source that makes room for a new connection from `source`. Only connections for which
     /// `may` is true are considered.
     ///
-    /// It is a connection of the source with most connections. This source must have at least two connections more than
+    /// The connection is one of the source with most connections. This source must have at least two connections more than
     /// `source`. One more is enough if `source` has none and the displaced connection has no request in progress. The
     /// oldest connection without a request in progress is displaced first. A connection with a request in progress is
     /// displaced last, unless its source has more than half of all connections: requests that never end must not keep other
