@@ -10,7 +10,8 @@ use rustix::event::{Timespec, epoll};
 
 use crate::local::Listener;
 
-/// Sets of file descriptors (epoll): one with the sockets of local workers, and one with that set and the ports.
+/// Two sets of file descriptors (epoll). `workers` has the sockets of local workers; `all` has that set and the
+/// ports.
 #[derive(Debug)]
 pub(crate) struct Bells {
     all: OwnedFd,
@@ -33,20 +34,21 @@ impl Bells {
         Ok(bells)
     }
 
-    /// Adds a worker's socket to the set, in which it stays as long as it is open.
+    /// Adds a worker's socket to the set of workers. The socket stays in the set as long as it is open.
     pub(crate) fn hear(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         add(&self.workers, socket)
     }
 
-    /// Removes a socket from the set. It does not wake the loop until it is added again.
+    /// Removes a socket from the set of workers. The socket does not wake the server loop until it is added
+    /// again.
     pub(crate) fn ignore(&self, socket: BorrowedFd<'_>) {
-        // A socket that is not in the set cannot wake the loop, so the error does not matter.
+        // An error means that the socket is not in the set and cannot wake the loop anyway.
         let _ = epoll::delete(&self.workers, socket);
     }
 
-    /// Removes the ports, so that they no longer wake the loop.
+    /// Removes the ports from the set, so that segments no longer wake the server loop.
     pub(crate) fn silence(&self, ports: &Ports) {
-        // A file descriptor that is not in the set cannot wake the loop, so the error does not matter.
+        // An error means that the file descriptor is not in the set and cannot wake the loop anyway.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 
@@ -54,7 +56,7 @@ impl Bells {
         self.all.as_fd()
     }
 
-    /// Whether a worker's socket, or the socket where workers connect, is readable.
+    /// Whether a local worker's socket, or the socket to which local workers connect, is readable.
     pub(crate) fn of_workers(&self) -> bool {
         let mut events = Vec::with_capacity(1);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,4 +1,4 @@
-//! Puts events into rings, as the dispatcher decides.
+//! Puts events into rings, carrying out the decisions of the dispatcher.
 
 mod function;
 mod kept;
@@ -36,21 +36,21 @@ use kept::Kept;
 use lengths::{Told, TooLong};
 use report::level;
 
-/// Batches that are received from one port before the other ports and the device get their turn.
+/// The most batches that are received from one port before other ports and the RDMA device are served.
 const TURNS: usize = 4;
 /// The most time that an event is kept beyond its time-out because segments were received late.
 const BEHIND: Duration = Duration::from_secs(2);
-/// The time between two checks of everything.
+/// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time between two looks at credits. The time is an eighth of the time since the last activity, but not less than
-/// this.
+/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between these limits, the time is an
+/// eighth of the time since the last activity.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The most time between two looks at credits while events wait for room.
+/// The most time between two reads of credits while events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
-/// A worker that acknowledges nothing for this time counts as dead, however often its connection retransmits.
+/// A worker that acknowledges no WRITE for this time counts as dead, even if its connection still retransmits.
 const DEAD: Duration = Duration::from_secs(15);
-/// The time between two snapshots.
+/// The time between two snapshots for the handles.
 const TOLD: Duration = Duration::from_millis(100);
 
 /// Puts events into rings.
@@ -58,21 +58,21 @@ const TOLD: Duration = Duration::from_millis(100);
 pub struct Bridge {
     intake: Intake,
     dispatcher: Dispatcher,
-    /// The rings by the index of their worker.
+    /// The rings of workers, by `WorkerId::at`.
     rings: Vec<Option<(WorkerId, Ring)>>,
-    /// The rings of workers that ended, with events that may be delivered again.
+    /// The rings of workers that ended. Events in these rings may be delivered again.
     kept: Vec<Kept>,
     placing: Placing,
     listener: Option<Listener>,
     bells: Bells,
-    /// The bytes of rings that local workers may still get.
+    /// The bytes of memory that are left for the rings of local workers.
     local_memory: u64,
     instance: u64,
-    /// A subscription that was answered, but whose stream has not begun.
+    /// A subscription that was accepted, but whose stream has not begun.
     accepted: Option<(WorkerId, Geometry)>,
     /// Local workers to which an event was announced in this turn; a worker may occur several times.
     told: Vec<WorkerId>,
-    /// An event that was copied to a staging ring just now.
+    /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventId>,
     closing: Vec<(StreamId, String)>,
     fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
@@ -81,11 +81,11 @@ pub struct Bridge {
     /// The log limit for lines that local workers cause when they subscribe.
     lines: Lines<()>,
     failed: Option<String>,
-    /// Whether the log has the line that the system has no address space for an event.
+    /// Whether it was logged already that the system has no address space for an event.
     told_of_addresses: bool,
     too_long: TooLong,
     told_of_lengths: Told,
-    /// The number of events that workers had when the bridge ended.
+    /// The number of unreleased events that workers had when the bridge ended.
     left: u64,
     /// The last time at which no port had anything to receive.
     dry: Time,
@@ -103,7 +103,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Makes a bridge and binds its ports. `instance` must be a random number, different after each start.
+    /// Makes a bridge and binds its ports. `instance` must be a new random number at each start.
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
@@ -159,7 +159,7 @@ impl Bridge {
         self.intake.ports.addresses()
     }
 
-    /// The ports of ranges that another process holds, and that the bridge therefore leaves out.
+    /// The ports that the bridge leaves out of its port ranges, because another process has bound them.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
     }
@@ -194,7 +194,7 @@ impl Bridge {
         self.rings[worker.at()] = Some((worker, ring));
     }
 
-    /// Receives the segments that have arrived, up to a limit for each port.
+    /// Receives the segments that have arrived, up to a limit for each port. Returns whether any segment arrived.
     fn receive(&mut self) -> bool {
         let (mut something, mut dry) = (false, 0);
         let begin = self.intake.now();
@@ -230,8 +230,8 @@ impl Bridge {
         something
     }
 
-    /// Gives up events that timed out. Events whose segments may have arrived in time are not given up before those segments
-    /// were handled. If the process stood still, that holds in any case; if it is behind, it holds for a limited time.
+    /// Gives up events that timed out. An event is kept as long as a port may still have segments of the event that arrived in
+    /// time, but at most `BEHIND` longer than its time-out.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -264,7 +264,7 @@ impl Bridge {
         self.pump();
     }
 
-    /// Handles a datagram, which lies in a receive buffer.
+    /// Handles a datagram, which is the bytes `from..to` of a receive buffer.
     fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
         let now = self.intake.now();
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
@@ -278,7 +278,7 @@ impl Bridge {
         };
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
-            // The slots of evicted events may belong to other events by now.
+            // The dispatcher must forget evicted events first, since their event buffers may belong to other events by now.
             while let Some(evicted) = self.intake.evicted() {
                 self.dispatcher.gave_up(evicted.id);
             }
@@ -311,12 +311,13 @@ impl Bridge {
         }
     }
 
-    /// Moves a payload to the offset `at` of a ring.
+    /// Copies or writes a segment's payload to the offset `at` of a ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.way {
-            // If too few buffers are free for the next batch, this one must not stay in use until its worker acknowledges.
+            // Cut-through keeps a receive buffer in use until the worker acknowledges the WRITE. It is only used while enough
+            // buffers are free for the next batch.
             Way::Remote(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
@@ -369,8 +370,8 @@ impl Bridge {
         }
     }
 
-    /// Announces an event in its ring to the worker. `is_in_twin`: the bytes were copied into the staging ring, and not written
-    /// segment by segment.
+    /// Announces to a worker an event in its ring. `is_in_twin` says that the bytes were copied into the staging ring, and not
+    /// written segment by segment.
     fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
         let Some(ring) = self.ring(worker) else { return };
         match &mut ring.way {
@@ -385,7 +386,7 @@ impl Bridge {
         }
     }
 
-    /// Gives up an event for which the system has no address space.
+    /// Gives up an event because the system has no address space for the event's spill memory.
     fn give_up(&mut self, id: EventId, error: &ejfat_udp::Error) {
         if !std::mem::replace(&mut self.told_of_addresses, true) {
             tracing::warn!("an event is given up: {error}");
@@ -400,7 +401,8 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts what was queued. The dispatcher gives no new events to a worker that is behind with acknowledging.
+    /// Posts the queued WRITEs of all workers. Tells the dispatcher which workers have too many queued WRITEs, so that they get
+    /// no new events.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };
@@ -426,7 +428,8 @@ impl Bridge {
         }
     }
 
-    /// Looks at the credits of workers that announce new ones, or of all workers.
+    /// Reads the credits of workers that announce new credits, or of all workers if `of_all`. Returns whether there were new
+    /// credits.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {
@@ -445,7 +448,7 @@ impl Bridge {
         something
     }
 
-    /// Removes a worker that was answered, but whose session ended before its stream began.
+    /// Removes a worker whose subscription was accepted, but whose session ended before its stream began.
     fn forget_accepted(&mut self) {
         if let Some((worker, _)) = self.accepted.take() {
             self.remove(worker, self.intake.now());
@@ -464,10 +467,11 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // The bridge ends before this worker, which may go on reading the events that it has.
+            // The bridge ends before this worker does. The worker may go on reading the events that it has, so they are not
+            // lost.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
-        // The actions read the worker's memory, so they are done before its ring is dropped.
+        // The actions read the worker's ring, so they are carried out before the ring is dropped.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
         if let Way::Remote(remote) = ring.way {
@@ -478,7 +482,7 @@ impl Bridge {
         }
     }
 
-    /// Does what is due at each tick of the loop.
+    /// Does the periodic work: checks all workers, takes new local workers, and reports to handles and control plane.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
         let time = self.intake.time(now);
@@ -506,7 +510,7 @@ impl Bridge {
         }
     }
 
-    /// When to look at credits next, which depends on whether workers have events.
+    /// The time at which to read credits next. If no worker has unreleased events, it is the time of the next tick.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;
@@ -516,7 +520,7 @@ impl Bridge {
         now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
     }
 
-    /// Whether no WRITE to a worker is queued or unacknowledged.
+    /// Whether no event waits, and no WRITE to any worker is queued or unacknowledged.
     fn is_quiet(&self) -> bool {
         let quiet = |(_, ring): &(WorkerId, Ring)| match &ring.way {
             Way::Remote(remote) => remote.is_quiet(),

@@ -1,4 +1,4 @@
-//! Receive buffers for segments. WRITEs may still read some of them while others receive.
+//! Receive buffers for segments. WRITEs may still read some buffers while other buffers receive.
 #![allow(unsafe_code, reason = "lends parts of registered memory as slices")]
 
 use std::io::{self, IoSliceMut};
@@ -12,7 +12,7 @@ pub(crate) struct Buffers {
     memory: Memory,
     /// The buffers that nothing uses.
     free: Vec<u32>,
-    /// For each buffer the number of WRITEs that read it, plus one while it receives or is being handled.
+    /// For each buffer, the number of WRITEs that read the buffer, plus one while its segments are handled.
     users: Vec<u32>,
     /// The buffers taken by [`Buffers::take`] that have not received yet.
     taken: Vec<u32>,
@@ -31,13 +31,14 @@ impl Buffers {
         pd.reg_mr(&self.memory, Access::default())
     }
 
-    /// The number of buffers that can receive next, besides those of the batch that is being handled.
+    /// The number of buffers that can receive next. Buffers of the batch that is being handled are not among them.
     pub(crate) fn free(&self) -> usize {
         let in_hand = |&&buffer: &&u32| self.users[buffer as usize] > 0;
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
     }
 
-    /// Lends up to [`Ports::BATCH`] buffers to receive into; `receive` returns how many it used.
+    /// Calls `receive` with up to [`Ports::BATCH`] buffers to receive into. `receive` returns the number of buffers that it
+    /// used.
     pub(crate) fn take<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
@@ -61,7 +62,7 @@ impl Buffers {
         Ok(used)
     }
 
-    /// The number of a buffer that has received: the one at index `at` of those used by the last [`Buffers::take`].
+    /// The number of the buffer with index `at` among those that the last [`Buffers::take`] received into.
     pub(crate) fn received(&self, at: usize) -> u32 {
         self.taken[at]
     }
@@ -85,7 +86,7 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Counts one user of the buffer less.
+    /// Removes one user of the buffer. A buffer without users is free.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);
@@ -94,7 +95,7 @@ impl Buffers {
         }
     }
 
-    /// Ends the handling of the last batch, which has this number of buffers.
+    /// Ends the handling of the last batch, which has `used` buffers.
     pub(crate) fn done(&mut self, used: usize) {
         for at in 0..used {
             let buffer = self.taken[at];

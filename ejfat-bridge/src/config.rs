@@ -9,7 +9,7 @@ use ejfat::{bridge, listen::Listen, reassembly, ring::Placing, wire::LbHeader};
 pub struct BridgeConfig {
     /// The addresses at which segments are received.
     pub listen: Vec<Listen>,
-    /// The size of each socket's receive buffer in bytes; `None`: the system's default.
+    /// The size of each socket's receive buffer in bytes. `None` stands for the system's default.
     pub buffer: Option<usize>,
     pub reassembly: reassembly::Config,
     pub dispatch: bridge::Config,
@@ -22,7 +22,7 @@ pub struct BridgeConfig {
     pub local_memory: u64,
     /// The number of buffers of 64 KiB in which segments are received, and from which cut-through sends them.
     pub receive_buffers: usize,
-    /// Gets fill levels at this interval.
+    /// A receiver of fill levels, and the interval at which it gets them.
     pub fill: Option<(Box<dyn FillSink>, Duration)>,
 }
 
@@ -43,20 +43,20 @@ impl BridgeConfig {
     }
 }
 
-/// What decides which worker gets an event.
+/// The rule that decides which worker gets an event.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// Any worker; the one with the least filled ring gets it.
+    /// The worker with the least filled ring gets the event.
     LeastFilled,
-    /// The least filled of the workers that take the event's data id.
+    /// Among the workers that take the event's data id, the worker with the least filled ring gets the event.
     DataId,
-    /// The member that the load-balancer tables name for the event's tick.
+    /// The member that load-balancer tables name for the event's LB header gets the event.
     Tables(Arc<dyn Steering>),
 }
 
-/// Load-balancer tables, as far as a bridge needs them.
+/// The part of load-balancer tables that a bridge needs: the choice of an event's member.
 pub trait Steering: Send + Sync + fmt::Debug {
-    /// The member that gets an event with this header.
+    /// The number of the member that gets an event with this header; `None` if the tables name no member.
     fn member(&self, header: &LbHeader) -> Option<u16>;
 }
 
@@ -66,14 +66,14 @@ pub struct Level {
     pub worker: u32,
     pub name: String,
     pub member: Option<u16>,
-    /// The part of its slots that is in use, 0 to 1.
+    /// The part of the ring's slots that is in use, 0 to 1.
     pub fill: f64,
-    /// Whether the worker is stalled, and gets nothing for now.
+    /// Whether the worker is stalled. A stalled worker gets at most one event in each stall time.
     pub stalled: bool,
 }
 
 /// A receiver of fill levels, such as a control plane. It must not block.
 pub trait FillSink: Send + fmt::Debug {
-    /// Takes the fill levels of all subscribed workers, and the one of all their rings together.
+    /// Takes the fill level of each subscribed worker, and `all`, the fill level of all rings together.
     fn levels(&mut self, workers: &[Level], all: f64);
 }

@@ -24,7 +24,7 @@ use crate::{Level, Load};
 #[derive(Clone, Debug)]
 pub struct WorkerReport {
     pub level: Level,
-    /// "store", "cut" or "shared".
+    /// The name of the delivery mode: "store", "cut" or "shared".
     pub placing: &'static str,
     pub peer: Option<SocketAddr>,
     pub slots: u32,
@@ -35,11 +35,11 @@ pub struct WorkerReport {
     pub bytes: u64,
     pub released: u64,
     pub wrong_credits: u64,
-    /// How long it has been subscribed, in seconds.
+    /// How long the worker has been subscribed, in seconds.
     pub seconds: f64,
 }
 
-/// The state and counters of a bridge as of a moment ago.
+/// The state and counters of a bridge at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub reassembly: reassembly::Counters,
@@ -49,27 +49,27 @@ pub struct Snapshot {
     pub waiting: usize,
     /// The number of events of ended workers that wait to be delivered to another worker.
     pub waiting_again: usize,
-    /// The number of events that workers had when they ended, which were not delivered to another worker and do not wait for that.
-    /// Events that workers have when the bridge ends are not counted.
+    /// The number of events that were lost because their worker ended. Events that were delivered again, or that wait for it, are
+    /// not counted. Events that workers have when the bridge ends are not counted either.
     pub lost_with_workers: u64,
-    /// The number of events that are lost because they are longer than the bridge accepts. They are not counted in `events`.
+    /// The number of events that are lost because they are longer than the bridge accepts. `events` does not count these events.
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
-    /// Bytes of memory that segments have used so far.
+    /// The bytes of the reassembler's memory that segments of events have used.
     pub memory: u64,
     /// Datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of the ports that received something, at most a second old. Their drops may be older if more than 256 ports are
-    /// bound.
+    /// The counters of the ports that received something, at most a second old. The counters of drops may be older if more than
+    /// 256 ports are bound.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,
-    /// Subscriptions that were refused.
+    /// The number of subscriptions that were refused.
     pub refused: u64,
-    /// Why nothing can be received, if so.
+    /// The error for which no segments can be received; `None` while segments can be received.
     pub failed: Option<String>,
-    /// The time of the snapshot by the bridge's clock, which also the times in traces are from.
+    /// The time of the snapshot by the bridge's clock. Times in traces are by the same clock.
     pub now: Time,
 }
 
@@ -90,7 +90,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most queries that may wait.
+/// The most queries for traces that may wait.
 const MOST_QUESTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -103,7 +103,7 @@ impl Desk {
         if !self.asked.load(Ordering::Acquire) {
             return;
         }
-        // Only one query is answered in a turn, since it takes a millisecond.
+        // Only one query is answered in a turn of the server loop, since a query takes a millisecond.
         let question = {
             let mut questions = lock(&self.questions);
             let question = questions.pop();
@@ -111,7 +111,7 @@ impl Desk {
             question
         };
         if let Some(Question { tick, answer }) = question {
-            // There are few events of one tick, unless somebody sends the same tick for ever. The limit is for that case.
+            // Usually few events have the same tick. The limit is for a sender that sends the same tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }
@@ -127,14 +127,14 @@ impl Handle {
         lock(&self.0.snapshot).clone()
     }
 
-    /// How full the bridge is, and its totals since it began; at most 150 ms old. This allocates nothing and does not wait for the
-    /// bridge's loop, so any thread may call it many times a second.
+    /// How full the bridge is, and its totals since it began; at most 150 ms old. The call allocates nothing and does not wait
+    /// for the server loop, so any thread may make it many times a second.
     pub fn load(&self) -> Load {
         lock(&self.0.snapshot).load
     }
 
-    /// The traces of events with this tick, or with this number if they have no tick; the latest first, at most 100. `None` if the
-    /// bridge does not answer within two seconds.
+    /// The traces of at most 100 events with this tick, or with this event number if an event has no tick. The latest event comes
+    /// first. `None` if the bridge does not answer within two seconds, or if too many queries wait.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
         let (answer, records) = mpsc::channel();
         {

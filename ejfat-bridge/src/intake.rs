@@ -1,4 +1,4 @@
-//! Receives segments and owns the memory in which they wait.
+//! Receives segments, and owns receive buffers and spill memory.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use rustix::param::page_size;
 use crate::{BridgeConfig, Error, Route, buffers::Buffers};
 use ejfat::bridge::{Opened, Target};
 
-/// Sockets, reassembler and spill memory.
+/// The receiving part of a bridge: sockets, reassembler, receive buffers and spill memory.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) ports: Ports,
@@ -51,7 +51,8 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// Receives a batch from a port. Returns the number of buffers it used, which go back by [`Buffers::done`].
+    /// Receives a batch from a port. Returns the number of buffers that the batch uses; [`Buffers::done`] gives
+    /// them back.
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);
@@ -64,7 +65,7 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// What the dispatcher needs to know of an event whose first segment came.
+    /// What the dispatcher needs to know of an event whose first segment has arrived.
     pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);
@@ -79,7 +80,7 @@ impl Intake {
         Opened { id: place.id, name: place.name, tick, length: place.length, target }
     }
 
-    /// An event that was evicted to make room for another one.
+    /// Takes the next event that was evicted to make room for another event.
     pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
         let incomplete = self.reassembler.poll_evicted()?;
         self.arena.release(incomplete.id);
@@ -93,7 +94,7 @@ impl Intake {
     }
 }
 
-/// The UNIX time in nanoseconds.
+/// The current UNIX time in nanoseconds.
 pub(crate) fn unix() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

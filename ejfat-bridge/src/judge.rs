@@ -9,8 +9,8 @@ use naa_server::{
 
 use crate::remote::PARAMETERS;
 
-/// Checks the subscription in a call, and that the call's regions match it. A refusal is returned inside the outer
-/// `Ok`, as an answer for the worker. A `Failure` means that there is no place for that answer.
+/// Checks the subscription in a call, and that the call's regions match it. If the worker can be sent a refusal,
+/// returns it inside the outer `Ok`. A `Failure` means that parameters are missing or too short for that.
 pub(crate) fn judge(
     asking: &Asking<'_>,
     call: &mut Call<'_>,
@@ -40,7 +40,8 @@ pub(crate) fn judge(
     Ok(Ok(subscription))
 }
 
-/// Whether the parameters are in the order of the protocol; from here on they are known by their index.
+/// Whether the parameters are in the order of the protocol. The code after this check finds each parameter by its
+/// index.
 fn in_order(params: &[RegionRequest]) -> bool {
     const ORDER: [RegionFlags; PARAMETERS] = {
         let (sent, back) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
@@ -53,7 +54,7 @@ fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
     bytes == [geometry.credits_bytes(), geometry.descriptors_bytes(), geometry.ring_bytes()]
 }
 
-/// Whether two of the host's regions share bytes, or one exceeds the address space.
+/// Whether two of the host's regions share bytes, or a region exceeds the address space.
 fn overlap(params: &[RegionRequest]) -> bool {
     let mut ranges: Vec<_> =
         params.iter().map(|p| (p.host.addr, p.host.addr.checked_add(u64::from(p.host.size)))).collect();

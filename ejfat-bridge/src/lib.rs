@@ -1,4 +1,4 @@
-//! The bridge: puts EJFAT's events into the memory of workers, without sockets between.
+//! The bridge: puts EJFAT's events into the memory of workers, so that workers need no sockets for segments.
 //!
 //! ```text
 //! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► Remote: WRITEs  ─► worker's ring
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80), and programs on
-//! this machine by a UNIX socket. One thread does everything; [`Handle`]s let other threads see its state.
+//! this machine by a UNIX socket. The bridge runs on the server's one thread; [`Handle`]s let other threads see its state.
 //!
-//! [`ejfat::ring`] has the protocol of rings; [`ejfat::bridge`] decides which worker gets an event.
+//! [`ejfat::ring`] describes the protocol of rings. [`ejfat::bridge`] decides which worker gets an event.
 
 mod bells;
 mod bridge;
@@ -28,7 +28,7 @@ pub use config::{BridgeConfig, FillSink, Level, Route, Steering};
 pub use handle::{Handle, Snapshot, WorkerReport};
 pub use load::Load;
 
-/// Why a bridge could not be made.
+/// The reason why a bridge could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {what}: {source}")]

@@ -5,22 +5,23 @@ use ejfat::{
     reassembly::Reassembler,
 };
 
-/// How full a bridge is, and its totals since it began: the fields of the state that an EJFAT worker sends to a control plane
-/// (`SendState`).
+/// How full a bridge is, and its totals since it began. These are the fields of the state that an EJFAT worker sends to a
+/// control plane (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
+    /// The fill level, 0 to 1. It is the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
     /// [`waiting`](Self::waiting). Events are lost when `memory` or `waiting` is 1.
     pub fill: f64,
-    /// The part of all workers' ring slots that is in use, 0 to 1; 1 if there is no worker.
+    /// The part of all workers' ring slots that is in use, 0 to 1. It is 1 if there is no worker.
     pub rings: f64,
     /// The part of the reassembler's memory that events in reassembly and waiting events use, 0 to 1.
     pub memory: f64,
-    /// Complete events that wait for room, as a part of the number that may wait, 0 to 1; 0 if none may wait.
+    /// The number of complete events that wait for room, divided by the number of events that may wait, 0 to 1. It is 0 if no
+    /// event may wait.
     pub waiting: f64,
     /// Workers that are subscribed.
     pub workers: u32,
-    /// Events of which a segment came, those that are too long included (`totalEventsRecv`).
+    /// Events of which at least one segment was received, including events that are too long (`totalEventsRecv`).
     pub events: u64,
     /// Events that became complete (`totalEventsReassembled`).
     pub reassembled: u64,
@@ -74,7 +75,7 @@ fn most_waiting(config: &bridge::Config) -> u64 {
     }
 }
 
-/// `used` as a part of `all`, at most 1; 0 if `all` is 0.
+/// Returns `used` divided by `all`, but at most 1; 0 if `all` is 0.
 fn part(used: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) }
 }

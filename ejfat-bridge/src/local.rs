@@ -1,4 +1,4 @@
-//! Local workers: their rings are in memory that worker and bridge map. The protocol is [`ejfat::ring::shared`].
+//! Rings of local workers, in memory that worker and bridge map. [`ejfat::ring::shared`] describes the protocol.
 
 use std::{
     collections::BTreeMap,
@@ -35,9 +35,9 @@ use crate::{Error, bells::Bells, word::Word};
 
 /// The most connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
-/// The most connections that are accepted in one turn of the server loop; the others wait for the next turn.
+/// The most connections that are accepted in one turn of the server loop. Further connections wait for the next turn.
 const MOST_AT_ONCE: usize = 64;
-/// How long a connection may take to subscribe.
+/// The time limit within which a new connection must subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A ring that a local worker maps.
@@ -50,14 +50,15 @@ pub(crate) struct Shared {
     asleep: Word,
 }
 
-/// The files of a ring, and the socket by which the worker gets them.
+/// The shared-memory files of a ring, which are sent to the worker.
 pub(crate) struct Files {
     events: OwnedFd,
     credits: OwnedFd,
 }
 
 impl Shared {
-    /// Makes the memory of a ring, its credits, and the files to send.
+    /// Makes a ring in shared memory. Returns also the memory of the ring and of its credits, and the files to send
+    /// to the worker.
     pub(crate) fn new(socket: OwnedFd, geometry: Geometry) -> io::Result<(Self, Memory, Memory, Files)> {
         let (events_file, events) = region::memfd_for_readers("naa-events", geometry.shared_bytes())?;
         let (credits_file, credits) = region::memfd("naa-credits", geometry.credits_bytes())?;
@@ -84,12 +85,14 @@ impl Shared {
         // A worker that goes to sleep first sets its flag and then looks at the head again, so no event is missed.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
-            // If the socket is full, that wakes the worker too. A closed socket is noticed when it is read.
+            // Errors are ignored: bytes in a full socket wake the worker, too, and a closed socket is noticed by
+            // `is_over`.
             let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Whether the worker closed its socket, or sent anything, which a worker never does after it subscribed.
+    /// Whether the worker's subscription is over: its socket is closed, or has data. A subscribed worker never sends
+    /// data.
     pub(crate) fn is_over(&self) -> bool {
         let mut byte = [0; 1];
         !matches!(recv(&self.socket, &mut byte, RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
@@ -125,7 +128,7 @@ enum Said {
     Over,
 }
 
-/// The socket at which local workers connect, with the connections that have not subscribed yet.
+/// The socket to which local workers connect, with the connections that have not subscribed yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
@@ -137,7 +140,7 @@ pub(crate) struct Listener {
     arrived: u64,
     /// The number of messages that were no valid subscription.
     pub(crate) refused: u64,
-    /// Whether the listening socket is out of the set that wakes the loop.
+    /// Whether the listening socket was removed from the set that wakes the server loop.
     ignored: bool,
 }
 
@@ -149,7 +152,7 @@ pub(crate) struct Applicant {
 }
 
 impl Listener {
-    /// Listens at `path`. A socket file there that no process listens at any more is replaced.
+    /// Listens at `path`. If `path` is a socket file at which no process listens any more, the file is replaced.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
         let wrong = |_| {
             let (path, len) = (path.display().to_string(), path.as_os_str().len());
@@ -196,7 +199,7 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // The process has no file descriptor for another connection. The connection waits until there is one.
+                // The process has no file descriptor left. The new connection waits until one is free.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
@@ -205,7 +208,8 @@ impl Listener {
             };
             // If the socket cannot be added to the set, it is still read in each turn.
             let _ = bells.hear(socket.as_fd());
-            // A connection that loses its place may have sent its subscription since it was last read.
+            // A connection that is ended in favour of the new one may have sent its subscription since its socket was
+            // last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }
@@ -225,7 +229,8 @@ impl Listener {
         None
     }
 
-    /// Admits a connection. Returns the connection that loses its place for it.
+    /// Admits a new connection if possible. Returns the connection that is ended for lack of room: an older one, or
+    /// the new one.
     fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let lost = match self.seats.room(MOST_PENDING, user) {
@@ -269,7 +274,7 @@ impl Listener {
     }
 }
 
-/// Sends the refusal; it does not matter whether the other end still listens.
+/// Sends a refusal. Errors are ignored, since the other end may have closed the connection.
 pub(crate) fn refuse(socket: &OwnedFd, refusal: Refusal) {
     let _ = tell(socket.as_fd(), &Err(refusal), &[]);
 }
@@ -315,8 +320,7 @@ mod tests {
             silent.push(connected(&path));
             assert!(listener.next(now, &bells).is_none());
         }
-        // Before the listener's next turn, one worker subscribes, and as many silent connections come as may be
-        // admitted.
+        // Before the next call of `next`, one worker subscribes, and then `MOST_PENDING` silent connections arrive.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());

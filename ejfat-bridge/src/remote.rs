@@ -1,4 +1,4 @@
-//! A ring in the memory of a worker that is reached by RDMA, on another machine or on this one.
+//! A ring in the memory of a worker that is reached by RDMA. The worker may be on another machine or on this machine.
 
 use std::{
     collections::VecDeque,
@@ -14,27 +14,27 @@ use crate::buffers::Buffers;
 
 /// The most scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// The most entries of the queue that are posted at once.
+/// The most queued entries that are posted in one call.
 const TOGETHER: usize = 16;
-/// The most bytes of a WRITE. Longer events are split, so that acknowledgements show that the worker is alive
-/// meanwhile.
+/// The most bytes of a WRITE. Longer events are split, so that acknowledgements of the parts show that the worker is
+/// alive.
 const LONGEST: u32 = 1 << 20;
-/// A worker with this many WRITEs that could not be posted yet gets nothing new, until half of them are posted.
+/// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
 const BEHIND: usize = 4096;
 
-/// The indexes of the host's parameters.
+/// The indexes of the parameters in the host's region requests, and their number (`PARAMETERS`).
 const CREDITS: usize = 1;
 const DESCRIPTORS: usize = 3;
 const RING: usize = 4;
 pub(crate) const PARAMETERS: usize = 5;
 
-/// A WRITE of adjacent bytes of the ring.
+/// A WRITE to adjacent bytes of the worker's ring.
 #[derive(Debug)]
 struct Piece {
     at: u64,
     length: u32,
     elements: ArrayVec<Sge, ELEMENTS>,
-    /// The receive buffer that has the bytes; `None`: the staging ring.
+    /// The receive buffer that has the bytes; `None` if they are in the staging ring.
     buffer: Option<u32>,
 }
 
@@ -45,7 +45,8 @@ struct Piece {
 )]
 enum Post {
     Piece(Piece),
-    /// Announces an event to the worker. If `whole`, the whole event is written from the staging ring before that.
+    /// Announces an event to the worker. If `whole` is true, the whole event is written from the staging ring before it
+    /// is announced.
     Event {
         descriptor: Descriptor,
         whole: bool,
@@ -53,7 +54,7 @@ enum Post {
 }
 
 impl Post {
-    /// The number of work requests it takes.
+    /// The number of work requests that this entry takes.
     fn cost(&self) -> u32 {
         match self {
             Self::Piece(_) | Self::Event { whole: false, .. } => 1,
@@ -62,7 +63,7 @@ impl Post {
     }
 }
 
-/// The kind of WRITE that the next completion is for.
+/// The kind of queued entry that a completion is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Done {
     Piece { buffer: Option<u32> },
@@ -79,18 +80,18 @@ pub(crate) struct Remote {
     /// WRITEs that could not be posted yet, in order.
     waiting: VecDeque<Post>,
     posted: VecDeque<(Done, u32)>,
-    /// The last time at which something was acknowledged, or was posted while nothing else was under way.
+    /// The last time at which a WRITE was acknowledged, or was posted while no other WRITE was unacknowledged.
     progress: Instant,
     pub(crate) was_behind: bool,
     in_flight: u32,
-    /// The registration of the receive buffers in this session's protection domain. This field is before the stream, so
-    /// that it is dropped first.
+    /// The registration of the receive buffers in this session's protection domain. This field stands before `stream`,
+    /// so that the registration is dropped before the stream.
     receive: Option<Mr>,
     stream: Stream,
 }
 
 impl Remote {
-    /// Makes the ring; `None` if the host has other parameters.
+    /// Makes the ring. Returns `None` if the host's number of parameters is wrong.
     pub(crate) fn new(
         stream: Stream,
         geometry: Geometry,
@@ -138,7 +139,8 @@ impl Remote {
         self.placing == Placing::Cut
     }
 
-    /// Queues a WRITE of a part of a receive buffer to the ring.
+    /// Queues a WRITE of `length` bytes of a receive buffer, from the offset `from` on, to the offset `at` of the
+    /// worker's ring.
     pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
         let Some(receive) = &self.receive else { return };
         let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
@@ -157,7 +159,7 @@ impl Remote {
         self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: Some(buffer) }));
     }
 
-    /// Queues a WRITE of a part of the staging ring to the worker's ring.
+    /// Queues WRITEs of `length` bytes at the offset `at` of the staging ring to the same place in the worker's ring.
     pub(crate) fn copy(&mut self, at: u64, length: u32) {
         let (mut at, mut left) = (at, length);
         while left > 0 {
@@ -168,8 +170,8 @@ impl Remote {
         }
     }
 
-    /// Queues the announcement of an event. If `is_in_twin`, its bytes are only in the staging ring and are written
-    /// before; else they are in the worker's ring already.
+    /// Queues the announcement of an event. If `is_in_twin`, the event's bytes are only in the staging ring and are
+    /// written first. Otherwise the bytes are in the worker's ring already.
     pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_twin: bool) {
         let whole = is_in_twin && descriptor.length <= self.longest;
         if is_in_twin && !whole {
@@ -178,7 +180,7 @@ impl Remote {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts queued WRITEs, as many as may be unfinished.
+    /// Posts queued WRITEs, up to the most that may be unacknowledged.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())
@@ -257,7 +259,7 @@ impl Remote {
         wrs
     }
 
-    /// Takes the oldest signaled work request, which has completed.
+    /// Removes the oldest posted entry, whose WRITE has completed.
     pub(crate) fn completed(&mut self) -> Option<Done> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;
@@ -265,7 +267,7 @@ impl Remote {
         Some(done)
     }
 
-    /// Ends posting, and gives the receive buffers back.
+    /// Ends the ring: nothing more is posted, and its receive buffers are released.
     pub(crate) fn end(self, buffers: &mut Buffers) {
         let posted = self.posted.iter().filter_map(|(done, _)| match done {
             Done::Piece { buffer } => *buffer,
@@ -278,7 +280,7 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
-    /// How long nothing was acknowledged although WRITEs are under way.
+    /// The time since the last acknowledgement; zero if no WRITE is unacknowledged.
     pub(crate) fn waits_since(&self, now: Instant) -> Duration {
         if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
     }
@@ -287,7 +289,7 @@ impl Remote {
         self.waiting.len() > if self.was_behind { BEHIND / 2 } else { BEHIND }
     }
 
-    /// Whether nothing is queued or under way.
+    /// Whether no WRITE is queued or unacknowledged.
     pub(crate) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.posted.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A worker's ring, local or remote.
+//! The ring of a local or remote worker.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// Up to this many credit words are read whenever the count changes.
+/// If a ring has at most this number of credit words, they are read whenever the worker's count changes.
 const MANY: usize = 4096;
-/// The least time between two reads of more words.
+/// The least time between two reads of the credit words of a ring with more than `MANY` words.
 const REST: Duration = Duration::from_millis(1);
 
-/// The credits that the worker writes.
+/// The credits of a ring, which the worker writes.
 #[derive(Debug)]
 pub(crate) struct Credits {
     memory: Memory,
     geometry: Geometry,
     count: Word,
     seen: u32,
-    /// The time of the next read, if there are more than `MANY` words: these are not read at each change of the count.
+    /// The earliest time of the next read. It is used only if there are more than `MANY` words.
     next: Instant,
     words: Vec<u32>,
 }
@@ -36,7 +36,7 @@ impl Credits {
         }
     }
 
-    /// The credit words, if the worker's count says that some changed, or in any case if `in_any_case`.
+    /// Reads the credit words. Unless `in_any_case` is true, returns `None` if the worker's count has not changed.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {
@@ -58,7 +58,7 @@ impl Credits {
     }
 }
 
-/// How a worker is reached.
+/// The way by which events get to a worker.
 #[derive(Debug)]
 pub(crate) enum Way {
     Remote(Remote),
@@ -67,7 +67,7 @@ pub(crate) enum Way {
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// The ring, or its staging ring.
+    /// The ring of a local worker, or the staging ring of a remote worker.
     pub(crate) memory: Memory,
     pub(crate) credits: Credits,
     pub(crate) way: Way,

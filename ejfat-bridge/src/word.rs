@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use verbs::Memory;
 
-/// An aligned word of 32 bits, little-endian, which keeps its memory mapped.
+/// An aligned little-endian word of 32 bits in shared memory. The value keeps the memory mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
     memory: Memory,
@@ -14,7 +14,7 @@ pub(crate) struct Word {
 
 impl Word {
     /// # Panics
-    /// If the word does not lie inside the memory, or is not aligned.
+    /// Panics if the word does not lie inside the memory, or is not aligned.
     pub(crate) fn new(memory: &Memory, at: usize) -> Self {
         assert!(memory.len() >= 4 && at <= memory.len() - 4, "a word inside the memory");
         assert!((memory.addr() + at as u64).is_multiple_of(4), "an aligned word");

@@ -1,4 +1,4 @@
-//! Rings of workers that ended, kept as long as events in them may be delivered again.
+//! Rings of workers that ended. A ring is kept as long as events in the ring may be delivered again.
 
 use ejfat::{Time, bridge::WorkerId, ring::Descriptor};
 use verbs::Memory;
@@ -6,17 +6,17 @@ use verbs::Memory;
 use super::Bridge;
 use crate::ring::{Ring, Way};
 
-/// The ring of a worker that ended, or its staging ring. Only the bridge can write this memory.
+/// The ring of a local worker that ended, or the staging ring of a remote one. Only the bridge can write this memory.
 #[derive(Debug)]
 pub(super) struct Kept {
     worker: WorkerId,
     memory: Memory,
-    /// Bytes that count as memory of local workers; 0 for a remote worker.
+    /// The bytes of this ring that count as memory of local workers; 0 for a remote worker.
     local: u64,
 }
 
 impl Bridge {
-    /// Keeps the memory of a worker's ring until the dispatcher forgets the worker, even if the worker ends before that.
+    /// Keeps the memory of an ended worker's ring until the dispatcher forgets the worker.
     pub(super) fn keep(&mut self, worker: WorkerId) {
         let Some((_, Ring { memory, way, .. })) = self.rings.get(worker.at()).and_then(Option::as_ref) else {
             return;
@@ -28,7 +28,8 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in it that are not delivered again.
+    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in the ring that could have been
+    /// delivered again and were not.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -48,8 +49,8 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until a new local worker can have `bytes` of memory. If that is not possible, returns false and frees
-    /// nothing.
+    /// Frees kept rings until `bytes` of memory are available for a new local worker. Returns whether they are. If all kept
+    /// rings together are too small, frees none.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {
@@ -95,7 +96,7 @@ mod tests {
         Geometry::new(4, 64).unwrap()
     }
 
-    /// A bridge whose local workers may have `local_memory` bytes of rings.
+    /// Makes a bridge whose local workers may have rings of `local_memory` bytes in total.
     fn bridge(name: &str, local_memory: u64) -> Bridge {
         let path = std::env::temp_dir().join(format!("ejfat-bridge-kept-{name}-{}", std::process::id()));
         let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
@@ -103,7 +104,7 @@ mod tests {
         Bridge::new(config, 1).unwrap()
     }
 
-    /// Runs the bridge's turns until `is_so` returns true. Panics with `what` if that takes too long.
+    /// Runs the bridge's turns until `is_so` returns true. Panics with `what` if that takes longer than ten seconds.
     fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
         let begin = Instant::now();
         while !is_so(bridge) {
@@ -125,7 +126,7 @@ mod tests {
         socket
     }
 
-    /// Lets a worker of version 2 subscribe, get one event, and end without releasing it.
+    /// Lets a worker of version 2 subscribe, get one event, and end without releasing the event.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Events that are lost because of their length: they are longer than the bridge accepts, or than the rings of workers.
+//! Events that are lost because they are longer than the bridge accepts, or longer than the rings of workers.
 
 use std::{collections::VecDeque, net::IpAddr, ops::Range, time::Duration};
 
@@ -11,25 +11,27 @@ use ejfat::{
 
 use super::Bridge;
 
-/// The most events that are distinguished at a time.
+/// The most events that are remembered at a time, so that each is counted once.
 const MOST: usize = 64;
 
-/// Counts the events that are longer than the bridge accepts. None of their segments are kept.
+/// Counts the events that are longer than the bridge accepts. All segments of these events are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// The sender, the event key and the time of the last segment of each event. The event that began last comes first.
+    /// For each event: the sender's address, the event key, and the time of the last segment. The event that began last comes
+    /// first.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }
 
 impl TooLong {
-    /// The number of events. It is too high if segments of more than 64 such events arrive in turns.
+    /// The number of events that were too long. The number is too high if segments of more than 64 such events arrive
+    /// alternately.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts the event of a segment, unless an earlier segment of it was counted. If no segment with a key came for `timeout`, the
-    /// key then stands for another event.
+    /// Counts the event of a segment, unless the event was counted already. A segment that comes `timeout` or more after the last
+    /// one with its key belongs to a new event.
     fn segment(&mut self, now: Time, source: IpAddr, name: Name, timeout: Duration) {
         let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
         match known {
@@ -47,14 +49,14 @@ impl TooLong {
     }
 }
 
-/// What was already logged about events that are too long.
+/// The facts about too long events that were logged already.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// Whether the line that names `--max-event` was logged.
     of_max_event: bool,
-    /// The number of events that were too long for rings, as of the last look.
+    /// The number of events that were too long for rings, as of the last call of `tell_of_small_rings`.
     too_large: u64,
-    /// The workers that were logged because of their rings, as long as they are subscribed.
+    /// The subscribed workers whose small rings were logged.
     rings: Vec<WorkerId>,
 }
 
@@ -77,7 +79,7 @@ impl Bridge {
         }
     }
 
-    /// Logs, once for each, the workers whose rings are shorter than events that were lost since the last look.
+    /// Logs each worker whose ring is shorter than an event that was lost since the last call. A worker is logged only once.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);

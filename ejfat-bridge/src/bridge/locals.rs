@@ -1,4 +1,4 @@
-//! Local workers.
+//! Subscribes and removes local workers.
 
 use std::{os::fd::OwnedFd, time::Instant};
 
@@ -13,14 +13,16 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
-/// The most new workers that are taken in one turn of the loop; the others wait for the next turn.
+/// The most new workers that are taken in one turn of the server loop. Further workers wait for the
+/// next turn.
 const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, bells, .. } = self;
         let mut applicants = Vec::new();
-        // The number is limited, so that workers which connect all the time do not keep the loop busy.
+        // The number of workers is limited, so that programs which connect all the time do not keep
+        // the server loop busy.
         while applicants.len() < MOST_APPLICANTS
             && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
         {

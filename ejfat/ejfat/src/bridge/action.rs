@@ -1,4 +1,4 @@
-//! Inputs of a dispatcher, and the actions that it orders.
+//! The inputs of a dispatcher, and the actions that a dispatcher orders.
 
 use super::WorkerId;
 use crate::{
@@ -12,7 +12,8 @@ pub enum Target {
     Anybody,
     /// Workers that take this data id.
     DataId(u16),
-    /// The member that load-balancer tables name. If no such worker is subscribed, any worker may get the event.
+    /// The worker with this member number, which load-balancer tables name. If no worker with this number is
+    /// subscribed, any worker may get the event.
     Member(u16),
 }
 
@@ -29,31 +30,30 @@ pub struct Opened {
 /// The location of an event's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// A worker's ring, at this offset in bytes.
+    /// The event is in a worker's ring, at this offset in bytes.
     Ring { worker: WorkerId, offset: u64 },
-    /// The caller's spill memory.
+    /// The event is in the caller's spill memory.
     Spill,
 }
 
 /// An action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Copy an event from spill memory to a ring.
+    /// Copy an event from spill memory to this offset of a worker's ring or staging ring.
     Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
-    /// The event is in its ring or in the staging ring: announce it to the worker, and release the reassembler's event
-    /// buffer. If the event is in the staging ring, because it was reassembled there or moved there, WRITE it to the
-    /// worker's ring first.
+    /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the
+    /// staging ring, because it was reassembled there or moved there, WRITE it to the worker's ring first.
     Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
-    /// Copy the bytes that an event has so far from the ring of a worker that ended to spill memory, which is its
-    /// location from now on.
+    /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. From now on the
+    /// location of the event is spill memory.
     Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
     /// Release the reassembler's event buffer.
     Drop { id: EventId },
-    /// Deliver an event again: copy it from byte `offset` of the ring of `from`, a worker that ended, to the place in
-    /// the ring of `worker` that the descriptor says, and announce it to `worker`. If that place is in a staging ring,
-    /// WRITE the event to the worker's ring before.
+    /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
+    /// the place that the descriptor says in the ring of `worker`. If `worker` has a staging ring, copy the event to
+    /// the staging ring, and WRITE it to the worker's ring. Announce the event to `worker` after that.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
-    /// Release the ring of a worker that ended, or its staging ring. This comes once for each worker that was removed.
-    /// `given_up` events in the ring could have been delivered again and were not.
+    /// Release the ring or staging ring of a worker that ended. This action comes once for each worker that was
+    /// removed. `given_up` is the number of events in the ring that could have been delivered again and were not.
     Forget { worker: WorkerId, given_up: u32 },
 }

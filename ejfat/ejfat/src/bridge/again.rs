@@ -1,4 +1,4 @@
-//! Delivers the events that a worker had when it ended again, to other workers that use version 2 of the ring.
+//! Redelivery: the events that a worker had when it ended are delivered to other workers, which use version 2 of the ring.
 //!
 //! ```text
 //! remove() ─► Ended: the worker's events, in the order of their delivery ─► room at a worker of version 2 ─► Action::Again
@@ -16,18 +16,18 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The most events without room that one search skips to find events that have room.
+/// The most events without room that one search for events with room skips.
 const MOST_PASSED: usize = 256;
 
 /// An event that was announced to a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) opened: Opened,
-    /// The time when its first segment arrived.
+    /// The time when the event's first segment arrived.
     pub(super) at: Time,
-    /// The time when its first segment arrived, in nanoseconds of UNIX time.
+    /// The time when the event's first segment arrived, in nanoseconds of UNIX time.
     pub(super) unix: u64,
-    /// The time when its last segment arrived.
+    /// The time when the event's last segment arrived.
     pub(super) last: Time,
     /// The number of workers that had this event and ended.
     pub(super) times: u32,
@@ -51,7 +51,7 @@ impl Told {
     }
 }
 
-/// A worker that ended, whose ring the caller still has.
+/// A worker that ended, and whose ring the caller keeps.
 #[derive(Debug)]
 pub(super) struct Ended {
     worker: WorkerId,
@@ -69,15 +69,15 @@ impl Ended {
 }
 
 impl Dispatcher {
-    /// Keeps the events that an ended worker had and that are in memory here, to deliver them again. Keeps none if no
-    /// worker of version 2 is to be expected.
+    /// Keeps the events that an ended worker had and that are in the bridge's memory, to deliver them again. Keeps no events if
+    /// no worker of version 2 is to be expected.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 is to be expected if one is subscribed, or if the ended worker was one and may come
-        // back.
+        // A worker of version 2 is to be expected if a worker of version 2 is subscribed. It is also to be expected if the ended
+        // worker used version 2, since that worker may come back.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -135,14 +135,14 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up rings of ended workers: rings in which no event waits, rings whose time is over, and the largest rings
-    /// while there are too many.
+    /// Gives up rings of ended workers: rings in which no event waits, and rings whose time is over. While more rings or bytes
+    /// are kept than the limits allow, also gives up the largest ring.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;
         while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
-            // The largest ring is given up first, so that one worker with a large ring does not displace the rings of
-            // others. If several are equally large, it is the oldest.
+            // The largest ring is given up first, so that one worker with a large ring does not displace the rings of other
+            // workers. Among equally large rings, the oldest is given up first.
             let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
             let Some(at) = largest else { return };
             self.forget_at(at);
@@ -172,7 +172,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of all workers that ended, and keeps none from now on. Call it when the bridge ends.
+    /// Gives up the rings of all workers that ended, and keeps no rings from now on. Call this function when the bridge ends.
     pub fn forget_all(&mut self) {
         self.keeps = false;
         while !self.ended.is_empty() {
@@ -180,7 +180,7 @@ impl Dispatcher {
         }
     }
 
-    /// The number of events that wait to be delivered again.
+    /// Returns the number of events that wait to be delivered again.
     pub fn waiting_again(&self) -> usize {
         self.ended.iter().map(|its| its.events.len()).sum()
     }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// What happens to events for which their workers have no room.
+/// The back-pressure policy, which says what happens to events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
-    /// Complete events wait, up to [`Config::most_waiting`]. An event that would be one more is lost.
+    /// Complete events wait. If [`Config::most_waiting`] events wait already, a new event is lost.
     #[default]
     Hold,
-    /// No event waits: an event without room when it is complete is lost.
+    /// No event waits. An event that has no room when it is complete is lost.
     DropNewest,
-    /// Complete events wait, up to [`Config::most_waiting`]. If there is one more, the oldest is lost.
+    /// Complete events wait. If more than [`Config::most_waiting`] events wait, the oldest waiting event is lost.
     DropOldest,
 }
 
@@ -29,22 +29,22 @@ impl Pressure {
 pub struct Config {
     pub pressure: Pressure,
     pub max_workers: u32,
-    /// The most complete events that wait. If one more comes, the lost event is chosen among those of the target with
-    /// most waiting events, so that a slow worker costs no events of other workers.
+    /// The most complete events that wait. Beyond this limit, an event of the target with most waiting events is lost, so that
+    /// a slow worker costs no events of other workers.
     pub most_waiting: u32,
-    /// The longest time that a complete event waits for room, and that an event of an ended worker waits to be delivered again.
+    /// The longest time that a complete event waits for room. It is also the longest time that an event of an ended worker
+    /// waits to be delivered again.
     pub hold: Duration,
-    /// The most bytes of the rings of ended workers that are kept, all together. Beyond that the largest ring is given
-    /// up. The number of these rings is at most [`Config::max_workers`].
+    /// The most bytes of all kept rings of ended workers together. Beyond this limit the largest ring is given up. At most
+    /// [`Config::max_workers`] rings are kept.
     pub again_bytes: u64,
-    /// The most times that an event is delivered again. The limit exists because the event itself may be what makes its
-    /// workers end.
+    /// The most times that an event is delivered again. The limit exists because the event itself may make workers crash.
     pub most_again: u32,
-    /// The stall time. A worker that has events and has released none for this time gets no more until it releases one.
-    /// It gets a single event each time this time has passed since the last one, because it may keep an event until the
-    /// next one comes.
+    /// The stall time. A worker that has events and has released none for this time counts as stalled until it releases an
+    /// event. A stalled worker gets a single event each time the stall time has passed, because it may keep an event until the
+    /// next event comes.
     pub stall: Duration,
-    /// The time after which a worker counts as stalled if it does not acknowledge what was written to it.
+    /// A worker that has not acknowledged WRITEs for this time counts as stalled.
     pub silence: Duration,
     /// The number of events in the trace buffer.
     pub journal: u32,

@@ -2,19 +2,19 @@
 
 use super::Histogram;
 
-/// The cause for which an event was not delivered, although the reassembler did not give it up.
+/// The cause for which an event was lost that the reassembler did not give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Loss {
-    /// No subscribed worker takes such events.
+    /// No subscribed worker takes events of this target.
     NoWorker,
-    /// No worker had room, and the event could not wait.
+    /// No worker had room, and the event could not wait because of the policy or the limit.
     NoCredit,
-    /// The event is longer than every ring that it may go to.
+    /// The event is longer than the ring of every worker that may get the event.
     TooLarge,
-    /// The event waited, and a newer one took its place.
+    /// The event waited for room, and was dropped when a newer event began to wait.
     Displaced,
-    /// The event waited too long for room.
+    /// The event waited for room longer than [`Config::hold`](super::Config::hold).
     Expired,
     /// The event was being written into the ring of a worker that ended.
     WorkerEnded,
@@ -37,35 +37,36 @@ impl Loss {
     }
 }
 
-/// Numbers of events. `opened` is the sum of `open`, `sent`, `incomplete` and all of `lost`. `sent + delivered_again` is the sum of
-/// `released`, `held_by_ended` and the events that workers have.
+/// Numbers of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent + delivered_again` is
+/// the sum of `released`, `held_by_ended` and the events that subscribed workers have not released.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub opened: u64,
-    /// Events that have not ended yet, including those that wait.
+    /// Events in reassembly, and complete events that wait for room.
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
-    /// The bytes of the longest event that was longer than every ring it might go to; 0 if there was none.
+    /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`]; 0 if no event was.
     pub longest_too_large: u32,
-    /// Events that were announced to a worker. An event that is delivered again counts once.
+    /// Events that were announced to a worker. An event that is delivered again counts only once.
     pub sent: u64,
     pub sent_bytes: u64,
     /// Events that are known to have arrived at a worker.
     pub delivered: u64,
     pub released: u64,
-    /// Events that a worker had not released when it ended. An event counts for each such worker.
+    /// Events that a worker had not released when it ended. An event that several ended workers had counts for each of these
+    /// workers.
     pub held_by_ended: u64,
-    /// Events of `held_by_ended` that the bridge gave to another worker afterwards.
+    /// Events of `held_by_ended` that were delivered again to another worker.
     pub delivered_again: u64,
-    /// Events that became complete in spill memory, because there was no room when their first segment arrived, or
-    /// because their worker ended.
+    /// Events that became complete in spill memory. They were there because no ring had room for their first segment, or because
+    /// their worker ended.
     pub spilled: u64,
-    /// Changes of credit words that were no valid credit.
+    /// Changes of credit words to values that are no valid credit.
     pub wrong_credits: u64,
-    /// Workers that subscribed.
+    /// Workers that have subscribed, including workers that ended.
     pub workers: u64,
-    /// The time from the first segment of an event until it is known to have arrived.
+    /// The time from an event's first segment until the event is known to have arrived at its worker.
     pub latency: Histogram,
     /// The time from the known arrival of an event until its release.
     pub held: Histogram,

@@ -1,6 +1,6 @@
 //! Histograms of durations.
 
-/// Counts durations by powers of two of nanoseconds, with four buckets in each: a value is exact to 25 %.
+/// Counts durations in nanoseconds, with four buckets for each power of two. So a duration is known to 25 %.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: [u64; Self::BUCKETS],
@@ -25,7 +25,7 @@ impl Histogram {
         (4 * (log - 2) + step).min(Self::BUCKETS - 1)
     }
 
-    /// Returns the first duration that is above a bucket.
+    /// Returns the shortest duration in nanoseconds that is above this bucket.
     fn end(bucket: usize) -> u64 {
         let (log, step) = (bucket / 4 + 2, bucket as u64 % 4);
         (4 + step + 1) << (log - 2)
@@ -46,8 +46,8 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the duration in nanoseconds that the given part of all durations does not exceed; `None` if there are
-    /// none.
+    /// Returns the duration in nanoseconds that `part` (0 to 1) of all durations do not exceed. Returns `None` if no
+    /// duration was counted.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;

@@ -1,4 +1,4 @@
-//! The trace buffer, which has the newest events and their outcomes.
+//! The trace buffer, which has the traces of the newest events.
 
 use super::{Loss, Opened, WorkerId};
 use crate::Time;
@@ -8,7 +8,7 @@ use crate::Time;
 pub enum Fate {
     /// The event was announced to its worker.
     Sent,
-    /// The event is known to have arrived.
+    /// The event is known to have arrived at its worker.
     Delivered,
     Released,
     /// The worker ended before it released the event.
@@ -21,9 +21,9 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub opened: Opened,
-    /// The time when its first segment arrived, in nanoseconds of UNIX time.
+    /// The time when the event's first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,
-    /// The time of the first segment by the dispatcher's clock; `last` is that of the last segment.
+    /// The times of the event's first segment (`at`) and last segment (`last`) by the dispatcher's clock.
     pub at: Time,
     pub last: Time,
     pub worker: Option<WorkerId>,
@@ -34,8 +34,8 @@ pub struct Record {
     pub fate: Fate,
 }
 
-/// A ring buffer of traces. A tag is the number of a trace, whose place is the tag modulo the capacity. The tag of a
-/// trace that was overwritten finds nothing.
+/// A ring buffer of traces. Each trace has a number, its tag; the trace is stored at the index tag modulo capacity.
+/// The tag of a trace that was overwritten finds no trace.
 #[derive(Debug)]
 pub(super) struct Journal {
     records: Vec<Record>,
@@ -81,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// Notes that an event arrived. Returns the nanoseconds since its first segment.
+    /// Notes that an event arrived at its worker. Returns the nanoseconds since the event's first segment.
     pub(super) fn delivered(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.delivered = Some(now);
@@ -89,7 +89,7 @@ impl Journal {
         Some(now.0.saturating_sub(record.at.0))
     }
 
-    /// Notes that an event was released. Returns the nanoseconds since it arrived.
+    /// Notes that a worker released an event. Returns the nanoseconds since the event arrived at the worker.
     pub(super) fn released(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.released = Some(now);

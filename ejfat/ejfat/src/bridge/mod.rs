@@ -1,5 +1,5 @@
-//! Dispatches events to workers: it chooses the ring of each event, decides which events wait and which are given up,
-//! and counts all of them.
+//! The dispatcher of a bridge. It chooses the ring of each event, decides which events wait and which are given up, and
+//! counts all events.
 //!
 //! ```text
 //! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
@@ -9,14 +9,14 @@
 //! time          ─► tick() ─► what waited too long, who stalls
 //! ```
 //!
-//! The caller reassembles, and has memory: spill memory for each event buffer of its reassembler, and each worker's
-//! ring or staging ring. It carries out the [actions](Action) in order before it calls anything else here except
-//! [`Dispatcher::poll_action`].
+//! The caller reassembles events. It owns the memory: spill memory for each event buffer of its reassembler, and each
+//! worker's ring or staging ring. The caller must carry out all [actions](Action) in order before it calls any function
+//! of [`Dispatcher`] except [`Dispatcher::poll_action`].
 //!
-//! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends with
-//! its credit or with the end of its worker. An event that a worker had when it ended is delivered again to a worker
-//! that uses version 2 of the ring, if it is in memory here. It waits for such a worker for [`Config::hold`] at most.
-//! Its descriptor then says that it is delivered again.
+//! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends when
+//! the worker releases the event, or when the worker ends. An event that a worker had when it ended is delivered again
+//! to a worker that uses version 2 of the ring. This needs a copy of the event in the bridge's memory. The event waits
+//! at most [`Config::hold`] for such a worker. The event's new descriptor says that the event is delivered again.
 
 mod action;
 mod again;
@@ -47,7 +47,7 @@ use worker::{Choice, Need, Workers};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The event is in the ring of a worker, in these slots.
+    /// The event is in the ring of this worker, in these slots.
     Ring(WorkerId, Run),
     Spill,
     Waiting {
@@ -58,7 +58,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     opened: Opened,
-    /// The time of the first segment; `unix` is the same in nanoseconds of UNIX time.
+    /// The time of the event's first segment; `unix` is the same time in nanoseconds of UNIX time.
     at: Time,
     unix: u64,
     last: Time,
@@ -69,9 +69,9 @@ struct Event {
 #[derive(Debug)]
 pub struct Dispatcher {
     config: Config,
-    /// The open and waiting events, by the reassembler's event buffer.
+    /// The open and waiting events. The index is the event's buffer in the reassembler.
     events: Vec<Option<Event>>,
-    /// Complete events that are not in a ring; the oldest first.
+    /// Complete events that wait for room in a ring; the oldest first.
     waiting: VecDeque<EventId>,
     /// Workers that ended and whose rings are kept; the oldest first.
     ended: VecDeque<Ended>,
@@ -108,7 +108,7 @@ impl Dispatcher {
         self.actions.pop_front()
     }
 
-    /// Adds a worker. Returns `None` if there are too many.
+    /// Adds a worker. Returns `None` if [`Config::max_workers`] workers are subscribed already.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -120,7 +120,7 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// Notes that a worker has its answer and can be given events.
+    /// Notes that a worker knows that its subscription was accepted, so that it can be given events.
     pub fn ready(&mut self, now: Time, worker: WorkerId) {
         if let Some(worker) = self.workers.get_mut(worker) {
             worker.ready = true;
@@ -128,15 +128,15 @@ impl Dispatcher {
         self.serve_waiting(now);
     }
 
-    /// Returns the location for a new event. If there is none, the event is lost, and the reassembler's event buffer is
-    /// to be released.
+    /// Returns the location for a new event. If an error is returned, the event is lost, and the caller must release
+    /// the reassembler's event buffer.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
-        // An earlier event in this buffer was evicted without a call of `gave_up`.
+        // An event that is still in this buffer was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
         self.counters.opened += 1;
-        // Events that are not complete may take at most half of a ring, since their lengths are only claimed.
+        // Incomplete events may take at most half of a ring, since their lengths are only claimed by headers.
         let (state, home) = match self.workers.choose(opened.target, opened.length, Need::Way) {
             Choice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
@@ -181,7 +181,7 @@ impl Dispatcher {
         }
     }
 
-    /// Notes that the reassembler gave an event up.
+    /// Notes that the reassembler gave up an event.
     pub fn gave_up(&mut self, id: EventId) {
         let Some(event) = self.take(id) else { return };
         if let State::Ring(worker, run) = event.state {
@@ -191,7 +191,7 @@ impl Dispatcher {
         self.journal.lost(&event.record(Fate::Incomplete));
     }
 
-    /// Reads the credit words of a worker, one for each of its slots.
+    /// Handles the credit words of a worker's ring: `words` has one for each slot of the ring.
     pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> Looked {
         let Some(its) = self.workers.get_mut(worker) else { return Looked::default() };
         let (counters, journal) = (&mut self.counters, &mut self.journal);
@@ -211,7 +211,7 @@ impl Dispatcher {
         looked
     }
 
-    /// Notes that the oldest unacknowledged delivery to a worker has arrived.
+    /// Notes that the worker acknowledged the oldest delivery that was not acknowledged yet.
     pub fn acknowledged(&mut self, now: Time, worker: WorkerId) {
         let Some(its) = self.workers.get_mut(worker) else { return };
         let Some(done) = its.slots.acknowledge() else { return };
@@ -219,7 +219,8 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // The event was released before, so its slots are free now.
+            // The worker released the event before it acknowledged the delivery, so the event's slots become free only
+            // now.
             self.serve_waiting(now);
         }
     }
@@ -231,16 +232,16 @@ impl Dispatcher {
         }
     }
 
-    /// Notes whether too much that was written to a worker is not sent yet. As long as this holds, the worker gets no
-    /// new events.
+    /// Notes whether too many WRITEs to a worker are queued. As long as `behind` is true, the worker gets no new
+    /// events.
     pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.behind = behind;
         }
     }
 
-    /// Removes a worker that ended. Carry the actions out before you release its memory. Keep its ring or staging ring
-    /// until [`Action::Forget`] for this worker, which comes at once or later.
+    /// Removes a worker that ended. Keep the worker's ring or staging ring until you have carried out
+    /// [`Action::Forget`] for this worker. That action comes at once or later.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
         for (_, tag) in ended.slots.held() {
@@ -267,10 +268,12 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    /// Does what is due at this time. Call it often, about every tenth of the shortest time in [`Config`].
+    /// Does what is due at this time: finds stalled workers, and gives up what waited too long. Call this function
+    /// often, about every tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
-        // Stalled workers do not block room any more, and events that were given up left room.
+        // Waiting events may have room now, because stalled workers do not block it any more, or because events were
+        // given up.
         self.serve_waiting(now);
         let mut dropped = false;
         while let Some((id, since)) = self.oldest_waiting() {
@@ -294,7 +297,7 @@ impl Dispatcher {
         }
     }
 
-    /// Delivers a complete event to a worker. `moved` says that the event was in spill memory.
+    /// Delivers a complete event to a worker. `moved` is true if the event was in spill memory before.
     fn deliver(&mut self, now: Time, id: EventId, to: (WorkerId, Run), moved: bool) {
         let Some(event) = self.take(id) else { return };
         let Some(descriptor) = self.tell(now, event.told(), to, moved) else { return };
@@ -357,7 +360,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the part of the slots of all rings that is in use: 0 to 1, and 1 if there are no workers.
+    /// Returns the part of the slots of all rings that is in use, 0 to 1. Returns 1 if there is no worker.
     pub fn fill(&self) -> f64 {
         self.workers.fill()
     }
@@ -376,12 +379,13 @@ impl Dispatcher {
         self.workers.stats()
     }
 
-    /// Returns the workers that have unreleased events, so that their credit words have to be read.
+    /// Returns the workers that have unreleased events. The credit words of these workers have to be read.
     pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.with_events_out()
     }
 
-    /// Returns the traces of events with this tick, or with this number if they have no tick; the latest first.
+    /// Returns the traces of events with this tick, or with this event number if an event has no tick. The latest event
+    /// comes first.
     pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
         self.journal.find(tick)
     }
@@ -398,7 +402,7 @@ impl Event {
     }
 }
 
-/// Counts a delivery that is known to have arrived.
+/// Counts a delivery that has arrived at its worker.
 fn delivered(now: Time, done: Credited, counters: &mut Counters, journal: &mut Journal) {
     counters.delivered += 1;
     if let Some(took) = journal.delivered(now, done.tag) {

@@ -1,4 +1,5 @@
-//! Complete events that wait for room in a ring: their order, and which of them is lost if there are too many.
+//! Complete events that wait for room in a ring. This module decides in which order they are served, and which event is
+//! lost if too many wait.
 
 use std::collections::HashMap;
 
@@ -20,8 +21,8 @@ impl Dispatcher {
     }
 
     /// Gives waiting events to workers that have room now, the oldest first. If an event finds no room for its length,
-    /// later ones do not take the room for which it waits. Events that are delivered again come first, because they are
-    /// older.
+    /// later events do not take the room for which that event waits. Events that are delivered again are served first,
+    /// because they are older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
         self.serve_again(now);
@@ -54,8 +55,8 @@ impl Dispatcher {
         }
     }
 
-    /// Drops waiting events above the limit of the policy. Returns whether an event was lost, so that others may have
-    /// room.
+    /// Drops waiting events above the limit of the back-pressure policy. Returns whether an event was dropped, so that
+    /// another event may have room.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
             Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
@@ -82,14 +83,14 @@ impl Dispatcher {
         Some(self.event(id.slot())?.opened.target)
     }
 
-    /// Returns the target for which most events wait.
+    /// Returns the target with the most waiting events.
     fn most_wanted(&self) -> Option<Target> {
         let mut counts = HashMap::<Target, usize, FixedState>::default();
         for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
             *counts.entry(target).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        // If several targets have equally many, it is that of the oldest event.
+        // If several targets have the most waiting events, the target of the oldest event is returned.
         self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
     }
 

@@ -6,7 +6,7 @@ use crate::{
     ring::{Credited, Filter, Looked, Placing, Run, Slots, Subscription, WorkerName},
 };
 
-/// The id of a subscribed worker. Numbers are not used again.
+/// The id of a subscribed worker. An id is never used for a second worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId {
     at: u32,
@@ -14,13 +14,13 @@ pub struct WorkerId {
 }
 
 impl WorkerId {
-    /// Returns the number of the worker, which rises with each new worker.
+    /// Returns the number of the worker. Each new worker has a higher number than all workers before.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// Returns the index of the worker, below [`Config::max_workers`](super::Config::max_workers). One worker at a time
-    /// has it.
+    /// Returns the index of the worker, below [`Config::max_workers`](super::Config::max_workers). After a worker
+    /// ended, a new worker may get the same index.
     pub fn at(self) -> usize {
         self.at as usize
     }
@@ -33,22 +33,24 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
-    /// Whether the worker uses version 2, in which it may be given events that other workers had when they ended.
+    /// Whether the worker uses version 2 of the ring. Such a worker may get events that other workers had when they
+    /// ended.
     pub(super) again: bool,
-    /// The newest event that begins in each slot, if it is in memory here; for slots up to the highest first slot so
-    /// far.
+    /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
+    /// event. The list ends at the highest slot in which an event began so far.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
-    /// Whether an event waits for room in this ring.
+    /// Whether the ring's free room is kept for an event that waits for more room.
     blocked: bool,
     stalled: bool,
-    /// Whether the worker gets one event although it stalls, because it may release an event when the next one comes.
+    /// Whether the worker gets one event although it is stalled, because it may release an event when the next event
+    /// comes.
     trial: bool,
     last_sent: Time,
-    /// The time when the worker last released an event, or got one while it had none.
+    /// The time when the worker last released an event, or got an event while it had none.
     progress: Time,
-    /// The time when the worker last acknowledged something, or had nothing to acknowledge.
+    /// The last time when the worker acknowledged a WRITE, or had no WRITE to acknowledge.
     pub(super) heard: Time,
     since: Time,
     sent: u64,
@@ -76,18 +78,19 @@ pub struct WorkerStats<'a> {
     pub released: u64,
     pub outstanding: u32,
     pub wrong_credits: u64,
-    /// Whether the worker uses version 2, in which events of ended workers may be delivered again to it.
+    /// Whether the worker uses version 2 of the ring. Such a worker may get events that other workers had when they
+    /// ended.
     pub again: bool,
 }
 
 /// The reason why an event needs a place in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// The event is to be reassembled there. Events that are not complete may take half of the slots.
+    /// The event is to be reassembled in the ring. Incomplete events may take half of the ring's slots.
     Way,
-    /// The event is complete and is to be delivered at once.
+    /// The event is complete, and is delivered at once.
     Room,
-    /// The event is to be delivered again at once, which only workers of version 2 allow.
+    /// The event is delivered again at once. Only workers of version 2 can get the event.
     Again,
 }
 
@@ -96,7 +99,7 @@ pub(super) enum Need {
 pub(super) enum Choice {
     /// The worker with this index has room.
     Room(usize),
-    /// Some worker may get the event, but has no room now.
+    /// There is a worker that may get the event, but no such worker has room now.
     Full,
     /// No ring that the event may go to is large enough.
     TooLarge,
@@ -127,7 +130,8 @@ impl Worker {
         self.id
     }
 
-    /// Returns the events that the worker has not released and that are in memory here, each with its first slot.
+    /// Returns the events that the worker has not released and of which the bridge's memory has a copy, each with its
+    /// first slot.
     pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
         let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
         self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
@@ -145,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Returns the part of the slots that is in use, where 2^16 is all of them.
+    /// Returns the part of the ring's slots that is in use, in units of 1/2^16.
     fn filled(&self) -> u64 {
         (u64::from(self.slots.in_use()) << 16) / u64::from(self.slots.geometry().slots())
     }
@@ -218,13 +222,13 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Whether some worker may get events of this target, now or later.
+    /// Whether any subscribed worker may get events of this target, now or later.
     pub(super) fn has_taker(&self, target: Target) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
 
-    /// Chooses the least filled worker that may get an event and has room. If no worker is the target's member, any
-    /// worker may get it.
+    /// Chooses the least filled worker that may get an event and has room. If no worker is the member that the target
+    /// names, any worker may get the event.
     pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
@@ -257,14 +261,15 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // A worker that gets no events just now has a ring that is large enough, so the event can wait.
+        // If a worker that gets no events at the moment has a ring that is large enough, the event can wait for that
+        // worker.
         let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
         Choice::Room(at)
     }
 
-    /// Takes slots of a worker that was [chosen](Self::choose).
+    /// Takes slots in the ring of a worker that was [chosen](Self::choose).
     pub(super) fn take(&mut self, at: usize, length: u32) -> (WorkerId, Run, u64) {
         let worker = self.all[at].as_mut().expect("it was chosen just now");
         let run = worker.slots.take(length).expect("it has room");
@@ -277,7 +282,8 @@ impl Workers {
         }
     }
 
-    /// Notes that an event of `length` bytes is sent. Returns its sequence number, and its offset in the ring.
+    /// Notes that an event of `length` bytes is announced to a worker. Returns the event's sequence number and its
+    /// offset in the ring.
     pub(super) fn send(
         &mut self,
         now: Time,
@@ -299,8 +305,8 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
-    /// Remembers an event that was just announced to a worker, if the event is in memory here. It is in memory if it
-    /// was `moved` to the ring or the staging ring, or if its segments were not written to the worker one by one
+    /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. There is
+    /// a copy if the event was `moved` to the ring or the staging ring, or if the delivery mode is not cut-through
     /// ([`Placing::Cut`]).
     pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
@@ -312,12 +318,12 @@ impl Workers {
         worker.told[at] = is_here.then_some(told);
     }
 
-    /// Whether any worker uses version 2.
+    /// Whether any worker uses version 2 of the ring.
     pub(super) fn has_again(&self) -> bool {
         self.iter().any(|worker| worker.again)
     }
 
-    /// Whether any worker of version 2 may have room.
+    /// Whether any worker of version 2 may have room for events that are delivered again.
     pub(super) fn any_takes_again(&self) -> bool {
         self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
     }
@@ -326,7 +332,7 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Blocks all workers that may get an event of this length, so that they keep their room for it.
+    /// Blocks all workers that may get an event of this length. Their free room is kept for this event.
     pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
         let absent = matches!(target, Target::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
@@ -340,13 +346,14 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Finds the workers that release nothing, or do not acknowledge.
+    /// Finds stalled workers: those that release no events, or acknowledge no WRITEs.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // A program that keeps an event until the next one comes would otherwise never get another.
+            // Without this trial, a worker that keeps each event until the next event comes would never get another
+            // event.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

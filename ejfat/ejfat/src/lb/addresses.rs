@@ -1,4 +1,4 @@
-//! Hash tables of IP addresses, which are searched for every packet.
+//! Hash tables of IP addresses. They are searched for every packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,8 +41,9 @@ impl<T: Copy> Addresses<T> {
     }
 }
 
-/// A hash table that does not change after it was built, with linear probing: a key is at its place or behind it, with
-/// no free place between. The table is at least half empty. Rules decide which keys there are; packets cannot add any.
+/// A hash table with linear probing that does not change after it was built. A key is at the place of its hash, or
+/// behind that place with no free place between. The table is at least half empty. Its keys come from rules; packets
+/// cannot add keys.
 #[derive(Clone, Debug)]
 struct Table<K, T> {
     places: Vec<Option<(K, T)>>,
@@ -85,7 +86,7 @@ impl<K: Key, T: Copy> Table<K, T> {
 
     #[inline]
     fn place(&self, key: K) -> usize {
-        // The upper half of the hash is spread best.
+        // In the upper half of the hash, neighbouring keys differ most.
         self.next((key.hash() >> 32) as usize)
     }
 
