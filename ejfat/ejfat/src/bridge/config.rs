@@ -35,8 +35,8 @@ pub struct Config {
     /// The longest time that a complete event waits for room. It is also the longest time that an event of an ended worker
     /// waits to be delivered again.
     pub hold: Duration,
-    /// The most bytes of all kept rings of ended workers together. Beyond this limit the largest ring is given up. At most
-    /// [`Config::max_workers`] rings are kept.
+    /// The most bytes of all kept rings of ended workers together. Beyond this limit the largest ring is given up. The number
+    /// of kept rings is at most [`Config::max_workers`].
     pub again_bytes: u64,
     /// The most times that an event is delivered again. The limit exists because the event itself may make workers crash.
     pub most_again: u32,
