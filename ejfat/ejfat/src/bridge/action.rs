@@ -44,8 +44,8 @@ pub enum Action {
     /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the
     /// staging ring, because it was reassembled there or moved there, WRITE it to the worker's ring first.
     Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
-    /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. After this action
-    /// the location of the event is spill memory.
+    /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. The event's
+    /// location is spill memory from now on.
     Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
     /// Release the reassembler's event buffer.
     Drop { id: EventId },
