@@ -1,5 +1,5 @@
-//! A file descriptor for event loops of programs. It becomes readable when the device has something, or when a timer
-//! expires.
+//! A file descriptor for event loops of programs. The file descriptor becomes readable when the device has a completion
+//! or a CM event, or when a timer expires.
 
 use std::{
     io,
@@ -34,10 +34,10 @@ impl Alarm {
         Ok(Self { both, clock, _device: device })
     }
 
-    /// Sets the timer: the file descriptor becomes readable at `at` at the latest, and with `None` only when the device
-    /// has something.
+    /// Sets the timer, so that the file descriptor becomes readable at `at` at the latest. `None`: only the device
+    /// makes the file descriptor readable.
     pub(crate) fn set(&self, at: Option<Instant>) -> io::Result<()> {
-        // A timer that is set to zero is disarmed, so the shortest time is one nanosecond.
+        // A timer that is set to zero never expires, so the shortest time is one nanosecond.
         let left = at.map_or(Duration::ZERO, |at| {
             at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1))
         });

@@ -14,7 +14,7 @@ use crate::{Error, Outcome, Session};
 #[derive(Debug)]
 #[must_use = "the call may have failed"]
 pub enum Any {
-    /// The call of the session with this number has ended, or the session itself has.
+    /// The call of the session with this number has ended, or the session itself has ended.
     Ended(usize, Result<Outcome, Error>),
     /// All calls still run at the deadline.
     Running,
@@ -22,14 +22,14 @@ pub enum Any {
     NoCall,
 }
 
-/// Adaptive waits look for this long before they sleep.
+/// The time for which adaptive waits spin before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Waits until a call of one of `sessions` has ended, or until `deadline`. Sessions without a call are passed over. The
-/// [`WaitMode`] of the first session with a call counts for all.
+/// Waits until a call of one of `sessions` has ended, or until `deadline`. Sessions without a call are ignored. The
+/// [`WaitMode`] of the first session with a call is used for all sessions.
 ///
 /// # Errors
-/// [`Error::Device`] if the file descriptors to sleep on cannot be had. All calls go on.
+/// [`Error::Device`] if the file descriptors to sleep on cannot be made. All calls go on after this error.
 pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
     let mut running = sessions.iter().enumerate().filter(|(_, session)| (*session).borrow().is_in_call());
     let Some((first, session)) = running.next() else { return Ok(Any::NoCall) };
@@ -44,7 +44,8 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
     sleep(sessions, deadline)
 }
 
-/// Looks at all sessions once and then, if `mode` spins, again and again for a while. `None`: the caller is to sleep.
+/// Looks at all sessions for an ended call, once or, if `mode` spins, repeatedly for a limited time. `None`: the caller
+/// is to sleep.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {
@@ -69,7 +70,7 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
     }
 }
 
-/// Lets each device take one turn, since no other thread does so while this thread is about to wait.
+/// Lets each device make progress once, since no other thread may do this while this thread waits.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     for at in 0..sessions.len() {
         let (before, rest) = sessions.split_at_mut(at);
@@ -82,9 +83,9 @@ fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     std::thread::yield_now();
 }
 
-/// Sleeps on the file descriptors of all sessions.
+/// Sleeps on the file descriptors of all sessions until a call has ended, or until `deadline`.
 fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
-    // The sessions to look at: those whose file descriptors became readable.
+    // Marks the sessions to look at, whose file descriptors became readable.
     let mut rang = vec![true; sessions.len()];
     loop {
         for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {

@@ -8,20 +8,21 @@ use mrsp::{
 
 use crate::{Error, Param, SessionConfig, variable};
 
-/// The environment variable that holds the rule of `auto`, as `naa bench layouts --fit` prints it.
+/// The environment variable that holds the layout rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
-/// The rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
+/// The layout rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
-        // These numbers were not measured on a NIC. WRITEs cost less there, and so do copies that are made meanwhile.
+        // These numbers were not measured on a NIC. On a NIC, WRITEs cost less, and the program can copy bytes while
+        // the NIC sends.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
 }
 
-/// Returns where the parameters, internal ones left out, are to lie on the accelerator; `None`: each in a region of its
-/// own.
+/// Returns where the parameters are to lie on the accelerator; internal regions are not among `params`. `None`: each
+/// parameter lies in a region of its own.
 pub(crate) fn arrange(
     config: &SessionConfig,
     provider: &str,
@@ -31,8 +32,8 @@ pub(crate) fn arrange(
         Choice::Fixed(layout) => layout,
         Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
-    // Addresses that the program asks for are those of regions, so each parameter needs its own. The same goes for a
-    // parameter that is too large, so that the error names it.
+    // Addresses that the program asks for are addresses of regions, so each parameter needs a region of its own. A
+    // parameter that is too large also needs a region of its own, so that the error names this parameter.
     let has_address = params.iter().any(|param| param.address.is_some());
     let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
     let sizes: Option<Vec<(RegionFlags, u32)>> =
@@ -50,10 +51,10 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
     }
 }
 
-/// The rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if it is not set, or empty.
+/// The layout rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if the variable is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if its value is not a rule.
+/// [`Error::Environment`] if the value of the variable is not a layout rule.
 pub fn rule_from_env() -> Result<Option<Rule>, Error> {
     let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
     match value.parse() {

@@ -1,7 +1,8 @@
-//! Built-in functions (codes 16 to 63): the argument block is the first input, the status block is the first output.
+//! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first output.
 //!
-//! [`call`] does everything at once. [`Job`] lets large inputs be read straight into their regions and
-//! outputs be written straight from them, where the device takes the accelerator's access back.
+//! [`call`] connects, calls and disconnects. With [`Job`], a program can read a file directly into the region of an input.
+//! If the device takes the accelerator's access back, the program can also write a file directly from the region of an
+//! output.
 
 use std::{borrow::Cow, net::SocketAddr};
 
@@ -14,14 +15,14 @@ use crate::{Device, Error, Param, Session, SessionConfig};
 
 pub use mrsp::builtin::{Arguments, Element, FftDirection, Group, NAMES, SortOrder, by_name, name};
 
-/// A session whose regions are as built-in functions need them. Inputs and outputs are counted from 0, without the two
-/// blocks.
+/// A session with the regions that a built-in function needs. Inputs and outputs are counted from 0, without argument block
+/// and status block.
 #[derive(Debug)]
 pub struct Job {
     session: Session,
     inputs: usize,
     outputs: usize,
-    /// Bytes of each output that are a result.
+    /// The number of bytes that the function produced in each output.
     produced: Vec<usize>,
 }
 
@@ -48,7 +49,7 @@ impl Job {
         Ok(Self { session, inputs: inputs.len(), outputs: outputs.len(), produced })
     }
 
-    /// The region of input `index`, to be filled.
+    /// The region of input `index`, which the program is to fill.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].
@@ -59,7 +60,7 @@ impl Job {
         self.session.lease_mut(1 + index)
     }
 
-    /// Sends only the first `bytes` of input `index`; `None`: all of it.
+    /// Sends only the first `bytes` of input `index`; `None`: the whole input is sent.
     ///
     /// # Errors
     /// The same errors as [`Session::set_bytes_to_send`].
@@ -70,16 +71,17 @@ impl Job {
         self.session.set_bytes_to_send(1 + index, bytes)
     }
 
-    /// Runs the function to its end.
+    /// Calls the function and waits for the end of the call.
     ///
     /// # Errors
-    /// [`Error::Function`] with the status block's detail if it fails; [`Error::Status`] and
-    /// [`Error::Produced`] if its results are not as announced; else the same errors as [`Session::call`].
+    /// [`Error::Function`] with the status block's detail if the function fails; [`Error::Status`] and [`Error::Produced`]
+    /// if the status block is not valid; else the same errors as [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);
         self.session.write(0, 0, &arguments.encode())?;
-        // The status block is cleared, so that the last call's cannot be taken for this call's.
+        // The status block is cleared, so that a status block of the last call cannot be taken for the status block of this
+        // call.
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
         match self.session.call(function) {
             Ok(_) => self.accept(&self.session.status_block()?),
@@ -87,8 +89,8 @@ impl Job {
         }
     }
 
-    /// What the function produced in output `index`, after a run. The bytes are in place where nobody else can write them,
-    /// and a copy over a device that leaves the accelerator its access ([`Session::bytes`]).
+    /// The bytes that the function produced in output `index`. Without a copy if nobody else can write the output; a copy
+    /// if the device does not take the accelerator's access back ([`Session::bytes`]).
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].
@@ -114,7 +116,8 @@ impl Job {
         Ok(())
     }
 
-    /// Adds the detail of the status block to `error`, if a status block arrived: it says more than the response immediate.
+    /// Adds the detail of the status block to `error`, if a status block arrived. The detail says more than the response
+    /// immediate.
     fn detailed(&self, error: Error, function: FunctionCode) -> Error {
         match (error, self.session.status_block()) {
             (Error::Function { peer, code, .. }, Ok(status)) if status.code == Some(code) => {
@@ -125,7 +128,7 @@ impl Job {
     }
 }
 
-/// Runs a function once: sends `inputs` and returns what the function produced in outputs of at most so many bytes.
+/// Calls a function once: sends `inputs` and returns the bytes produced. `outputs` is the most bytes of each output.
 ///
 /// # Errors
 /// The same errors as [`Job::connect`] and [`Job::run`].

@@ -1,4 +1,4 @@
-//! Asking an accelerator what it offers.
+//! Asks an accelerator for its catalogue, the list of its functions.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use mrsp::{
 
 use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
-/// No valid catalogue is larger: 127 functions of up to some 64 KiB each.
+/// The most bytes of a valid catalogue, which has up to 127 functions of about 64 KiB each.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The functions that `peer` offers.
 ///
 /// # Errors
 /// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if the accelerator has no catalogue,
-/// [`Error::Catalogue`] if what it wrote is none; else the same errors as [`Session::connect`].
+/// [`Error::Catalogue`] if the accelerator wrote no valid catalogue; else the same errors as [`Session::connect`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// The functions that `peer` offers, asked for over a session with the settings of `config`. Layout and dialect of
-/// `config` are ignored: the layout is symmetric, and the upper bits of the response are a return code.
+/// The functions that `peer` offers, which are read over a session with the settings of `config`. Layout and dialect of
+/// `config` are ignored: the layout is always symmetric, and the dialect is always `main`.
 ///
 /// # Errors
 /// The same errors as [`functions`].
@@ -45,7 +45,7 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
 
 enum Answer {
     Whole(Catalogue),
-    /// The catalogue does not fit; it needs so many bytes.
+    /// The catalogue does not fit into the output, and needs this number of bytes.
     Larger {
         error: Error,
         bytes: usize,

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Reads the exact time only when the coarse time of the Linux kernel has advanced, which it does every 1 to 10 ms.
-/// Reading the coarse time costs a third of reading the exact one. So a program that tests all the time pays little,
-/// and one that tests once a second gets the exact time at each test.
+/// Reads the exact time only when the coarse time of the Linux kernel has advanced. The coarse time advances every 1 to
+/// 10 ms, and reading it costs a third of reading the exact time. So tests in a tight loop cost little, and a program
+/// that tests once a second gets the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The coarse time at the last look; `None`: the next look reads the exact time in any case.
+    /// The coarse time at the last look. `None`: the next look reads the exact time, even if the coarse time has not
+    /// advanced.
     tick: Option<Timespec>,
     now: Instant,
 }
@@ -19,7 +20,7 @@ impl Clock {
         Self { tick: None, now: Instant::now() }
     }
 
-    /// The time, if the coarse time has advanced since the last look.
+    /// Returns the exact time if the coarse time has advanced since the last look, else `None`.
     pub(crate) fn look(&mut self) -> Option<Instant> {
         let tick = Some(clock_gettime(ClockId::MonotonicCoarse));
         if tick == self.tick {
@@ -30,13 +31,13 @@ impl Clock {
         Some(self.now)
     }
 
-    /// The time, which may be as old as one step of the coarse time.
+    /// Returns the time, which may be late by one step of the coarse time.
     pub(crate) fn now(&mut self) -> Instant {
         self.look();
         self.now
     }
 
-    /// Makes the next look read the exact time, because the timer may have ended a wait.
+    /// Makes the next look read the exact time. This is called when a timer may have ended a wait.
     pub(crate) fn rang(&mut self) {
         self.tick = None;
     }
@@ -57,7 +58,7 @@ mod tests {
             looks += 1;
             reads += u32::from(clock.look().is_some());
         }
-        // Steps of 1 ms make 101 reads.
+        // In 100 ms, steps of 1 ms make 101 reads.
         assert!((1..=102).contains(&reads) && reads < looks, "{reads} of {looks}");
     }
 

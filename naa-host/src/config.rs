@@ -15,24 +15,24 @@ use crate::{Error, overdue::Limits, variable};
 /// The environment variable that says how many seconds a call, and session setup, may take.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
 
-/// How long a call may take, however the program waits for it. A call that takes longer ends with
-/// [`Error::CallTimedOut`], and its session is over, because the accelerator may still write to the outputs.
+/// How long a call may take, however the program waits for its end. A call that takes longer ends with
+/// [`Error::CallTimedOut`]. The session of such a call is over, because the accelerator may still write to the outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallTimeout {
-    /// As long as `NAA_TIMEOUT` says, in seconds; without limit if that is not set.
+    /// The time limit is `NAA_TIMEOUT`, in seconds; if `NAA_TIMEOUT` is not set, there is no limit.
     #[default]
     Environment,
-    /// Without limit, whatever the environment says.
+    /// There is no time limit, and `NAA_TIMEOUT` is ignored.
     Never,
-    /// For this time, whatever the environment says.
+    /// The time limit is this time, and `NAA_TIMEOUT` is ignored.
     After(Duration),
 }
 
 impl CallTimeout {
-    /// The longest time that `NAA_TIMEOUT` may say, a century: the clock cannot count much longer times.
+    /// The longest time that `NAA_TIMEOUT` may say, a century, because the clock cannot count much longer times.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-    /// The time, if there is a limit.
+    /// The time limit; `None` if there is no limit.
     ///
     /// # Errors
     /// [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
@@ -45,10 +45,10 @@ impl CallTimeout {
     }
 }
 
-/// What `NAA_TIMEOUT` says; `None` if it is not set, or empty.
+/// The time that `NAA_TIMEOUT` says; `None` if the variable is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if it is not a valid time.
+/// [`Error::Environment`] if `NAA_TIMEOUT` is not a valid time.
 pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
     let Some(text) = variable(TIMEOUT_VARIABLE)? else { return Ok(None) };
     let time = seconds(&text).ok_or_else(|| Error::Environment {
@@ -71,33 +71,34 @@ fn seconds(text: &str) -> Option<Duration> {
 /// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// The time limit of connecting and agreeing on regions. By default it is what `NAA_TIMEOUT` says, and 10 s if that
-    /// is not set.
+    /// The time limit of connecting and agreeing on regions. The default is what `NAA_TIMEOUT` says, and 10 s if
+    /// `NAA_TIMEOUT` is not set.
     pub setup_timeout: Duration,
     /// The time limit of a call.
     pub call_timeout: CallTimeout,
-    /// A call that takes longer than this is reported once, by a warning that names the accelerator and the function
-    /// and says whether the accelerator answers probes. `None`: never.
+    /// A call that takes longer than this time is reported by one warning. The warning names the accelerator and the
+    /// function, and says whether the accelerator answers probes. `None`: calls are not reported.
     pub report_after: Option<Duration>,
-    /// How waiting threads wait.
+    /// Whether waiting threads spin or sleep.
     pub wait: WaitMode,
     /// The time between liveness probes of the accelerator during a call. `None`: there are no probes, and the death of
     /// an accelerator during a call may go unnoticed for ever.
     pub probe_interval: Option<Duration>,
-    /// An unacknowledged packet is given up after about eight times 4.096 us * 2^n, n in 1-31: 17 is 4.3 s.
+    /// With n, 1-31, an unacknowledged packet is given up after about eight times 4.096 us * 2^n; 17 means 4.3 s.
     pub ack_timeout: u8,
     /// How often an unacknowledged packet is sent again before the connection is given up, 0-7.
     pub retry_count: u8,
-    /// How to read the upper bits of the accelerator's responses.
+    /// The dialect by which the upper 24 bits of the accelerator's response immediates are read.
     pub dialect: Dialect,
     /// The accelerator address to ask for the first region.
     pub address_start: NaaAddress,
     /// The most regions, parameters and internal regions together. C servers crash with more than 31.
     pub max_regions: u8,
-    /// How parameters lie in the accelerator's regions and get there. An accelerator that knows no layouts gets the
-    /// symmetric one; [`Session::layout`](crate::Session::layout) says which one is used.
+    /// How parameters lie in the accelerator's regions and get there. With an accelerator that supports no layouts, the
+    /// layout is symmetric. [`Session::layout`](crate::Session::layout) says which layout is used.
     pub layout: Choice,
-    /// The rule of [`Choice::Auto`]; `None`: the one in `NAA_LAYOUT_RULE`, or the provider's if that is not set.
+    /// The layout rule of [`Choice::Auto`]. `None`: the rule in `NAA_LAYOUT_RULE`, or the provider's default rule if
+    /// `NAA_LAYOUT_RULE` is not set.
     pub layout_rule: Option<Rule>,
 }
 
@@ -139,7 +140,8 @@ impl SessionConfig {
             ack_timeout: Some(self.ack_timeout),
             connect_timeout: Some(timeout),
             retry_count: self.retry_count.min(7),
-            // The C library uses the same value. 7 would wait for ever for a peer that posts no receive.
+            // The C library uses the same value. With 7, the device would wait without limit for a peer that posts no
+            // receive.
             rnr_retry_count: 6,
             ..ConnParam::default()
         }

@@ -1,4 +1,4 @@
-//! Devices, one for each local address and process.
+//! Devices of the process. There is one device for each local address and provider.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +12,14 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// The environment variable that names the local address to use, whatever the route says.
+/// The environment variable that names the local address to use, instead of the address that the route gives.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
-/// The process, the address and the provider. The process is a part of the key because a forked child cannot use its
-/// parent's device.
+/// The process ID, the address and the provider of a device. The process ID is a part of the key because a forked child
+/// cannot use its parent's device.
 type Key = (u32, IpAddr, Provider);
 
-/// Devices until they are closed. Opening an address again waits until the former device has freed its UDP port.
+/// All devices that are not closed yet. Opening an address again waits until the former device has freed its UDP port.
 static OPENED: Mutex<BTreeMap<Key, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 static CLOSED: Condvar = Condvar::new();
 
@@ -27,14 +27,14 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The verbs provider keeps buffers registered as long as they live: that is what buffers are for.
+/// The verbs provider keeps a buffer registered as long as the buffer lives, which makes it fast to use the buffer again.
 const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
 
-/// An opened device. Clones share it, and so do all callers in one process that open the same address.
+/// An opened device. Its clones, and all callers in one process that open the same address, share one device.
 ///
-/// If the address belongs to an RDMA device, it is that device, through rdma-core. Any other address gets the
-/// embedded RoCEv2 stack. `NAA_PROVIDER` (auto, verbs or embedded) asks for one of them, and [`Device::describe`] says
-/// which one was chosen and why.
+/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For any other address, the
+/// embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a provider. [`Device::describe`] says
+/// which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -43,11 +43,11 @@ struct Inner {
     why: String,
     is_surprising: bool,
     description: String,
-    // This field is the last: the device is closed when it is dropped.
+    // This field is the last, because the device must be closed before its entry in `OPENED` is removed.
     _entry: Entry,
 }
 
-/// Takes a closed device off the list.
+/// Removes a closed device from `OPENED` when dropped.
 struct Entry(Key);
 
 impl Drop for Entry {
@@ -61,13 +61,13 @@ impl Device {
     /// The device on `local`, a concrete address of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`] if there is no such address or it cannot be used, [`Error::Environment`] for a bad
+    /// [`Error::Device`] if there is no such address or the address cannot be used, [`Error::Environment`] for a bad
     /// `NAA_PROVIDER`.
     pub fn open(local: IpAddr) -> Result<Self, Error> {
         Self::open_with(local, from_env()?)
     }
 
-    /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of that of `NAA_PROVIDER`.
+    /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of the provider in `NAA_PROVIDER`.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -75,8 +75,8 @@ impl Device {
         Self::open_because(local, choice, "which the program gave")
     }
 
-    /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if that is set, else on the address from which the route
-    /// to `peer` starts.
+    /// The device from which `peer` is reached. Its address is `NAA_LOCAL_IP` if this variable is set, else the address
+    /// from which the route to `peer` starts.
     ///
     /// # Errors
     /// [`Error::Environment`] for a bad `NAA_LOCAL_IP` or `NAA_PROVIDER`, [`Error::Device`] if no route leads to `peer` or
@@ -85,7 +85,8 @@ impl Device {
         Self::towards_with(peer, from_env()?)
     }
 
-    /// Opens the device as [`Self::towards`] does, but with the provider `choice` instead of that of `NAA_PROVIDER`.
+    /// Opens the device as [`Self::towards`] does, but with the provider `choice` instead of the provider in
+    /// `NAA_PROVIDER`.
     ///
     /// # Errors
     /// The same errors as [`Self::towards`].
@@ -120,7 +121,7 @@ impl Device {
         Ok(Self(inner))
     }
 
-    /// Which provider was chosen, on which address, and why, as text for people.
+    /// A text for people that says which provider was chosen, on which address, and why.
     pub fn describe(&self) -> &str {
         &self.0.description
     }
@@ -130,13 +131,14 @@ impl Device {
         self.context().attr().provider
     }
 
-    /// The provider and why it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
+    /// A text for people that says which provider was chosen and why, for example "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.0.why
     }
 
-    /// Whether a program should print [`Self::why`] unasked: nobody asked for a provider, the embedded one was chosen for
-    /// an address that is not loopback's, and the machine has an RDMA device.
+    /// Whether a program should print [`Self::why`] although the user did not ask for it. This is so if the embedded
+    /// provider was chosen automatically for an address that is not a loopback address, and the machine has an RDMA
+    /// device.
     pub fn is_surprising(&self) -> bool {
         self.0.is_surprising
     }
@@ -146,12 +148,12 @@ impl Device {
         self.context().attr().address
     }
 
-    /// The device's counters by name. They have the names of rxe's hw_counters where those exist.
+    /// The device's counters by name. If rxe's hw_counters have the same counter, its name is the same.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.context().driver().counters()
     }
 
-    /// Whether both are the same device.
+    /// Whether `self` and `other` are the same device.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -177,7 +179,7 @@ fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
 
 #[cfg(test)]
 impl Device {
-    /// An embedded device that leaves accelerators their access to outputs, as NICs do.
+    /// An embedded device that does not take back accelerators' access to outputs, like a NIC.
     pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
         let options = roce_udp::Options { keeps_access: true, ..roce_udp::Options::default() };
         let context = roce_udp::open(local, &options).unwrap();
@@ -209,7 +211,8 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
     }
 }
 
-/// Whether `local` is not an address of this machine. Other problems are reported when its device is opened.
+/// Whether `local` is not an address of this machine. Other problems of the address are reported when its device is
+/// opened.
 fn is_elsewhere(local: IpAddr) -> bool {
     UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }

@@ -1,14 +1,14 @@
-//! Environment variables: settings that the program itself does not make.
+//! Environment variables, by which users change settings without changing the program.
 
 use std::env::{self, VarError};
 
 use crate::Error;
 
-/// What the environment variable `name` holds. `None` if it is not set. A variable that is empty, or holds white space
-/// only, counts as not set.
+/// The value of the environment variable `name`. `None` if the variable is not set, is empty, or holds white space
+/// only.
 ///
 /// # Errors
-/// [`Error::Environment`] if its value is not text.
+/// [`Error::Environment`] if the value is not text in UTF-8.
 pub fn variable(name: &'static str) -> Result<Option<String>, Error> {
     match env::var(name) {
         Ok(text) if text.trim().is_empty() => Ok(None),

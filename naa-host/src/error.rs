@@ -1,4 +1,4 @@
-//! Errors: what went wrong, who has to act, and what to do about it.
+//! Errors. The text of each error says what went wrong and what to do about it, and [`Error::party`] says who has to act.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::spec::SpecError;
 /// The party that has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The calling program, or the person that set its environment.
+    /// The calling program, or the person who set the program's environment.
     Program,
-    /// This machine: devices, memory, addresses.
+    /// This machine with its devices, memory and addresses.
     Machine,
     Network,
     Accelerator,
@@ -44,7 +44,8 @@ impl fmt::Display for Gone {
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
-            // No operation of this side failed and the peer did not disconnect: the device refused what the peer sent.
+            // Work requests were flushed, but none of them had failed, and the peer did not disconnect. So the device
+            // refused what the peer sent.
             Self::Failed(WcStatus::WrFlushError) => f.write_str(
                 "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
             ),
@@ -64,7 +65,7 @@ pub enum Error {
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
     #[error("the name {name} is not known here: {source}; correct it, or give an address")]
     Name { name: String, source: std::io::Error },
-    /// Each address of a name, and why it cannot be used.
+    /// `tried` has each address of the name, and why the address cannot be used.
     #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
     NoneReached { name: String, tried: Vec<(SocketAddr, Self)> },
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
@@ -78,20 +79,20 @@ pub enum Error {
         function_name(*function)
     )]
     CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
-    /// `function` is the one whose call was cut, if a call was running.
+    /// `function` is the function whose call was cut, if a call was running.
     #[error("lost the accelerator {peer}{}: {why}{}", during(*function), retry(*function))]
     PeerGone { peer: SocketAddr, function: Option<FunctionCode>, why: Gone },
     /// The accelerator refuses the regions or breaks the protocol.
     #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
-    /// The function failed, or could not be run, and the accelerator reports that.
+    /// The accelerator reports that the function failed or could not be executed.
     #[error("{peer}, {}: {code}{}", function_name(*function), more(*function, *code, *detail))]
     Function {
         peer: SocketAddr,
         function: FunctionCode,
         code: ReturnCode,
-        /// The detail in a built-in function's status block. With OUTPUT_TOO_SMALL it is the number of bytes needed, 0 if
-        /// unknown.
+        /// The detail in a built-in function's status block. With OUTPUT_TOO_SMALL, the detail is the number of bytes
+        /// needed, 0 if unknown.
         detail: u64,
     },
     #[error("{peer} wrote no usable catalogue: {source}")]
@@ -113,7 +114,7 @@ pub enum Error {
     Over { peer: SocketAddr, why: String, party: Party },
     #[error("the regions are in use by a call; wait for its outcome first")]
     InCall,
-    /// A slice of the memory is refused because an accelerator may still write it.
+    /// The memory cannot be borrowed as a slice, because an accelerator may still write to the memory.
     #[error(
         "an accelerator can still write this memory, since its device does not take access back; copy it with \
          `bytes`, `read` or `to_vec`, change it with `write`, or promise what `lease_trusting_the_accelerator` asks for"
@@ -177,7 +178,7 @@ impl Error {
         }
     }
 
-    /// The return code of a function that failed.
+    /// The return code of a function that failed; `None` for other errors.
     pub fn return_code(&self) -> Option<ReturnCode> {
         match self {
             Self::Function { code, .. } => Some(*code),
@@ -186,7 +187,7 @@ impl Error {
     }
 }
 
-/// The errors of all addresses, numbered. The address is put before an error that does not begin with it.
+/// The numbered errors of all addresses, as one text. Each error begins with its address.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
     let told = tried.iter().zip(1..).map(|((address, error), number)| {
         let (address, error) = (address.to_string(), error.to_string());
@@ -238,14 +239,14 @@ fn retry(function: Option<FunctionCode>) -> &'static str {
     if function.is_some() { "; its results are lost, so connect and call again" } else { "" }
 }
 
-/// Advice to append to the text of a return code.
+/// Returns advice that is appended to the text of a return code.
 fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     if code == ReturnCode::OUTPUT_TOO_SMALL && detail > 0 {
         format!("; {detail} bytes are needed")
     } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
         format!("; it is no {format}, or one that is cut off or damaged")
     } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
-        // A call returns no text, so the log of the accelerator is the place to look.
+        // A response contains no text, so only the log of the accelerator may say more.
         "; the accelerator's log may say more".into()
     } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
         format!("; the function needs {detail} bytes beside its regions, which its session may not have")
@@ -263,7 +264,8 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// Return codes of the table that a kernel may return. The text of INTERNAL itself says where there is more.
+/// Return codes that kernels may return and whose text does not refer to the accelerator's log. The text of INTERNAL,
+/// which kernels may return, too, refers to the log already.
 const RAN: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,

@@ -1,14 +1,15 @@
-//! Regions, which belong either to the program or to a call.
+//! Regions of a session. At any time, a region belongs either to the program or to a call.
 //!
-//! This is the only module of the crate with `unsafe`: it hands out a region's bytes as slices while nobody else can write that memory. A
-//! region's memory leaves this module only for the device, which touches it only between `lend` and `take_back`. `lend` needs exclusive access
-//! to the region, so no slice exists then. The regions of a stream stay lent until they are dropped; only their `Memory` is handed out, which
-//! makes no slices without `unsafe`.
+//! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices while nobody else can write to that
+//! memory. A region's memory leaves this module only for the device, which uses the memory only between `lend` and `take_back`. `lend` needs
+//! exclusive access to the region, so no slice exists while the device uses the memory. The regions of a stream are not taken back before they
+//! are dropped. Of a stream's regions only the `Memory` is handed out, which makes no slices without `unsafe`.
 //!
-//! A NIC takes access rights back at the price of many calls, or not at all (`DeviceAttr::revokes`). Then the accelerator can write outputs as
-//! long as the session lives, and accelerators of later sessions can reach a registration that the device keeps. Such memory is in reach and
-//! stays so. It is copied by [`Memory`], which needs no slices. Slices of it are handed out only to programs that promise that nobody else
-//! writes meanwhile.
+//! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the device does not revoke, the
+//! accelerator can write to outputs as long as the session lives. Accelerators of later sessions can also write to the memory, if the device
+//! keeps its registration. Memory to which an accelerator can write at any time is called in reach, and stays in reach. The bytes of memory in
+//! reach are copied by [`Memory`], which needs no slices. A program gets slices of memory in reach only if the program promises that nobody
+//! else writes to the memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -21,19 +22,19 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 
 use crate::{Error, Session};
 
-/// Memory for a parameter that outlives sessions, or is the program's own. [`Session::connect_with`](crate::Session::connect_with) takes it,
-/// and [`Session::into_buffers`](crate::Session::into_buffers) gives it back.
+/// Memory for a parameter, which outlives sessions or is the program's own. [`Session::connect_with`](crate::Session::connect_with) takes
+/// buffers, and [`Session::into_buffers`](crate::Session::into_buffers) returns them.
 ///
-/// A device that keeps registrations, as the verbs provider does, finds the buffer still registered the next time. This saves most
-/// of the connection time of large buffers. Once a buffer is dropped, its pages are freed when the device next registers something
-/// or is closed.
+/// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for the next session. For
+/// large buffers this saves most of the time to connect. After a buffer was dropped, its pages are freed when the device next registers
+/// something or is closed.
 ///
-/// Memory that was an output over a device that does not take access back, such as those of the verbs provider, stays in reach of accelerators.
-/// The session's accelerator could write it until the session ended. Accelerators of later sessions can still do so with a key that they were
-/// not given. There are no slices of such a buffer; it is copied.
+/// Devices of the verbs provider do not take access back. Memory that was an output over such a device stays in reach of accelerators. The
+/// session's accelerator could write to the memory until the session ended. Accelerators of later sessions can write to the memory with a key
+/// that they guess. A buffer in reach gives no slices; its bytes are copied.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The buffer alone refers to this memory, apart from a registration that the device may keep.
+    /// The memory of the buffer. Only the buffer, and a registration that the device may keep, refer to this memory.
     memory: Memory,
     /// Whether accelerators may write the memory at any time.
     in_reach: bool,
@@ -48,14 +49,14 @@ impl Buffer {
         Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false })
     }
 
-    /// A buffer on memory of the program's own, so that nothing is copied. Clones and parts of one [`Memory`] have the same owner, by which a
-    /// device that keeps registrations recognizes the memory.
+    /// Makes a buffer of memory of the program's own, so that nothing is copied. A device that keeps registrations recognizes the memory by its
+    /// owner, which is the same for clones and parts of one [`Memory`].
     ///
     /// # Safety
-    /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to its bytes only by raw pointers. It
-    /// must touch none of them from the time a call is posted until the outcome of the call was handed out. The same goes for other buffers of
-    /// the same memory. While the buffer is borrowed as a slice, no accelerator may write it. An accelerator can if the memory was an output of
-    /// another buffer over a device that does not take access back.
+    /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's bytes only by raw
+    /// pointers. The program must not read or write the bytes from the time a call is posted until the outcome of the call was handed out. Both
+    /// rules also apply to other buffers of the same memory. While the buffer is borrowed as a slice, no accelerator may be able to write to
+    /// it. An accelerator is able to do so if the memory was an output, in another buffer, over a device that does not take access back.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -76,9 +77,9 @@ impl Buffer {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: the memory is of this buffer alone (`new`, `into_buffer`, contract of `from_memory`), and no session has it: a session takes
-        // the buffer by value and ends before it gives the buffer back, so its queue pair is gone. Peers have no access: the memory was not
-        // registered for them on a device that does not take access back.
+        // SAFETY: the memory belongs to this buffer alone (`new`, `into_buffer`, contract of `from_memory`). No session has the memory, since a
+        // session takes a buffer by value, and destroys its queue pair before it returns the buffer. Peers have no access to the memory, since
+        // it was never registered for their access on a device that does not take access back.
         Ok(unsafe { self.memory.as_slice() })
     }
 
@@ -90,7 +91,7 @@ impl Buffer {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: as in `as_slice`; `&mut self` excludes other slices.
+        // SAFETY: nobody else has access to the memory, as in `as_slice`, and `&mut self` excludes other slices.
         Ok(unsafe { self.memory.as_mut_slice() })
     }
 
@@ -105,7 +106,7 @@ impl Buffer {
     /// Copies `bytes` into the buffer, from `offset` on.
     ///
     /// # Panics
-    /// If they do not fit into the buffer.
+    /// If `bytes` do not fit into the buffer.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.memory.write(offset, bytes);
     }
@@ -116,7 +117,7 @@ impl Buffer {
     }
 }
 
-/// Slices over devices that do not take access back.
+/// Methods that return slices even over devices that do not take access back.
 ///
 /// ```compile_fail,E0133
 /// fn first(session: &naa_host::Session) -> u8 {
@@ -124,23 +125,24 @@ impl Buffer {
 /// }
 /// ```
 impl Session {
-    /// Returns the bytes as [`lease`](Self::lease) does, also those of memory that an accelerator can still write.
+    /// Returns the bytes of a parameter as [`lease`](Self::lease) does, even if an accelerator can still write to the memory.
     ///
     /// # Errors
     /// [`Error::InCall`], [`Error::NoSuchParam`].
     ///
     /// # Safety
-    /// As long as the slice lives, nobody may write the parameter. Over a device that does not take access back the accelerator could, and so
-    /// could anybody who learns the parameter's RKey and can send packets in the accelerator's name. So you promise that this accelerator is a
-    /// program that keeps to the protocol, and that nobody else on its machine or on the network between can act in its place.
+    /// As long as the slice lives, nobody may write to the parameter. Over a device that does not take access back, the accelerator is able to
+    /// write to it. Anybody who knows the parameter's RKey and can send packets in the accelerator's name is able, too. So you promise that the
+    /// accelerator is a program that keeps to the protocol. You also promise that nobody else on its machine, or on the network between, can
+    /// act in its place.
     pub unsafe fn lease_trusting_the_accelerator(&self, index: usize) -> Result<&[u8], Error> {
         let region = self.region(index)?;
         region.check_not_lent()?;
-        // SAFETY: as in `Region::bytes`, but that nobody writes is the caller's contract.
+        // SAFETY: no call has the region, as in `Region::bytes`. By this function's contract, nobody else writes to the memory.
         Ok(unsafe { region.memory.as_slice() })
     }
 
-    /// Returns the bytes as [`lease_mut`](Self::lease_mut) does, also those of memory that an accelerator can still write.
+    /// Returns the bytes of a parameter as [`lease_mut`](Self::lease_mut) does, even if an accelerator can still write to the memory.
     ///
     /// # Errors
     /// [`Error::InCall`], [`Error::NoSuchParam`].
@@ -150,7 +152,8 @@ impl Session {
     pub unsafe fn lease_mut_trusting_the_accelerator(&mut self, index: usize) -> Result<&mut [u8], Error> {
         let region = self.region_mut(index)?;
         region.check_not_lent()?;
-        // SAFETY: as in `Region::bytes_mut`, but that nobody writes is the caller's contract.
+        // SAFETY: no call has the region and no other slice exists, as in `Region::bytes_mut`. By this function's contract, nobody else writes
+        // to the memory.
         Ok(unsafe { region.memory.as_mut_slice() })
     }
 }
@@ -159,14 +162,14 @@ impl Session {
 #[derive(Debug)]
 struct Registered {
     mr: Mr,
-    /// Whether the accelerator may write.
+    /// Whether the accelerator may write to the memory of this registration.
     is_open: AtomicBool,
 }
 
 impl Registered {
-    /// Registers `memory`; peers have no access until it is lent.
+    /// Registers `memory`. Peers have no access before `open` is called.
     fn new(pd: &Pd, memory: &Memory, is_output: bool) -> Result<Arc<Self>, verbs::Error> {
-        // Inputs are only read, so a registration without write access is enough.
+        // The device only reads inputs, so a registration without write access is enough for them.
         let mr = pd.reg_mr(memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
         let registered = Self { mr, is_open: AtomicBool::new(is_output) };
         registered.close()?;
@@ -192,24 +195,24 @@ impl Registered {
 /// The memory of a parameter.
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// The registration; `None` if the parameter is copied to and from a staging region instead.
+    /// The registration of the memory. `None` if the parameter is copied to and from a staging region, which is registered in its place.
     registered: Option<Arc<Registered>>,
     memory: Memory,
     flags: RegionFlags,
-    /// Whether a call has the region.
+    /// Whether a call, and not the program, has the region.
     lent: bool,
-    /// Whether the accelerator may write the region also between calls.
+    /// Whether the accelerator may write to the region at any time, even between calls.
     in_reach: bool,
 }
 
-/// Whether a parameter with these flags stays in the accelerator's reach. The answer is the same whether or not the parameter is copied, which
-/// the layout decides, so that programs do not depend on layouts.
+/// Whether the accelerator can write to a parameter with these flags at any time. The result is the same for parameters that are copied to a
+/// staging region, so that programs do not depend on the layout.
 fn stays_in_reach(pd: &Pd, flags: RegionFlags) -> bool {
     flags.contains(RegionFlags::OUTPUT) && !pd.context().attr().revokes
 }
 
 impl Region {
-    /// Makes a registered region of `buffer`. Peers cannot reach it until it is lent.
+    /// Makes a registered region of `buffer`. Peers have no access to the region before a call has it.
     pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
         let mut region = Self::copied(pd, flags, buffer);
         region.register(pd)?;
@@ -222,8 +225,8 @@ impl Region {
         Self { registered: None, memory: buffer.memory, flags, lent: false, in_reach }
     }
 
-    /// Makes regions of outputs that lie side by side in one registration: flags, where each starts, and its size in bytes. They do not
-    /// overlap.
+    /// Makes regions of outputs that lie side by side in one registration. `outputs` has flags, start and size in bytes of each output. The
+    /// outputs do not overlap.
     pub(crate) fn side_by_side(pd: &Pd, outputs: &[(RegionFlags, usize, usize)]) -> Result<Vec<Self>, Error> {
         let len = outputs.iter().map(|(_, start, len)| start + len).max().unwrap_or(0);
         let Buffer { memory, .. } = Buffer::new(len)?;
@@ -247,12 +250,12 @@ impl Region {
         Ok(())
     }
 
-    /// Returns the memory, no longer registered. `None` if a call has it.
+    /// Ends the registration and returns the memory. `None` if a call has the region.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
         (!self.lent).then_some(Buffer { memory: self.memory, in_reach: self.in_reach })
     }
 
-    /// Gives the region to a call: the device may read it and, if it is an output, the accelerator write it.
+    /// Gives the region to a call. From now on the device may read the region, and the accelerator may write to the region if it is an output.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         self.lent = true;
         match &self.registered {
@@ -261,7 +264,8 @@ impl Region {
         }
     }
 
-    /// Gives the region back to the program. No work request on the region may be left: all have completed, or their queue pair is destroyed.
+    /// Gives the region back to the program. Before this, all work requests on the region must have completed, or their queue pair must be
+    /// destroyed.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         if let Some(registered) = self.registered.as_ref().filter(|_| self.lent) {
             registered.close()?;
@@ -274,65 +278,65 @@ impl Region {
         if self.is_lent() { Err(Error::InCall) } else { Ok(()) }
     }
 
-    /// The bytes, unless a call has the region or the accelerator keeps its access.
+    /// The bytes of the region. This is an error while a call has the region, and if the accelerator keeps its access.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         self.check_not_lent()?;
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: not lent and not in reach: peers have no access (`Registered::new`, `take_back`; regions of one registration
-        // are lent and taken back with `&mut` to all of the session's), the device writes only what peers send, and
-        // the program needs `&mut self` to write.
+        // SAFETY: the region is not lent and not in reach, so peers have no access (`Registered::new`, `take_back`). Regions of one
+        // registration are lent and taken back with `&mut` to all regions of the session. The device writes only what peers send, and the
+        // program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes, mutable, on the same conditions as [`bytes`](Self::bytes).
+    /// The bytes of the region as a mutable slice, with the same errors as [`bytes`](Self::bytes).
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         self.check_not_lent()?;
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: as in `bytes`; besides, the device has no work request that reads them (`take_back`), and
-        // `&mut self` excludes other slices.
+        // SAFETY: peers have no access, as in `bytes`. The device has no work request that reads the region (`take_back`), and `&mut self`
+        // excludes other slices.
         Ok(unsafe { self.memory.as_mut_slice() })
     }
 
-    /// Copies bytes out, unless a call has the region. They must lie inside.
+    /// Copies bytes from `offset` on to `out`, unless a call has the region. The bytes must lie inside the region.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         self.check_not_lent()?;
         self.memory.read(offset, out);
         Ok(())
     }
 
-    /// Copies bytes in, unless a call has the region. They must lie inside.
+    /// Copies `bytes` into the region from `offset` on, unless a call has the region. The bytes must lie inside the region.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.check_not_lent()?;
         self.memory.write(offset, bytes);
         Ok(())
     }
 
-    /// Whether a call has the region, or a region of the same registration that is still lent or could not be taken back.
+    /// Whether a call has the region, or has another region of the same registration, or access to the registration could not be taken back.
     pub(crate) fn is_lent(&self) -> bool {
         let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
         self.lent || self.registered.as_ref().is_some_and(is_open)
     }
 
-    /// Copies bytes of the region from `offset` on, also while the region is lent.
+    /// Copies bytes of the region from `offset` on to `out`, even while a call has the region.
     pub(crate) fn copy_to(&self, offset: u64, out: &mut [u8]) {
         self.memory.read(offset as usize, out);
     }
 
-    /// Copies the whole region to its place in a staging region.
+    /// Copies the whole region to offset `at` of a staging region.
     pub(crate) fn stage(&self, staging: &Self, at: usize) {
         self.memory.copy_to(0, &staging.memory, at, self.len());
     }
 
-    /// Copies the whole region from a staging region, which no peer may write now.
+    /// Copies the whole region from offset `at` of a staging region. No peer may write to the staging region at this time.
     pub(crate) fn unstage(&mut self, staging: &Self, at: usize) {
         staging.memory.copy_to(at, &self.memory, 0, self.len());
     }
 
-    /// The memory while it is lent, for copies in and out.
+    /// The memory of the region while a call has it, for copies from and to it.
     pub(crate) fn memory(&self) -> Option<&Memory> {
         self.lent.then_some(&self.memory)
     }
@@ -345,21 +349,21 @@ impl Region {
         self.flags
     }
 
-    /// A scatter-gather element for a part of the region; `None` if the region is copied.
+    /// A scatter-gather element for a part of the region. `None` if the region is copied to a staging region and has no registration.
     pub(crate) fn sge(&self, offset: u64, length: u32) -> Option<Sge> {
         let Registered { mr, .. } = &**self.registered.as_ref()?;
-        // The memory is that of the registration or lies in it.
+        // The region's memory is the registration's memory, or a part of it.
         Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 
-    /// The parameter as it is announced to the accelerator; its key is 0 if it is copied.
+    /// The parameter as it is announced to the accelerator. The RKey is 0 if the parameter is copied to a staging region.
     pub(crate) fn announced(&self) -> mrsp::Param {
         let rkey = self.registered.as_ref().map_or(0, |registered| registered.mr.rkey());
         mrsp::Param { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }
     }
 
-    /// The size of the registration in bytes, if a region that is not empty starts where the registration starts; else 0. So regions that share
-    /// a registration count it once.
+    /// The size of the registration in bytes, if this region is not empty and starts where the registration starts; else 0. So the sum over
+    /// regions that share a registration has its size once.
     pub(crate) fn registered_bytes(&self) -> usize {
         match &self.registered {
             Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {

@@ -27,10 +27,11 @@
 //! | how many calls were cut | [`calls_cut`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
-//! A region belongs to the program between calls. During a call, it belongs to the device and the accelerator: they get
-//! access when the call is posted and lose it before its outcome is handed out. So between calls a region is an
-//! ordinary slice, and the borrow checker ensures that no slice is left when the next call starts. Over a NIC the
-//! accelerator does not lose its access to outputs, so outputs are copied there: [`Session`] has a table.
+//! A region belongs to the program between calls. During a call, the region belongs to the device and the accelerator.
+//! They get access to the region when the call is posted, and lose it before the outcome of the call is handed out. So
+//! between calls a region is an ordinary slice, and the borrow checker ensures that no slice is left when the next call
+//! starts. Over a NIC the accelerator keeps its access to outputs, so outputs are copied. The table at [`Session`] says
+//! what is copied.
 
 mod alarm;
 mod any;
@@ -90,7 +91,7 @@ pub use mrsp::{
 pub use naa_provider::{Choice, VARIABLE as PROVIDER_VARIABLE};
 pub use verbs::WaitMode;
 
-/// Builds the program in Rust of the README at the root.
+/// Makes rustdoc compile the Rust program in the README at the root.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

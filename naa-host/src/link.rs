@@ -1,4 +1,4 @@
-//! A connection: its queue pair, the completions of its work requests and the events of the connection manager.
+//! A connection, with its queue pair, the completions of its work requests and its CM events.
 
 use std::{
     net::SocketAddr,
@@ -20,24 +20,25 @@ const MESSAGE: u64 = 1;
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
-/// The kind of a signaled WRITE of a stream: its completion acknowledges also the WRITEs before it.
+/// The kind of a signaled WRITE of a stream. Its completion means that the WRITEs before it have arrived, too.
 pub(crate) const STREAMED: u64 = 5;
 
-/// Bits of a work request's number that hold its kind, one of the constants above; the rest is the queue pair's
-/// generation. The generation is needed because numbers of queue pairs are used again while completions of earlier ones
-/// are still queued.
+/// Bits of a work request's number that hold its kind (`MESSAGE`, `CALL`, `PROBE`, `RECEIVE` or `STREAMED`). The other
+/// bits hold the queue pair's generation, because QPNs are used again while completions of earlier queue pairs are
+/// still queued.
 const KIND_BITS: u32 = 8;
 
-/// How long after work requests were flushed the reason may arrive. Where CM events and completions reach a program on
-/// different paths, either may be first.
+/// How long the program waits for the CM event that explains why work requests were flushed. The completions may reach
+/// the program before the CM event, because they come on different paths.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Work requests of a session beside one WRITE for each region: its message, a probe, a call without inputs.
+/// Work requests of a session in addition to one WRITE for each region: an MRSP message, a probe, a call without
+/// inputs.
 const SPARE_SENDS: u32 = 4;
-/// Posted receives of a session; one is always posted.
+/// The most posted receives of a session. At least one receive is always posted.
 const RECEIVES: u32 = 2;
 
-/// Work requests beyond those of a session's calls.
+/// Work requests that a connection has room for, in addition to the work requests of a session's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) sends: u32,
@@ -49,17 +50,17 @@ pub(crate) struct Extra {
 impl Extra {
     pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
 }
-/// The most completions that are taken at once.
+/// The most completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The reason that is only a consequence of another one.
+/// The end of a connection by a flush, which always has another reason that is reported in its place if it is known.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// What happened on a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Established,
-    /// A SEND of so many bytes is in the message buffer.
+    /// A SEND of `len` bytes is in the message buffer.
     Message {
         len: usize,
     },
@@ -69,7 +70,7 @@ pub(crate) enum Event {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
-    /// The WRITEs of a stream are acknowledged up to and with the next signaled one.
+    /// The next signaled WRITE of a stream, and all WRITEs before it, are acknowledged.
     Streamed,
 }
 
@@ -78,36 +79,36 @@ pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
     /// Bytes of payload per packet; 0 until the connection is established.
     pub(crate) path_mtu: u32,
-    /// What the accelerator can do beyond MRSP, known once the connection is established.
+    /// What the accelerator can do beyond MRSP. The value is known once the connection is established.
     pub(crate) abilities: Abilities,
     /// The queue pair; `None` once the connection is closed.
     qp: Option<Arc<Qp>>,
     cap: QpCap,
     id: Option<CmId>,
-    /// Why the connection broke. The reason is reported after everything that came before was taken.
+    /// Why the connection ended. The reason is reported after everything that arrived before the end was taken.
     gone: Option<Gone>,
-    /// Whether the reason of a flush was already waited for.
+    /// Whether this side has already waited for the reason of a flush.
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
-    /// Whether the accelerator is alive. The transport reports its death.
+    /// When the accelerator is to be probed. The transport reports a probe that is not answered.
     pub(crate) liveness: Liveness,
     taken: [Wc; BATCH],
-    /// The completions in `taken` that are still to be looked at.
+    /// The completions in `taken` that are still to be handled.
     fresh: std::ops::Range<usize>,
-    /// Memory for a received message, followed by memory for one to send.
+    /// Memory for a received message, followed by memory for a message to send.
     messages: Mr,
     message_bytes: usize,
     cq: Cq,
     channel: Channel,
     pub(crate) pd: Pd,
-    // This field is the last, because everything above belongs to the device.
+    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     device: Device,
 }
 
 impl Link {
-    /// Makes everything a connection needs, but does not connect. A call takes a WRITE for each region and `further`
-    /// ones, each of which has up to so many elements. A silent accelerator is probed after `probe_interval`.
+    /// Makes everything that a connection needs, but does not connect. A call takes one WRITE for each region and
+    /// `further` more WRITEs, each of up to `elements` elements. A silent accelerator is probed after `probe_interval`.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -154,7 +155,7 @@ impl Link {
         })
     }
 
-    /// Makes another queue pair, with another number, after a connection was refused.
+    /// Replaces the queue pair by a new one with another QPN, after a connection was refused.
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
@@ -172,7 +173,7 @@ impl Link {
         Ok(())
     }
 
-    /// Posts a receive with the message buffer. This is done also during calls, so that an error message of the
+    /// Posts a receive with the message buffer. A receive is posted during calls, too, so that an error message of the
     /// accelerator can be read.
     pub(crate) fn post_receive(&self) -> Result<(), Error> {
         let Some(qp) = &self.qp else { return Err(self.lost()) };
@@ -181,7 +182,8 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        // The message fits: the buffer has room for one entry for each region and one layout entry for each parameter.
+        // The message fits, because the buffer has room for one entry for each region and one layout entry for each
+        // parameter.
         self.messages.memory().write(self.message_bytes, message);
         let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
         self.post(&[SendWr {
@@ -201,7 +203,7 @@ impl Link {
         Ok(qp.post_send(wrs).map_err(|(_, error)| error)?)
     }
 
-    /// Sends a liveness probe, a WRITE of no bytes, unless the last one was not answered yet.
+    /// Sends a liveness probe, a WRITE of no bytes, unless the last probe was not answered yet.
     pub(crate) fn probe(&mut self, to: RemoteAddr, now: Instant) -> Result<(), Error> {
         if self.is_probing() {
             return Ok(());
@@ -211,17 +213,18 @@ impl Link {
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
     }
 
-    /// Whether the answer to a liveness probe is awaited.
+    /// Whether a liveness probe was sent and not answered yet.
     pub(crate) fn is_probing(&self) -> bool {
         self.liveness.probing_since().is_some()
     }
 
-    /// The queue pair, for a `Writer` that posts beside the session. A closed connection has none.
+    /// The queue pair, for a `Writer` that posts to it from another thread. For a closed connection, the result is an
+    /// empty `Weak`.
     pub(crate) fn queue_pair(&self) -> Weak<Qp> {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
-    /// The number of a work request of this kind, with the generation.
+    /// The number of a work request of this kind: the generation of the queue pair and the kind.
     pub(crate) fn number(&self, kind: u64) -> u64 {
         self.generation << KIND_BITS | kind
     }
@@ -230,7 +233,8 @@ impl Link {
         self.device.context().attr().max_inline_data as usize
     }
 
-    /// Returns the next thing that happened, in order. An error is the last thing that happens.
+    /// Returns the next event of the connection, in the order in which they happened. After an error there are no more
+    /// events.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {
@@ -247,11 +251,11 @@ impl Link {
             }
             let event = self.channel.next_event()?;
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
-                // The event is of an earlier connection.
+                // The CM event belongs to an earlier connection.
                 continue;
             }
             match event {
-                // The completions before it are looked at first.
+                // Completions that came before the disconnect are handled first.
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
                 Some(CmEvent::Established { param, .. }) => {
                     self.path_mtu = param.path_mtu;
@@ -278,7 +282,7 @@ impl Link {
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
         let (generation, kind) = (wc.wr_id >> KIND_BITS, wc.wr_id & ((1 << KIND_BITS) - 1));
         if generation != self.generation {
-            // The completion is of an earlier queue pair.
+            // The completion belongs to an earlier queue pair.
             return None;
         }
         match wc.status {
@@ -308,8 +312,8 @@ impl Link {
         }
     }
 
-    /// Keeps the first reason. That work requests were flushed does not count as one, since it only follows from
-    /// another.
+    /// Keeps the first reason for the end of the connection. A flush does not count as a reason, since it only follows
+    /// from another one.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
@@ -325,7 +329,7 @@ impl Link {
         Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
     }
 
-    /// Waits until there may be something to take, or until `deadline`.
+    /// Waits until there may be a completion or a CM event to take, or until `deadline`.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         Ok(self.device.context().wait(self.on(), mode, deadline)?)
     }
@@ -339,13 +343,13 @@ impl Link {
         Ok(Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?)
     }
 
-    /// Arms the alarm; returns false if there is something to take already.
+    /// Arms the alarm. Returns false if there is a completion or a CM event to take already.
     pub(crate) fn arm(&self, alarm: &Alarm, until: Option<Instant>) -> Result<bool, Error> {
         alarm.set(until).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
         Ok(self.device.context().arm(self.on())?)
     }
 
-    /// Ends the connection without waiting for the peer. Afterwards no work request is left.
+    /// Ends the connection without waiting for the peer. After this, the connection has no work requests any more.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(qp) = self.qp.take() else { return Ok(()) };
         let told = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
@@ -358,7 +362,7 @@ impl Link {
     }
 }
 
-/// Checks that the device can hold so many work requests and completions. The error of the device itself would name no
+/// Checks that the device can hold this number of work requests and completions. The device's own error would name no
 /// remedy.
 fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), verbs::Error> {
     const REMEDY: &str = "let fewer messages be under way, as a ring of fewer slots does";
@@ -373,8 +377,8 @@ fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), 
     Ok(())
 }
 
-/// The text in the private data of a rejection, if it is one of those that servers of this project and of the C library
-/// write. No other text is repeated.
+/// The text in the private data of a rejection, up to the first zero byte. `None` if there are other bytes than
+/// printable ASCII characters.
 fn words(private_data: &[u8]) -> Option<String> {
     let text = private_data.split(|&byte| byte == 0).next()?;
     let is_text = !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
@@ -383,7 +387,7 @@ fn words(private_data: &[u8]) -> Option<String> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The error of closing has no receiver in `drop`.
+        // `drop` cannot return the error of closing.
         let _ = self.close();
     }
 }

@@ -7,20 +7,21 @@ use tracing::level_filters::LevelFilter;
 use crate::{Error, variable};
 
 /// The environment variable with the filter of lines that programs write to standard error. `naa` and the C library read
-/// it in the grammar of tracing-subscriber's `Targets`. This library only emits log records.
+/// the filter in the grammar of tracing-subscriber's `Targets`. This library only emits log records, and does not read
+/// the filter.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
-/// The paths of all modules of this project begin with one of these.
+/// The path of each module of this project begins with one of these words.
 const OWN: [&str; 5] = ["naa", "roce", "verbs", "ejfat", "mrsp"];
 
 const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVEL such as naa_server=debug, with commas \
                       between several";
 
-/// The filter that [`LOG_VARIABLE`] asks for; `None` if it is not set, or empty.
+/// The filter in [`LOG_VARIABLE`]; `None` if the variable is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if the value cannot be read. A word without `=` must be a level or begin like a module of this
-/// project, because any other word would silently switch all lines off.
+/// [`Error::Environment`] if the value is not a valid filter. A word without `=` must be a level or begin like a module
+/// of this project. Any other word would silently switch all lines off.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -1,4 +1,4 @@
-//! Accelerators whose name has several addresses.
+//! Finds an address that works for an accelerator whose name has several addresses.
 
 use std::{
     io,
@@ -8,21 +8,22 @@ use std::{
 
 use crate::{Device, Error, Opening, SessionConfig, Stage};
 
-/// The addresses that the system knows for the name of a machine and a port, in the order in which they are to be tried.
+/// The addresses that the operating system knows for the name of a machine, with `port`, in the order in which they are to be
+/// tried.
 ///
 /// # Errors
-/// The system's error, if it does not know the name.
+/// The operating system's error, if it does not know the name.
 pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Finds the address of `host` to use, and opens a device for it by `open`. `resolve` looks the name up, as [`addresses_of`]
-/// does. If there are several addresses, a connection to each is opened and closed at once, and the first address that
-/// accepts is taken.
+/// Finds the address of `host` to use, and opens a device for this address with `open`. `resolve` looks the name up, as
+/// [`addresses_of`] does. If the name has several addresses, they are tried in order by connections that are closed at once.
+/// The first address that accepts a connection is used.
 ///
-/// So an accelerator whose name has several addresses counts and logs one session more. One with room for a single session
-/// may refuse the next connection until it has noticed the end of this one. Finding the address takes up to the
-/// `setup_timeout` of `config`, and connecting takes up to as long again.
+/// So an accelerator whose name has several addresses counts and logs one session more. An accelerator with room for a single
+/// session may refuse the next connection until it has noticed the end of the first. Finding the address takes up to the
+/// `setup_timeout` of `config`, and connecting takes up to the same time again.
 ///
 /// # Errors
 /// [`Error::Name`] if the name is not known; the error of `open`, if the name has one address; else the same errors as
@@ -50,12 +51,12 @@ pub fn find(
     }
 }
 
-/// Calls `attempt` with one address after the other, each with a share of the time left, until one succeeds. An error that is
-/// not about the address ends the search at once. `name` is the name that has these addresses.
+/// Calls `attempt` with one address after the other, until it succeeds. Each attempt gets an equal part of the time left. An
+/// error that is not about the address ends the search at once. `name` is the name that has these addresses.
 ///
 /// # Errors
-/// The error of `attempt` if there is one address, or the same is wrong with all; else [`Error::NoneReached`], which has the
-/// error of each address. [`Error::Name`] if there is no address.
+/// The error of `attempt` if there is one address, or if all errors are about the environment; else [`Error::NoneReached`],
+/// which has the error of each address. [`Error::Name`] if there is no address.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],
@@ -88,7 +89,7 @@ pub fn try_each<T>(
     }
 }
 
-/// Whether the error is about this address, so that another one may work.
+/// Whether the error is about this address, so that another address may work.
 fn is_of_the_address(error: &Error) -> bool {
     matches!(
         error,
