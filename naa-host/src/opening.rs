@@ -1,4 +1,4 @@
-//! Session setup, step by step: connection, then regions. Only [`Opening::reach`] and [`Opening::wait`] wait.
+//! Session setup in steps: first the connection, then the regions. Only [`Opening::reach`] and [`Opening::wait`] wait.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -17,24 +17,24 @@ use crate::{
     regions::Regions,
 };
 
-/// How far the setup of a session is.
+/// The step that the setup of a session has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Idle,
     Connecting,
     Connected,
-    /// The accelerator was asked for regions, and its answer is awaited.
+    /// The accelerator was asked for regions, and has not answered yet.
     Agreeing,
     Agreed,
 }
 
-/// What host and accelerator agree on.
+/// The regions that host and accelerator agree on, with their layout.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) machine: HostSession,
     pub(crate) regions: Regions,
     pub(crate) plan: CallPlan,
-    /// Where the parameters lie, if they do not have a region each.
+    /// Where the parameters lie in shared regions. `None`: each parameter has a region of its own.
     placed: Option<Placed>,
     internals: Vec<u64>,
 }
@@ -44,8 +44,8 @@ impl Terms {
         self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
     }
 
-    /// Falls back to the symmetric layout if the accelerator does not take so many parameters in a layout; `slots` is
-    /// how many it takes.
+    /// Changes to the symmetric layout if the layout has more parameters than `slots`, the most that the accelerator
+    /// takes in a layout.
     fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());
@@ -72,7 +72,7 @@ impl Terms {
 #[derive(Debug)]
 pub struct Opening {
     stage: Stage,
-    /// Queue pairs that may still be tried.
+    /// The number of further queue pairs that may be tried.
     spare: usize,
     room: Room,
     config: SessionConfig,
@@ -80,17 +80,17 @@ pub struct Opening {
     // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     terms: Option<Terms>,
-    // This field is the last, because everything above belongs to the device.
+    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     device: Device,
 }
 
-/// What the queue pair was made for: how many work requests, and how many elements in each.
+/// The number of work requests, and of elements in each, for which the queue pair was made.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     regions: usize,
-    /// WRITEs beyond one for each region.
+    /// The number of WRITEs in addition to one for each region.
     further: u64,
-    /// Elements in the scatter-gather list of a WRITE.
+    /// The most elements in the scatter-gather list of a WRITE.
     elements: u32,
 }
 
@@ -100,18 +100,19 @@ impl Room {
         let shared = params.iter().filter(|param| !param.is_internal());
         let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
         let may_gather = !matches!(config.layout, Choice::Fixed(Layout::Symmetric | Layout::Asymmetric));
-        // The gap between two parameters is an element too.
+        // The gap between two parameters can be an element, too.
         let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
         Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
     }
 }
 
-/// How many queue pairs are tried if the accelerator rejects the number of each as one that it still remembers.
+/// How many queue pairs are tried if the accelerator rejects the QPN of each one because it remembers an earlier
+/// connection with this QPN.
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Makes everything that a session on `params` needs but connection and regions. Flags and content of `params` do
-    /// not count yet.
+    /// Makes everything that a session on `params` needs, except the connection and the regions. Of `params`, only
+    /// number and sizes are used here.
     ///
     /// # Errors
     /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
@@ -124,7 +125,7 @@ impl Opening {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// Makes the same as [`new`](Self::new), with room for more work requests.
+    /// Makes the same as [`new`](Self::new), with room for the work requests of `extra`.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,
@@ -157,7 +158,7 @@ impl Opening {
         self.link.peer
     }
 
-    /// Asks the accelerator for a connection. This does nothing in another stage than Idle.
+    /// Asks the accelerator for a connection. In any stage except Idle, this does nothing.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -174,12 +175,13 @@ impl Opening {
         self.link.connect(&self.config.connection(self.config.setup_timeout))
     }
 
-    /// Registers the regions, in any stage before Agreeing, and again if they changed. `buffers` are as for
-    /// [`Session::connect_with`]; without them the memory is allocated.
+    /// Registers the regions of `params`. This must be done before Agreeing, and again if `params` change. `buffers` are
+    /// as for [`Session::connect_with`]; `None`: the memory is allocated.
     ///
     /// # Errors
-    /// [`Error::Setup`], [`Error::OutOfBounds`], [`Error::Buffers`] or [`Error::Buffer`] if `params` make no session,
-    /// or need more than those that were given to [`new`](Self::new); [`Error::Device`] and [`Error::Memory`].
+    /// [`Error::Setup`], [`Error::OutOfBounds`], [`Error::Buffers`] or [`Error::Buffer`] if `params` are not valid for a
+    /// session, or need more work requests than the parameters given to [`new`](Self::new); [`Error::Device`] and
+    /// [`Error::Memory`].
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
         let attr = self.device.context().attr();
         let room = Room::of(params, &self.config, attr);
@@ -217,12 +219,12 @@ impl Opening {
         Ok(())
     }
 
-    /// Asks the accelerator for the regions that were prepared. Returns true if it did: there is a connection, and the
-    /// accelerator was not asked before. An accelerator that does not know the layout is asked for a region for each
-    /// parameter.
+    /// Asks the accelerator for the regions that were prepared. Returns true if the request was sent, that is, if the
+    /// stage was Connected and regions were prepared. An accelerator that does not support the layout is asked for a
+    /// region for each parameter.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if the regions are too many.
+    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if there are too many regions.
     pub fn agree(&mut self) -> Result<bool, Error> {
         let (Stage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
         terms.fit(self.link.abilities.slots, &self.link, &self.config.host())?;
@@ -232,7 +234,7 @@ impl Opening {
         Ok(true)
     }
 
-    /// Handles what has happened, without waiting.
+    /// Handles completions and CM events that have arrived, without waiting.
     ///
     /// # Errors
     /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::PeerGone`], [`Error::Peer`], [`Error::Device`].
@@ -261,11 +263,11 @@ impl Opening {
             (Event::Established, _) if self.stage == Stage::Connecting => self.stage = Stage::Connected,
             (Event::Message { len }, Some(terms)) if self.stage == Stage::Agreeing => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
-                // This receive is for the response to the first call.
+                // This receive will take the response to the first call.
                 self.link.post_receive()?;
                 self.stage = Stage::Agreed;
             }
-            // The accelerator has nothing to say at this point; a message shows that it does not keep to the protocol.
+            // In this stage, an accelerator that keeps to the protocol sends no message.
             (Event::Message { len }, Some(terms)) => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
             }
@@ -277,7 +279,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Waits until [`step`](Self::step) may have something to do, or until `until`.
+    /// Waits until [`step`](Self::step) may have something to do, at most until the time `until`.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -285,7 +287,7 @@ impl Opening {
         self.link.wait(self.config.wait, Some(until)).map(drop)
     }
 
-    /// Steps and waits until `stage` is reached, or `deadline` passes.
+    /// Calls [`step`](Self::step) and waits, until `stage` is reached or `deadline` passes.
     ///
     /// # Errors
     /// [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes; else the same errors as
@@ -300,7 +302,7 @@ impl Opening {
         Ok(())
     }
 
-    /// The error for a setup that was not finished in time.
+    /// The error for a session setup that was not finished in time.
     pub fn late(&self) -> Error {
         match self.stage {
             Stage::Agreeing | Stage::Agreed => {
@@ -310,7 +312,7 @@ impl Opening {
         }
     }
 
-    /// The session, if the stage is Agreed.
+    /// Returns the session if the stage is Agreed, else `None`.
     pub fn into_session(self) -> Option<Session> {
         let Self { stage: Stage::Agreed, terms: Some(terms), link, config, limits, device, .. } = self else {
             return None;

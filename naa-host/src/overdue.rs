@@ -1,4 +1,4 @@
-//! Calls that take long: what is reported about them, and when they are given up.
+//! Calls that take long. The module decides when they are reported and given up, and writes the report.
 
 use std::{
     net::SocketAddr,
@@ -9,7 +9,7 @@ use mrsp::{FunctionCode, Liveness};
 
 use crate::error::function_name;
 
-/// A probe that is unanswered for less time than this says nothing about the peer.
+/// The time for which the report of a call waits for the answer to a probe.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// When a call that does not end is reported, and when it is given up.
@@ -19,7 +19,7 @@ pub(crate) struct Limits {
     pub(crate) call_timeout: Option<Duration>,
 }
 
-/// The time of one call.
+/// The times at which one call is reported and given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdue {
     since: Instant,
@@ -27,15 +27,15 @@ pub(crate) struct Overdue {
     limit: Option<(Instant, Duration)>,
 }
 
-/// What is to be done about a call that has not ended.
+/// What the session must do about a call that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// Probe the accelerator, so that there is something to report.
+    /// Probe the accelerator, so that the report can say whether the accelerator answers.
     Probe,
     /// Report the call to the user.
     Report,
-    /// The call has reached its time limit, which is this.
+    /// Give up the call, because it has reached this time limit.
     GiveUp(Duration),
 }
 
@@ -50,23 +50,23 @@ impl Overdue {
         }
     }
 
-    /// The call is given up when `limit` has passed since its beginning.
+    /// Changes the time limit of the call, counted from its beginning.
     pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit.and_then(|limit| Some((self.since.checked_add(limit)?, limit)));
     }
 
-    /// When there is something to do, given this liveness of the accelerator.
+    /// When the call is next to be reported or given up, with the `liveness` of its accelerator.
     pub(crate) fn next(&self, liveness: &Liveness) -> Option<Instant> {
         [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
-    /// When to report the call. The answer to a probe that was just sent is waited for.
+    /// When to report the call. If a probe was sent, the report waits for its answer for up to `GRACE`.
     fn report_time(&self, liveness: &Liveness) -> Option<Instant> {
         let settled = liveness.probing_since().and_then(|probe| probe.checked_add(GRACE));
         self.report_at.map(|at| settled.map_or(at, |settled| at.max(settled)))
     }
 
-    /// What is to be done at `now`. A call is reported once.
+    /// What is to be done about the call at `now`. A call is reported once.
     pub(crate) fn due(&mut self, now: Instant, liveness: &Liveness) -> Due {
         if let Some((at, limit)) = self.limit
             && now >= at
@@ -76,7 +76,7 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // Nothing was received since the call was posted, and no probe was sent.
+        // Since the call was posted, nothing was received from the accelerator and no probe was sent.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }
@@ -119,11 +119,11 @@ impl Overdue {
     }
 }
 
-/// What a report says of a call.
+/// The state of a call, for its report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) liveness: &'a Liveness,
-    /// Whether the inputs are acknowledged.
+    /// Whether the accelerator's side has acknowledged all inputs.
     pub(crate) is_written: bool,
     pub(crate) has_outputs: bool,
 }

@@ -2,14 +2,16 @@
 
 use mrsp::{RegionFlags, region::NaaAddress};
 
-/// A region on the host and the accelerator, or on the accelerator alone.
+/// A parameter, with a region on the host and on the accelerator, or an internal region, which only the accelerator
+/// has.
 #[derive(Clone, Copy, Debug)]
 pub struct Param<'a> {
     pub(crate) flags: RegionFlags,
     /// The size in bytes, up to 2 GiB.
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
-    /// The address to ask for on the accelerator. `None`: addresses are counted up from the session's first.
+    /// The address to ask for on the accelerator. `None`: the address is computed from the session's first address and
+    /// the sizes of the regions before.
     pub(crate) address: Option<NaaAddress>,
 }
 
@@ -23,7 +25,7 @@ impl<'a> Param<'a> {
         Self::new(RegionFlags::INPUT, len)
     }
 
-    /// An input that starts as a copy of `content` and has its size.
+    /// An input whose initial content is `content`. Its size is the length of `content`.
     pub const fn data(content: &'a [u8]) -> Self {
         Self { flags: RegionFlags::INPUT, len: content.len(), content, address: None }
     }
@@ -48,21 +50,22 @@ impl<'a> Param<'a> {
         Self::new(RegionFlags::INTERNAL, len)
     }
 
-    /// Sends the parameter with the first call only; it stays on the accelerator.
+    /// Makes this a single-send parameter, which is sent with the first call only and stays on the accelerator.
     #[must_use]
     pub const fn single_send(mut self) -> Self {
         self.flags = self.flags.union(RegionFlags::SINGLE_SEND);
         self
     }
 
-    /// Asks for this address on the accelerator. Either all regions of a session ask for one, or none.
+    /// Asks for this address on the accelerator. Either all regions of a session ask for an address, or none of them
+    /// does.
     #[must_use]
     pub const fn at(mut self, address: NaaAddress) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Starts the region as a copy of `content`, which may be shorter than the region.
+    /// Sets the initial content of the region, which may be shorter than the region.
     #[must_use]
     pub const fn holding(mut self, content: &'a [u8]) -> Self {
         self.content = content;

@@ -1,4 +1,4 @@
-//! Posts a planned call as work requests, without allocating.
+//! Posts the WRITEs of a call plan as work requests, without allocating memory.
 
 use mrsp::{CallPlan, Write, plan::Piece};
 use verbs::{Payload, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
@@ -11,10 +11,10 @@ use crate::{
 
 /// The most work requests that are posted at once.
 const CHUNK: usize = 8;
-/// The most bytes that are copied into the work requests of one chunk; further bytes are gathered from the region.
+/// The most bytes of inline data in the work requests of one chunk. The device reads further bytes from the region.
 const INLINE: usize = 512;
 
-/// Posts the WRITEs of `plan` in order. If there is an error, some of them may be on their way.
+/// Posts the WRITEs of `plan` in order. After an error, some of the WRITEs may have been posted.
 pub(crate) fn post(
     link: &mut Link,
     regions: &Regions,
@@ -31,7 +31,7 @@ pub(crate) fn post(
     Ok(())
 }
 
-/// Posts one WRITE of several pieces.
+/// Posts one WRITE whose bytes come from several pieces.
 fn gather(
     link: &mut Link,
     regions: &Regions,
@@ -59,7 +59,7 @@ fn gather(
     link.post(&[request(number, write, Payload::Sges(elements))])
 }
 
-/// Posts WRITEs of one piece each.
+/// Posts WRITEs whose bytes come from one piece each.
 fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(), Error> {
     let number = link.number(CALL);
     let max_inline = link.max_inline_data().min(INLINE);
@@ -86,7 +86,7 @@ const EMPTY: SendWr<'static> = SendWr {
     flags: SendFlags { signaled: false, solicited: false, fence: false },
 };
 
-/// Where a WRITE takes its bytes from.
+/// The memory from which a WRITE takes its bytes.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Inline(&'a [u8]),
@@ -102,7 +102,8 @@ impl Source<'_> {
     }
 }
 
-/// Copies short WRITEs as inline data, as long as there is room.
+/// Returns the source of a WRITE's bytes. The bytes of short WRITEs are copied to `room` as inline data, as long as
+/// there is room.
 fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
     let Some(region) = regions.source(write.param) else { return Source::Inline(&[]) };
     let length = write.length as usize;

@@ -1,4 +1,4 @@
-//! Tests of memory that stays in an accelerator's reach, over a device that takes no access back.
+//! Tests of memory to which an accelerator can write at any time, over a device that does not take access back.
 
 #[path = "../tests/fake/mod.rs"]
 mod fake;
@@ -18,7 +18,7 @@ use crate::{Buffer, Device, Error, FunctionCode, LayoutChoice, Param, Session, S
 
 const F: FunctionCode = FunctionCode::constant(1);
 
-/// Adds 1 to every byte of every region, whatever parameters lie in it.
+/// Adds 1 to every byte of every region, with any number of parameters in a region.
 fn increment_all(regions: &[Region], _: CallRequest) -> Action {
     for region in regions {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();

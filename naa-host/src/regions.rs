@@ -1,4 +1,4 @@
-//! The regions of a session: its parameters, and the staging region of those that are copied.
+//! The regions of a session: one for each parameter, and the staging region of the parameters that are copied.
 
 use mrsp::{
     RegionFlags,
@@ -8,11 +8,11 @@ use verbs::Pd;
 
 use crate::{Buffer, Error, Param, lease::Region};
 
-/// Parameters that are copied together.
+/// The staging region, and the parameters that are copied to and from it.
 #[derive(Debug)]
 struct Staging {
     region: Region,
-    /// The index of each such parameter, and where it lies in the region.
+    /// The index of each parameter that is copied, and its offset in the staging region.
     copies: Vec<(usize, usize)>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Regions with a registration for each parameter.
+    /// Makes regions with a registration for each parameter.
     pub(crate) fn symmetric(
         pd: &Pd,
         params: &[&Param<'_>],
@@ -35,7 +35,7 @@ impl Regions {
         Self { params: regions.collect::<Result<_, _>>()?, staging: None }.filled(params)
     }
 
-    /// Regions as `placed` describes them.
+    /// Makes regions with the layout that `placed` describes.
     pub(crate) fn arranged(
         pd: &Pd,
         params: &[&Param<'_>],
@@ -66,7 +66,8 @@ impl Regions {
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
-            // Memory of the program's own must not be touched without need: another session may be using it in a call.
+            // A buffer without initial content is not written to, because another session may be using memory of the
+            // program's own in a call.
             if len > region.len() {
                 return Err(Error::OutOfBounds { index, offset: 0, len, size });
             }
@@ -77,13 +78,14 @@ impl Regions {
         Ok(self)
     }
 
-    /// Registers each parameter on its own, for an accelerator that knows no layouts.
+    /// Registers each parameter separately, for an accelerator that supports no layouts.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))
     }
 
-    /// The parameters as they are announced to the accelerator: results that are copied go to the staging region.
+    /// The parameters as they are announced to the accelerator. For parameters that are copied, the address lies in the
+    /// staging region.
     pub(crate) fn announced(&self) -> Vec<mrsp::Param> {
         let mut announced: Vec<_> = self.params.iter().map(Region::announced).collect();
         if let Some(Staging { region, copies }) = &self.staging {
@@ -95,7 +97,7 @@ impl Regions {
         announced
     }
 
-    /// Gives all regions to a call.
+    /// Gives all regions to a call, after parameters that are copied were copied to the staging region.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         if let Some(Staging { region, copies }) = &mut self.staging {
             for &(param, at) in &*copies {
@@ -106,11 +108,12 @@ impl Regions {
         self.params.iter_mut().try_for_each(Region::lend)
     }
 
-    /// Gives all regions back to the program, with the results. See [`Region::take_back`].
+    /// Gives all regions back to the program, after results in the staging region were copied to their parameters. See
+    /// [`Region::take_back`].
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         self.params.iter_mut().try_for_each(Region::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
-        // If the staging region is not lent, the program may have changed the parameters since, and they must not be
+        // If no call has the staging region, the program may have changed the parameters, so they must not be
         // overwritten.
         if !region.is_lent() {
             return Ok(());
@@ -124,8 +127,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Takes back as [`take_back`](Self::take_back) does, but goes on after an error. A region that cannot be taken back
-    /// stays lent and cannot be leased.
+    /// Takes regions back as [`take_back`](Self::take_back) does, but goes on after an error. The program has no access
+    /// to a region that cannot be taken back.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {
@@ -134,8 +137,8 @@ impl Regions {
         }
     }
 
-    /// The region that a WRITE reads from: that of parameter `param`, or the staging region if `param` is the number
-    /// behind the last parameter.
+    /// The region from which a WRITE of `param` reads. If `param` equals the number of parameters, this is the staging
+    /// region.
     pub(crate) fn source(&self, param: usize) -> Option<&Region> {
         let staging = self.staging.as_ref().filter(|_| param == self.params.len());
         self.params.get(param).or(staging.map(|staging| &staging.region))
@@ -167,7 +170,8 @@ fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
     placed.is_staged(*place, param.len as u32)
 }
 
-/// Makes regions in which outputs lie as they do on the accelerator, so that one WRITE brings them all.
+/// Makes regions in which outputs lie as they do on the accelerator, so that one WRITE of the accelerator transfers all
+/// outputs.
 fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
     let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
     let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));

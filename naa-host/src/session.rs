@@ -1,4 +1,4 @@
-//! A session: regions agreed on with an accelerator, and calls that work on them.
+//! A session: regions that host and accelerator agreed on, and calls that work on these regions.
 
 use std::{
     borrow::Cow,
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub peer: SocketAddr,
     pub function: FunctionCode,
     pub answer: Answer,
-    /// Bytes of the last output that were written; 0 if the function failed.
+    /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,
 }
 
@@ -68,27 +68,30 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     function: FunctionCode,
-    /// Whether its WRITEs are acknowledged, so that the device no longer reads the regions.
+    /// Whether the WRITEs of the call are acknowledged, so that the device no longer reads the regions.
     written: bool,
     answer: Option<CallOutcome>,
     overdue: Overdue,
 }
 
-/// The target of a probe, which is a WRITE of no bytes: no responder looks at the address.
+/// The target of a probe. A probe is a WRITE of no bytes, for which no responder checks address and RKey.
 pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
     let first = machine.peer_regions().and_then(<[_]>::first);
     first.map_or(RemoteAddr { addr: 0, rkey: 0 }, |first| RemoteAddr { addr: first.addr, rkey: first.rkey })
 }
 
-/// A connection to an accelerator with its regions. A session has one call at a time; several sessions may run in parallel.
+/// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several sessions
+/// may run in parallel.
 ///
-/// Regions are numbered in the order of the parameters, internal ones left out. An error other than a wrong argument or a
-/// function's own failure ends the session; its regions can still be leased. Dropping a session disconnects it.
+/// Regions are numbered in the order of the parameters, and internal regions have no number. After an error the session is
+/// over, unless the error is a wrong argument or a failure of the function. The regions of a session that is over can still
+/// be read. Dropping a session disconnects it.
 ///
-/// While no call runs, an accelerator has no access to the regions if the provider is the embedded one, which takes access
-/// back with each response. NICs cannot do that at a reasonable price: over the verbs provider an accelerator can write
-/// outputs as long as the session lasts. An accelerator that keeps to the protocol does not write then, but nothing stops
-/// another one. So there are no slices of outputs over the verbs provider. This table says what works where:
+/// The embedded provider takes the accelerator's access to the regions back with each response. So with this provider, an
+/// accelerator has no access while no call runs. On a NIC, revoking access would take too long, so over the verbs provider
+/// an accelerator can write to outputs as long as the session lasts. An accelerator that keeps to the protocol does not
+/// write to outputs while no call runs, but nothing prevents it. So there are no slices of outputs over the verbs provider.
+/// This table says which methods work with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -102,7 +105,7 @@ pub struct Session {
     plan: CallPlan,
     parts: Vec<Option<Part>>,
     running: Option<Running>,
-    /// What ended the session.
+    /// The error that ended the session, and the party that has to act.
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,
@@ -112,14 +115,14 @@ pub struct Session {
     // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     regions: Regions,
-    /// Elements of the WRITE that is being posted.
+    /// The scatter-gather elements of the WRITE that is being posted. The field keeps the allocation for the next WRITE.
     elements: Vec<Sge>,
     _claim: Option<Claim>,
-    // This field is the last, because everything above belongs to the device.
+    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     device: Device,
 }
 
-/// The parts of a session that goes on as a stream.
+/// The parts of a session that a [`Stream`](crate::Stream) takes over.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) machine: HostSession,
@@ -130,12 +133,12 @@ pub(crate) struct Parts {
 }
 
 impl Session {
-    /// Connects to the accelerator `peer` and agrees with it on `params`.
+    /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
     /// # Errors
     /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`] if there is no
-    /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or
-    /// [`Error::OutOfBounds`] if `params` make no session; [`Error::Device`] and [`Error::Memory`].
+    /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or [`Error::OutOfBounds`] if
+    /// `params` are not valid for a session; [`Error::Device`] and [`Error::Memory`].
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -145,12 +148,12 @@ impl Session {
         Self::establish(device, peer, params, None, config)
     }
 
-    /// Connects as [`connect`](Self::connect) does, on memory of the program: one buffer for each parameter that is not
-    /// internal, in the same order and of the same length. The buffers keep what they hold, except where a parameter starts
-    /// as a copy. An error drops the buffers.
+    /// Connects as [`connect`](Self::connect) does, with memory of the program. There is one buffer for each parameter that
+    /// is not internal, in the same order and of the same length. The buffers keep their content, except where a parameter
+    /// has initial content. An error drops the buffers.
     ///
     /// # Errors
-    /// [`Error::Buffers`] or [`Error::Buffer`] if the buffers do not fit; else the same errors as
+    /// [`Error::Buffers`] or [`Error::Buffer`] if the number or lengths of the buffers are wrong; else the same errors as
     /// [`connect`](Self::connect).
     pub fn connect_with(
         device: &Device,
@@ -221,7 +224,7 @@ impl Session {
         self
     }
 
-    /// Posts a call and returns. `user` are the 24 user bits, which the function may look at.
+    /// Posts a call, without waiting for its end. `user` are the 24 user bits, which the function can read.
     ///
     /// # Errors
     /// [`Error::InCall`]; [`Error::Over`] if the session was over before. All other errors end the session.
@@ -246,14 +249,14 @@ impl Session {
             .map_err(Error::Device)
             .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan, &mut self.elements));
         posted.map_err(|error| {
-            // If the connection broke before, that is the better explanation.
+            // If the connection had ended before, the reason of its end is reported as the error.
             let error = self.drain().err().unwrap_or(error);
             self.fail(error)
         })
     }
 
-    /// Returns the outcome if the call has ended, without waiting. If it has not, the [descriptor](Self::descriptor) is
-    /// armed, if there is one.
+    /// Returns the outcome if the call has ended, without waiting. If the call has not ended, this arms the file
+    /// [descriptor](Self::descriptor), if the program has asked for one.
     ///
     /// # Errors
     /// The same errors as [`wait`](Self::wait).
@@ -265,8 +268,9 @@ impl Session {
         ended.map_err(|error| self.fail(error))
     }
 
-    /// A file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, it becomes
-    /// readable when `test` has something to do. Nothing is to be read from it. It is valid as long as the session.
+    /// A file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, the file
+    /// descriptor becomes readable when `test` has something to do. The program must not read from the file descriptor,
+    /// which is valid as long as the session lives.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -275,7 +279,7 @@ impl Session {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // The last `test` did not arm anything.
+                // The last `test` had no file descriptor to arm, so this one becomes readable at once.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -284,13 +288,13 @@ impl Session {
         Ok(alarm.as_fd())
     }
 
-    /// Does the same as [`test`](Self::test), but does not arm the file descriptor.
+    /// Does the same as [`test`](Self::test), but does not arm the file descriptor for event loops.
     pub(crate) fn look(&mut self) -> Result<Option<Outcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
     }
 
-    /// Lets the device do what there is to do at `now`. Errors of the device are reported by the next look.
+    /// Lets the device make progress once. The next call of [`look`](Self::look) reports errors of the device.
     pub(crate) fn turn(&self, now: Instant) {
         let _ = self.link.wait(WaitMode::Spin, Some(now));
     }
@@ -339,7 +343,7 @@ impl Session {
         }
     }
 
-    /// Waits for the call to end; `None` if it is still running after `timeout`.
+    /// Waits for the call to end; `None` if the call is still running after `timeout`.
     ///
     /// # Errors
     /// The same errors as [`wait`](Self::wait).
@@ -347,7 +351,7 @@ impl Session {
         self.wait_until(Instant::now().checked_add(timeout))
     }
 
-    /// Waits for the call to end; `None` if it is still running at `deadline`.
+    /// Waits for the call to end; `None` if the call is still running at `deadline`.
     ///
     /// # Errors
     /// The same errors as [`wait`](Self::wait).
@@ -371,16 +375,16 @@ impl Session {
         }
     }
 
-    /// Calls a function and waits for it to succeed.
+    /// Calls a function and waits for the call to end.
     ///
     /// # Errors
-    /// [`Error::Function`] if it fails; else the same errors as [`invoke`](Self::invoke) and [`wait`](Self::wait).
+    /// [`Error::Function`] if the function fails; else the same errors as [`invoke`](Self::invoke) and [`wait`](Self::wait).
     pub fn call(&mut self, function: FunctionCode) -> Result<(), Error> {
         self.invoke(function, U24::ZERO)?;
         self.wait()?.into_result().map(drop)
     }
 
-    /// Disconnects. A call that is running is given up. The accelerator's confirmation is not waited for.
+    /// Disconnects, without waiting for the accelerator's confirmation. A call that is running is given up.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -388,13 +392,13 @@ impl Session {
         self.link.close()
     }
 
-    /// Disconnects as [`finalize`](Self::finalize) does and returns the memory of the parameters, with what it holds, for
-    /// another session. If a call was given up, outputs may hold a part of its results.
+    /// Disconnects as [`finalize`](Self::finalize) does, and returns the memory of the parameters for another session. The
+    /// memory keeps its content. If a call was given up, outputs may hold a part of its results.
     ///
     /// # Errors
     /// [`Error::Device`] if memory could not be taken back.
     pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
-        // No work request is left, even if the accelerator could not be notified.
+        // After `close` there is no work request any more, even if the accelerator could not be notified.
         let _ = self.link.close();
         self.regions.take_back()?;
         self.regions
@@ -404,7 +408,7 @@ impl Session {
             .collect()
     }
 
-    /// The bytes of parameter `index`, in place.
+    /// The bytes of parameter `index`, without a copy.
     ///
     /// # Errors
     /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`];
@@ -413,7 +417,7 @@ impl Session {
         self.region(index)?.bytes()
     }
 
-    /// The bytes of parameter `index` in place, mutable.
+    /// The bytes of parameter `index` as a mutable slice, without a copy.
     ///
     /// # Errors
     /// The same errors as [`lease`](Self::lease).
@@ -421,8 +425,8 @@ impl Session {
         self.region_mut(index)?.bytes_mut()
     }
 
-    /// Bytes of parameter `index`: in place where nobody else can write them, and a copy where an accelerator could. This
-    /// works with every device, and copies nothing where access is taken back.
+    /// The bytes of parameter `index` in `range`. Without a copy if nobody else can write to them, and a copy if the
+    /// accelerator can. This works with every device, and copies nothing if the device takes access back.
     ///
     /// # Errors
     /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
@@ -464,7 +468,7 @@ impl Session {
         Ok(copy)
     }
 
-    /// Copies `bytes` into parameter `index`.
+    /// Copies `bytes` into parameter `index`, from `offset` on.
     ///
     /// # Errors
     /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
@@ -475,7 +479,7 @@ impl Session {
         region.write(offset, bytes)
     }
 
-    /// Copies bytes of parameter `index` to `out`.
+    /// Copies bytes of parameter `index`, from `offset` on, to `out`.
     ///
     /// # Errors
     /// The same errors as [`write`](Self::write).
@@ -493,7 +497,7 @@ impl Session {
         Ok(self.region(index)?.len())
     }
 
-    /// Sends only the first `bytes` of an input with the calls to come; `None`: all of it.
+    /// From now on, calls send only the first `bytes` of input `index`; `None`: the whole input.
     ///
     /// # Errors
     /// The same errors as [`set_part_to_send`](Self::set_part_to_send).
@@ -501,8 +505,8 @@ impl Session {
         self.set_part_to_send(index, bytes.map(Part::prefix))
     }
 
-    /// Sends only a part of an input with the calls to come. The part keeps its offset in the accelerator's region. `None`:
-    /// all of it.
+    /// From now on, calls send only `part` of input `index`. The part keeps its offset in the accelerator's region. `None`:
+    /// the whole input.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`].
@@ -522,10 +526,10 @@ impl Session {
         Ok(())
     }
 
-    /// The status block of a built-in function, at the start of the first output.
+    /// The status block of a built-in function, which lies at the start of the first output.
     ///
     /// # Errors
-    /// [`Error::Status`] if there is no status block; [`Error::InCall`].
+    /// [`Error::Status`] if there is no valid status block; [`Error::InCall`].
     pub fn status_block(&self) -> Result<StatusBlock, Error> {
         let mut params = self.regions.params().iter();
         let mut block = [0; BLOCK_BYTES];
@@ -537,25 +541,25 @@ impl Session {
         StatusBlock::decode(&block[..len]).map_err(|source| Error::Status { peer: self.link.peer, source })
     }
 
-    /// Whether a call is under way.
+    /// Whether a call was posted whose outcome was not handed out yet.
     pub fn is_in_call(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the accelerator has all inputs of the call that is under way.
+    /// Whether the accelerator's side has acknowledged all inputs of the running call.
     pub fn is_sent(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.written)
     }
 
-    /// Whether the session is over. Connect again for further calls.
+    /// Whether the session is over, so that further calls need a new session.
     pub fn is_over(&self) -> bool {
         self.machine.is_failed()
     }
 
-    /// Refuses a session that is over.
+    /// Returns an error if the session is over.
     ///
     /// # Errors
-    /// [`Error::Over`] with what ended the session, if it is over.
+    /// [`Error::Over`] with the error that ended the session.
     pub fn not_over(&self) -> Result<(), Error> {
         match &self.over {
             None => Ok(()),
@@ -568,7 +572,7 @@ impl Session {
         self.link.peer
     }
 
-    /// The layout in use: the symmetric one if the accelerator does not take the one that was asked for.
+    /// The layout in use. This is the symmetric layout if the accelerator does not support the layout that was asked for.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -578,17 +582,17 @@ impl Session {
         self.regions.registered_bytes()
     }
 
-    /// The number of bytes in the accelerator's regions that can be written to.
+    /// The number of bytes in the regions that the accelerator advertised.
     pub fn accelerator_bytes(&self) -> u64 {
         self.machine.peer_regions().map_or(0, |regions| regions.iter().map(|r| u64::from(r.size)).sum())
     }
 
-    /// The most bytes of payload in a packet, in both directions.
+    /// The path MTU of the connection, that is, the most bytes of payload in a packet.
     pub fn path_mtu(&self) -> u32 {
         self.link.path_mtu
     }
 
-    /// The number of parameters, internal ones left out.
+    /// The number of parameters, without internal regions.
     pub fn params(&self) -> usize {
         self.regions.params().len()
     }
@@ -602,13 +606,14 @@ impl Session {
         self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
     }
 
-    /// Handles what has happened, and checks that the accelerator is alive.
+    /// Handles what has arrived, and does what is due about a running call, such as a liveness probe. Returns the outcome if
+    /// the call has ended.
     fn step(&mut self) -> Result<Option<Outcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
         match (running.answer, drained) {
             (Some(answer), Ok(())) if running.written => self.end(answer).map(Some),
-            // The response of the function counts even if the accelerator disconnected right after it.
+            // A response that has arrived is returned even if the connection ended after it.
             (Some(answer), Err(error)) => {
                 let _ = self.fail(error);
                 Ok(Some(self.outcome(answer)))
@@ -653,25 +658,26 @@ impl Session {
         }
     }
 
-    /// Splits the session into what a stream goes on with. The call was posted, and nothing that happened since was handled.
+    /// Splits the session into the parts that a stream takes over. The streaming call was posted, and no completion that
+    /// came after it was handled.
     pub(crate) fn into_parts(self) -> Parts {
         let Self { machine, link, regions, device, wait, .. } = self;
         Parts { machine, link, regions, wait, device }
     }
 
-    /// Posts `count` receives beyond the one that is always posted.
+    /// Posts `count` receives, in addition to the receive that is always posted.
     pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Error> {
         (0..count).try_for_each(|_| self.link.post_receive())
     }
 
-    /// When there is something to do about a running call, even if nothing comes from the accelerator.
+    /// When a running call next needs a probe, a report or its end, if nothing comes from the accelerator.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.link.liveness;
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// Does what is due about a running call.
+    /// Sends a probe, reports the running call, or returns an error to give up the call, if that is due.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
         let (Some(running), Some(now)) = (&mut self.running, self.link.clock.look()) else { return Ok(()) };
         let liveness = &self.link.liveness;
@@ -693,7 +699,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sets how long a call may take, also for a call that is running. The initial value is [`SessionConfig::call_timeout`].
+    /// Sets how long a call may take, including a call that is running. The initial value is
+    /// [`SessionConfig::call_timeout`].
     pub fn set_call_timeout(&mut self, limit: Option<Duration>) {
         self.limits.call_timeout = limit;
         if let Some(running) = &mut self.running {
@@ -701,7 +708,7 @@ impl Session {
         }
     }
 
-    /// How long a call may take.
+    /// The time limit of a call; `None` if there is no limit.
     pub fn call_timeout(&self) -> Option<Duration> {
         self.limits.call_timeout
     }
@@ -721,7 +728,8 @@ impl Session {
         Outcome { peer, function, answer, last_write_bytes }
     }
 
-    /// Ends the session. Its regions belong to the program again, since the queue pair is destroyed.
+    /// Ends the session because of `error`, which is returned with more detail. The queue pair is destroyed, so the regions
+    /// belong to the program again.
     fn fail(&mut self, mut error: Error) -> Error {
         if let (Error::PeerGone { function, .. }, Some(running)) = (&mut error, &self.running) {
             *function = Some(running.function);

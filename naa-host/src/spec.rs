@@ -1,12 +1,12 @@
-//! `NAA_SPEC`: the accelerators a job was given.
+//! The environment variable `NAA_SPEC`, which lists the accelerators that a batch job was given.
 //!
 //! ```text
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! The format is that of the C library's middleware: an empty port is 12345, `inputs` is the number of input
-//! parameters. There are three differences. IPv6 addresses are possible, in brackets; an entry that cannot be read is
-//! an error instead of being skipped; and an entry can be used again once the session that used it has ended.
+//! The format is the one of the C library's middleware. An empty port means 12345, and `inputs` is the number of input
+//! parameters. There are three differences to the C library. IPv6 addresses are possible, in brackets. An entry that is
+//! not valid is an error, and is not skipped. An entry can be used again once the session that used it has ended.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use mrsp::{FunctionCode, RegionFlags};
 
 use crate::{Device, Error, Param, Session, SessionConfig};
 
-/// The environment variable with the specification.
+/// The environment variable that lists the accelerators.
 pub const SPEC_VARIABLE: &str = "NAA_SPEC";
 /// The default port of accelerators, the same as the C library's.
 pub const DEFAULT_PORT: u16 = 12345;
@@ -34,7 +34,8 @@ pub struct Entry {
     pub inputs: usize,
 }
 
-/// A specification cannot be read, or does not have what is asked for. Entries are counted from 1.
+/// Why `NAA_SPEC` cannot be used: it is not valid, or has no free accelerator for the function. Entries are counted
+/// from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("{SPEC_VARIABLE} is not set; set it to <address>:<port>:<function code>:<inputs>[,...]")]
@@ -57,7 +58,7 @@ pub enum SpecError {
     InUse { function: FunctionCode, inputs: usize, entries: usize },
 }
 
-/// The accelerators of a specification, and which of them are in use. Clones share this state.
+/// The accelerators that `NAA_SPEC` lists, and which of them are in use. Clones share this state.
 #[derive(Clone, Debug)]
 pub struct Spec(Arc<Shared>);
 
@@ -67,17 +68,18 @@ struct Shared {
     in_use: Mutex<Vec<bool>>,
 }
 
-/// The right to use an entry; dropping it frees the entry.
+/// The right to use an entry. Dropping the claim frees the entry.
 pub struct Claim {
     spec: Spec,
     at: usize,
 }
 
 impl Spec {
-    /// Reads `NAA_SPEC`. Read it once and keep the result: two results do not know of each other's sessions.
+    /// Reads `NAA_SPEC`. A program should do this once and keep the result, since two results do not know which entries
+    /// the other one uses.
     ///
     /// # Errors
-    /// If it is not set, or empty, or if an entry cannot be read.
+    /// An error if `NAA_SPEC` is not set or empty, or if an entry is not valid.
     pub fn from_env() -> Result<Self, SpecError> {
         match std::env::var(SPEC_VARIABLE) {
             Ok(text) if text.trim().is_empty() => Err(SpecError::Unset),
@@ -91,8 +93,8 @@ impl Spec {
         &self.0.entries
     }
 
-    /// Connects to a free accelerator for `function` with as many inputs as `params` has. The entry is free
-    /// again when the session ends.
+    /// Connects to a free accelerator for `function` with the number of inputs in `params`. The entry of the
+    /// accelerator is free again when the session ends.
     ///
     /// # Errors
     /// [`Error::Spec`] if no entry is free; else the same errors as [`Device::towards`] and [`Session::connect`].
@@ -110,11 +112,11 @@ impl Spec {
         Ok(Session::connect(&device, peer, params, config)?.holding(claim))
     }
 
-    /// Claims a free accelerator for `function` with so many inputs. It belongs to this program until the claim is
-    /// dropped.
+    /// Claims a free accelerator for `function` with `inputs` inputs. The accelerator is not free again until the claim
+    /// is dropped.
     ///
     /// # Errors
-    /// If no such accelerator is free.
+    /// An error if no accelerator for `function` with `inputs` inputs is free.
     pub fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
         let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = 0;
@@ -187,7 +189,7 @@ impl<'a> Reading<'a> {
         Ok(Entry { peer, function, inputs: inputs.into() })
     }
 
-    /// The address of the entry, and the text after the colon behind it.
+    /// Splits the entry into its address and the text after the colon that follows the address.
     fn address(self) -> Result<(IpAddr, &'a str), SpecError> {
         const ADDRESS: &str = "it is an IPv4 address, or an IPv6 address in brackets";
         let text = self.text.trim();

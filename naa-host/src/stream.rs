@@ -1,5 +1,5 @@
-//! A session with one streaming call: after the response the accelerator writes outputs and sends immediates as it likes, and the
-//! host writes to inputs.
+//! A session with one streaming call. After the response, the accelerator writes to outputs and sends immediates at any time, and
+//! the host writes to inputs.
 
 use std::{
     net::SocketAddr,
@@ -27,20 +27,20 @@ use crate::{
     session::{Parts, probe_target},
 };
 
-/// How much may be under way on a [`Stream`].
+/// The most immediates and WRITEs that a [`Stream`] has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRoom {
-    /// Immediates that the accelerator may send before the program takes the first of them.
+    /// The most immediates that the accelerator may send before the program takes the first of them.
     pub immediates: u32,
-    /// WRITEs of the program that may be unacknowledged.
+    /// The most WRITEs of the program that may be unacknowledged.
     pub writes: u32,
 }
 
-/// A connection whose streaming call was answered, so that the accelerator goes on sending.
+/// A session whose streaming call was answered, so that the accelerator goes on sending.
 ///
-/// The regions belong to the device and the accelerator until the stream is dropped, so there are no slices of their bytes. They
-/// are copied out of [`memory`](Self::memory); a program that knows which bytes the accelerator writes at which time can make
-/// slices of its own. The memory stays mapped as long as somebody holds it.
+/// The regions belong to the device and the accelerator until the stream is dropped, so there are no slices of their bytes. A
+/// program copies the bytes out of [`memory`](Self::memory). A program that knows which bytes the accelerator writes at which
+/// time can make slices of the memory, with `unsafe`. The memory stays mapped as long as a clone of its [`Memory`] exists.
 #[derive(Debug)]
 pub struct Stream {
     machine: HostSession,
@@ -51,18 +51,18 @@ pub struct Stream {
     // This field is before the regions, so that its queue pair is destroyed first.
     link: Link,
     regions: Regions,
-    // This field is the last, because everything above belongs to the device.
+    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     _device: Device,
 }
 
 impl Stream {
-    /// Connects to `peer`, calls `function` and waits for its response. Each parameter has a region of its own, whatever the
-    /// layout of `config`.
+    /// Connects to `peer`, calls `function` and waits for the response. Each parameter has a region of its own, and the layout of
+    /// `config` is ignored.
     ///
     /// # Errors
     /// The same errors as [`Session::connect`]; [`Error::AnswerTimedOut`] after `config.setup_timeout`; [`Error::Function`] if
     /// the function fails, with the first eight bytes of the first output as its detail; [`Error::Device`] if the device cannot
-    /// hold that many work requests.
+    /// hold the work requests of `room`.
     pub fn open(
         device: &Device,
         peer: SocketAddr,
@@ -76,8 +76,8 @@ impl Stream {
         let extra = Extra { sends: writes, receives: room.immediates, late_acks: false };
         let opening = Opening::with_extra(device, peer, params, &config, extra)?;
         let mut session = Session::complete(opening, params, None, &config)?;
-        // One receive is posted already, and one replaces that of the response. All are posted before the call, since immediates
-        // follow the response at once.
+        // One receive is posted already. One more is posted for the response, and one for each immediate. All receives are posted
+        // before the call, since immediates may follow the response at once.
         session.post_receives(room.immediates.saturating_add(1))?;
         session.invoke(function, U24::ZERO)?;
         let Parts { machine, link, regions, wait, device } = session.into_parts();
@@ -99,8 +99,8 @@ impl Stream {
         Ok((stream, writer))
     }
 
-    /// Adds a detail to the error: the first eight bytes of the first output, little-endian, in which a function that fails can
-    /// say why.
+    /// Adds the detail of a function's failure to `error`. The detail is a little-endian number in the first eight bytes of the
+    /// first output.
     fn detailed(&self, error: Error) -> Error {
         let output = self.regions.params().iter().find(|region| region.flags().contains(RegionFlags::OUTPUT));
         match (error, output.and_then(|region| region.memory())) {
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the response of the call, and takes nothing that came after it.
+    /// Waits for the response of the call. Completions that come after the response are not taken from the queue.
     fn answer(&mut self, function: FunctionCode) -> Result<Outcome, Error> {
         let limit = self.config.setup_timeout;
         let deadline = Instant::now().checked_add(limit);
@@ -137,10 +137,10 @@ impl Stream {
         }
     }
 
-    /// The next immediate, if there is one. Taking it allows the accelerator to send one more.
+    /// Takes the next immediate, if an immediate has arrived. After this, the accelerator may send one more immediate.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`], after which the stream is over.
+    /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`]. After an error the stream is over.
     pub fn try_next(&mut self) -> Result<Option<u32>, Error> {
         while let Some(event) = self.link.next()? {
             let Event::Response { immediate, .. } = event else {
@@ -163,7 +163,7 @@ impl Stream {
                 self.link.post_receive()
             }
             Event::Streamed => {
-                // The WRITEs before this one are acknowledged with it.
+                // This completion also acknowledges the WRITEs before the signaled WRITE.
                 self.acknowledged.fetch_add(1, Ordering::Release);
                 Ok(())
             }
@@ -171,8 +171,9 @@ impl Stream {
         }
     }
 
-    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` at the deadline, and earlier if a WRITE was
-    /// acknowledged or for no reason. Meanwhile liveness probes are sent at the `probe_interval` of the configuration.
+    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` at the deadline, when a WRITE was
+    /// acknowledged, and sometimes earlier without a reason. While it waits, liveness probes are sent at the `probe_interval` of
+    /// the configuration.
     ///
     /// # Errors
     /// The same errors as [`try_next`](Self::try_next).
@@ -189,7 +190,7 @@ impl Stream {
         self.try_next()
     }
 
-    /// Returns the next immediate as [`try_next`](Self::try_next) does. If there is none, it arms the
+    /// Returns the next immediate as [`try_next`](Self::try_next) does. If there is no immediate, this arms the file
     /// [descriptor](Self::descriptor).
     ///
     /// # Errors
@@ -212,8 +213,9 @@ impl Stream {
         }
     }
 
-    /// A file descriptor for event loops. After [`test`](Self::test) returned no immediate, it becomes readable when `test` has
-    /// something to do. Nothing is to be read from it. It is valid as long as the stream.
+    /// A file descriptor for event loops. After [`test`](Self::test) returned no immediate, the file descriptor becomes readable
+    /// when `test` has something to do. The program must not read from the file descriptor, which is valid as long as the stream
+    /// lives.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -222,7 +224,7 @@ impl Stream {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // The last `test` did not arm anything.
+                // The last `test` had no file descriptor to arm, so this one becomes readable at once.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -231,7 +233,7 @@ impl Stream {
         Ok(alarm.as_fd())
     }
 
-    /// Sends a liveness probe when one is due.
+    /// Sends a liveness probe if a probe is due.
     fn probe(&mut self) -> Result<(), Error> {
         let Some(now) = self.link.clock.look().filter(|&now| self.link.liveness.is_probe_due(now)) else {
             return Ok(());
@@ -239,14 +241,14 @@ impl Stream {
         self.link.probe(probe_target(&self.machine), now)
     }
 
-    /// Waits until everything that was written has arrived, at most for `limit`. To be called before the end of a stream, since
-    /// WRITEs that are under way at the end may be lost. Immediates that come meanwhile are lost. Returns false if it is not
-    /// known that everything arrived.
+    /// Waits until all WRITEs of the program have arrived, at most for `limit`. Call this before a stream is dropped, since
+    /// WRITEs that have not arrived by then may be lost. Immediates that come during the wait are lost. Returns true if it is
+    /// certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let to = probe_target(&self.machine);
         loop {
-            // A probe that is under way may have been sent before the last WRITE.
+            // If a probe is still unanswered, it may have been sent before the last WRITE, so another probe is needed.
             let fresh = !self.link.is_probing();
             if self.link.probe(to, Instant::now()).is_err() {
                 return false;
@@ -268,7 +270,7 @@ impl Stream {
         }
     }
 
-    /// The memory of parameter `index`, internal ones left out.
+    /// The memory of parameter `index`. Internal regions are not counted.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].

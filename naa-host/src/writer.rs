@@ -1,4 +1,4 @@
-//! Writes to the accelerator's regions beside a stream.
+//! Lets a program write to the accelerator's regions while a streaming call is open.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,8 @@ use crate::{
     regions::Regions,
 };
 
-/// Writes to the accelerator's regions, from any thread. A [`Stream`](crate::Stream) has one writer, which ends with it.
+/// Writes to the accelerator's regions, from any thread. A [`Stream`](crate::Stream) has one writer, which cannot write
+/// any more after the stream was dropped.
 #[derive(Debug)]
 pub struct Writer {
     peer: SocketAddr,
@@ -30,7 +31,7 @@ pub struct Writer {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// A writer with room for `writes` WRITEs asks for a completion with every so many of them.
+/// How many WRITEs share one completion, for a writer with room for `writes` unacknowledged WRITEs.
 fn told_every(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
@@ -46,7 +47,8 @@ const EMPTY: SendWr<'static> = SendWr {
 };
 
 impl Writer {
-    /// A writer to inputs, as far as they lie in the regions of both sides. `acknowledged` counts completions.
+    /// Makes a writer to inputs. The part of an input that can be written is the part that lies in the regions of both
+    /// sides. The stream counts completions in `acknowledged`.
     pub(crate) fn new(
         link: &Link,
         own: &Regions,
@@ -72,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// The most bytes of one WRITE; enough for at least one credit word on any device that copies while posting.
+    /// The most bytes of one WRITE. On any device with inline data, one credit word fits into a WRITE.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
@@ -83,13 +85,15 @@ impl Writer {
         usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
     }
 
-    /// Writes each of `parts`, which are offset and bytes, into input `param`, in order; the bytes are copied. Returns how
-    /// many parts were posted: fewer than given if too many WRITEs are under way. There is room again when
-    /// [`Stream`](crate::Stream) has taken acknowledgements, for which [`Stream::wait`](crate::Stream::wait) wakes.
+    /// Writes each of `parts`, which are offset and bytes, into input `param`, in order. The bytes are copied. Returns how
+    /// many parts were posted, which are fewer than given if there is not enough room for unacknowledged WRITEs. There is
+    /// room again when the [`Stream`](crate::Stream) has taken acknowledgements, at which
+    /// [`Stream::wait`](crate::Stream::wait) returns.
     ///
     /// # Errors
     /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`], also for more than
-    /// [`max_bytes`](Self::max_bytes); [`Error::PeerGone`] and [`Error::Device`], after which there will be no room.
+    /// [`max_bytes`](Self::max_bytes); [`Error::PeerGone`] and [`Error::Device`], after which the writer cannot write any
+    /// more.
     pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
         let target = *self.target(param)?;
         for &(offset, bytes) in parts {
