@@ -89,8 +89,8 @@ impl Job {
         }
     }
 
-    /// The bytes that the function produced in output `index`. Without a copy if nobody else can write the output; a copy
-    /// if the device does not take the accelerator's access back ([`Session::bytes`]).
+    /// The bytes that the function produced in output `index`. The bytes are borrowed if nobody else can write the output,
+    /// and copied if the device does not take the accelerator's access back ([`Session::bytes`]).
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].

@@ -3,7 +3,7 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices while nobody else can write to that
 //! memory. A region's memory leaves this module only for the device, which uses the memory only between `lend` and `take_back`. `lend` needs
 //! exclusive access to the region, so no slice exists while the device uses the memory. The regions of a stream are not taken back before they
-//! are dropped. Of a stream's regions only the `Memory` is handed out, which makes no slices without `unsafe`.
+//! are dropped. The module hands out only the `Memory` of a stream's regions, which makes no slices without `unsafe`.
 //!
 //! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the device does not revoke, the
 //! accelerator can write to outputs as long as the session lives. Accelerators of later sessions can also write to the memory, if the device
@@ -25,8 +25,8 @@ use crate::{Error, Session};
 /// Memory for a parameter, which outlives sessions or is the program's own. [`Session::connect_with`](crate::Session::connect_with) takes
 /// buffers, and [`Session::into_buffers`](crate::Session::into_buffers) returns them.
 ///
-/// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for the next session. For
-/// large buffers this saves most of the time to connect. After a buffer was dropped, its pages are freed when the device next registers
+/// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for the next session. This
+/// saves most of the time to connect if buffers are large. After a buffer was dropped, its pages are freed when the device next registers
 /// something or is closed.
 ///
 /// Devices of the verbs provider do not take access back. Memory that was an output over such a device stays in reach of accelerators. The

@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Work requests of a session in addition to one WRITE for each region: an MRSP message, a probe, a call without
 /// inputs.
 const SPARE_SENDS: u32 = 4;
-/// The most posted receives of a session. At least one receive is always posted.
+/// The most posted receives of a session. A session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
 /// Work requests that a connection has room for, in addition to the work requests of a session's calls.
@@ -233,8 +233,8 @@ impl Link {
         self.device.context().attr().max_inline_data as usize
     }
 
-    /// Returns the next event of the connection, in the order in which they happened. After an error there are no more
-    /// events.
+    /// Returns the next event of the connection, in the order in which they happened. An error is the last result; no
+    /// event follows it.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {

@@ -111,8 +111,8 @@ impl Room {
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Makes everything that a session on `params` needs, except the connection and the regions. Of `params`, only
-    /// number and sizes are used here.
+    /// Makes everything that a session on `params` needs, except the connection and the regions. Only the number and the
+    /// sizes of `params` are used here.
     ///
     /// # Errors
     /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.

@@ -140,7 +140,7 @@ impl Stream {
     /// Takes the next immediate, if an immediate has arrived. After this, the accelerator may send one more immediate.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`]. After an error the stream is over.
+    /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`]. The stream is over after an error.
     pub fn try_next(&mut self) -> Result<Option<u32>, Error> {
         while let Some(event) = self.link.next()? {
             let Event::Response { immediate, .. } = event else {
