@@ -220,7 +220,7 @@ module rewrite_packets
 
       // Stage 3 holds the last beat that came.
       if (dut.valid3) begin
-        legal3 : assert (dut.keep3[0] && (dut.keep3 & (dut.keep3 + 1'b1)) == '0 && (dut.last3 || &dut.keep3));
+        legal3 : assert ((dut.keep3 & ~(dut.keep3 << 1)) == Bytes'(1) && (dut.last3 || &dut.keep3));
         first3 : assert (first == dut.last3);
         same3 : assert (dut.last3 || {dut.is_cut3, dut.is_dropped3, dut.headers3} == {is_cut, !is_forwarded, headers});
         headers3 : assert (dut.headers3 <= MostHeaders);
@@ -236,7 +236,7 @@ module rewrite_packets
 
       // Stage 4 holds the beat in front of it.
       if (dut.valid4) begin
-        legal4 : assert (dut.keep4[0] && (dut.keep4 & (dut.keep4 + 1'b1)) == '0 && (dut.last4 || &dut.keep4));
+        legal4 : assert ((dut.keep4 & ~(dut.keep4 << 1)) == Bytes'(1) && (dut.last4 || &dut.keep4));
         in_order4 : assert (tag4 == behind_m);
         same4 :
         assert (dut.last4 || !dut.valid3 || {dut.is_cut3, dut.is_dropped3, dut.headers3} == {dut.is_cut4, 1'b0, dut.headers4});

@@ -7,6 +7,8 @@ pub(super) struct Proof {
     pub(super) harness: &'static str,
     /// Values for its parameters.
     pub(super) parameters: &'static [(&'static str, u64)],
+    /// The modules of which only the ports are in the proof, so that their outputs may have any values.
+    pub(super) hollow: &'static [&'static str],
     /// Which values memories give when they are read.
     pub(super) memories: Memories,
     /// What is proved, in a few words.
@@ -48,6 +50,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "region_bounds",
         parameters: &[("Slots", 16)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "region_check permits exactly what lies in the region",
         depth: 1,
@@ -57,6 +60,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "region_ends",
         parameters: &[],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "the numbers of region_bounds mean the two ends",
         depth: 0,
@@ -66,6 +70,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "fifo_order",
         parameters: &[("Width", 8), ("Bits", 2)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "the n-th entry that leaves is the n-th that came",
         depth: 1,
@@ -84,6 +89,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "fifo_order",
         parameters: &[("Width", 8), ("Bits", 9)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "the same with the size of the longest queue of lb_path",
         depth: 1,
@@ -93,6 +99,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "rewrite_packets",
         parameters: &[("Width", 128)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: REWRITE,
         depth: 1,
@@ -102,6 +109,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "rewrite_packets",
         parameters: &[("Width", 512)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: REWRITE,
         depth: 1,
@@ -111,6 +119,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "path_room",
         parameters: &[("Width", 128)],
+        hollow: &[],
         memories: Memories::Any,
         shows: PATH,
         depth: 1,
@@ -120,6 +129,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "path_room",
         parameters: &[("Width", 512)],
+        hollow: &[],
         memories: Memories::Any,
         shows: PATH,
         depth: 1,
@@ -129,6 +139,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "responder_window",
         parameters: &[("QueuePairs", 4), ("Slots", 4)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "which requests responder_check takes as new, as duplicates, as ahead",
         depth: 1,
@@ -138,17 +149,140 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "swap_atomic",
         parameters: &[],
+        hollow: &[],
         memories: Memories::Any,
         shows: "lb_sets changes the image between two packets, or not at all",
         depth: 1,
         reach: 24,
         mutants: LB_SETS,
     },
+    Proof {
+        harness: "strip_stream",
+        parameters: &[("Width", 128)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: STRIP,
+        depth: 1,
+        reach: 6,
+        mutants: ETH_STRIP,
+    },
+    Proof {
+        harness: "strip_stream",
+        parameters: &[("Width", 512)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: STRIP,
+        depth: 1,
+        reach: 6,
+        mutants: ETH_STRIP,
+    },
+    Proof {
+        harness: "parse_stream",
+        parameters: &[("Width", 128)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: PARSE,
+        depth: 1,
+        reach: 6,
+        mutants: LB_PARSE,
+    },
+    Proof {
+        harness: "parse_stream",
+        parameters: &[("Width", 512)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: PARSE,
+        depth: 1,
+        reach: 6,
+        mutants: LB_PARSE,
+    },
+    Proof {
+        harness: "add_stream",
+        parameters: &[("Width", 128)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: ADD,
+        depth: 1,
+        reach: 6,
+        mutants: ETH_ADD,
+    },
+    Proof {
+        harness: "add_stream",
+        parameters: &[("Width", 512)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: ADD,
+        depth: 1,
+        reach: 6,
+        mutants: ETH_ADD,
+    },
+    Proof {
+        harness: "answer_stream",
+        parameters: &[("Width", 128)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: ANSWER,
+        depth: 1,
+        reach: 17,
+        mutants: LB_ANSWERS,
+    },
+    Proof {
+        harness: "answer_stream",
+        parameters: &[("Width", 512)],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: ANSWER,
+        depth: 1,
+        reach: 11,
+        mutants: LB_ANSWERS,
+    },
+    Proof {
+        harness: "top_stream",
+        parameters: &[("Width", 128)],
+        hollow: LB_TOP_MODULES,
+        memories: Memories::Exact,
+        shows: TOP,
+        depth: 1,
+        reach: 6,
+        mutants: LB_TOP,
+    },
+    Proof {
+        harness: "top_stream",
+        parameters: &[("Width", 512)],
+        hollow: LB_TOP_MODULES,
+        memories: Memories::Exact,
+        shows: TOP,
+        depth: 1,
+        reach: 6,
+        mutants: LB_TOP,
+    },
+    Proof {
+        harness: "icrc_stream",
+        parameters: &[],
+        hollow: &[],
+        memories: Memories::Exact,
+        shows: "packets leave icrc512 by AXI4-Stream",
+        depth: 1,
+        reach: 16,
+        mutants: ICRC512,
+    },
 ];
 
 const PATH: &str = "no queue of lb_path overflows; packets are in one place, in one image";
 
 const REWRITE: &str = "packets leave lb_rewrite once, in order, by AXI4-Stream";
+
+const STRIP: &str = "packets leave eth_strip by AXI4-Stream";
+
+const PARSE: &str = "each frame leaves lb_parse as one packet, of legal beats";
+
+const ADD: &str = "each packet leaves eth_add as one frame, by AXI4-Stream";
+
+const ANSWER: &str = "answers leave lb_answers by AXI4-Stream";
+
+const TOP: &str = "frames and answers leave lb_top one by one, by AXI4-Stream";
+
+const LB_TOP_MODULES: &[&str] = &["lb_sets", "eth_strip", "lb_path", "eth_add", "lb_answers"];
 
 const REGION_CHECK: &[Mutant] = &[
     // One byte behind the region is permitted.
@@ -266,4 +400,70 @@ const RESPONDER_CHECK: &[Mutant] = &[
         from: "in_order3 <= ahead2 == '0;",
         to: "in_order3 <= ahead2[22:0] == '0;",
     },
+];
+
+const ETH_STRIP: &[Mutant] = &[
+    // A beat is overwritten while the output waits.
+    Mutant { module: "eth_strip", from: "if (runs) begin", to: "if (runs || s_tvalid) begin" },
+    // A beat without bytes leaves when the frame ends with the header's 14 bytes in the last beat.
+    Mutant {
+        module: "eth_strip",
+        from: "s_tlast && !s_tkeep[HeaderBytes]",
+        to: "s_tlast && !s_tkeep[HeaderBytes-1]",
+    },
+    // A frame without a packet leaves as a beat without bytes.
+    Mutant { module: "eth_strip", from: " && s_tkeep[HeaderBytes];", to: ";" },
+    // The bytes of the next frame come behind those of the last beat.
+    Mutant { module: "eth_strip", from: "needs1 ? s_tkeep : {Bytes{1'b0}}", to: "s_tkeep" },
+];
+
+const LB_PARSE: &[Mutant] = &[
+    // Of a packet without a valid length, beats without bytes leave.
+    Mutant { module: "lb_parse", from: "length == '0 || length > 16'(i)", to: "length > 16'(i)" },
+    // The beat in which the packet ends is not the last one.
+    Mutant { module: "lb_parse", from: "m_tlast <= ends", to: "m_tlast <= s_tlast" },
+    // Padding leaves as a packet of its own.
+    Mutant { module: "lb_parse", from: "(skips || ends)", to: "ends" },
+];
+
+const ETH_ADD: &[Mutant] = &[
+    // A beat is overwritten while the output waits.
+    Mutant { module: "eth_add", from: "if (runs) begin", to: "if (runs || s_tvalid) begin" },
+    // A beat without bytes leaves.
+    Mutant { module: "eth_add", from: "s_tkeep[Bytes-HeaderBytes];", to: "s_tkeep[Bytes-HeaderBytes-1];" },
+    // A beat is lost while the rest of the packet before it leaves.
+    Mutant { module: "eth_add", from: "runs && !has_rest", to: "runs" },
+];
+
+const LB_ANSWERS: &[Mutant] = &[
+    // A frame overwrites the request that is answered.
+    Mutant { module: "lb_answers", from: " && !(is_done && request != None)", to: "" },
+    // The output does not wait.
+    Mutant { module: "lb_answers", from: "if (m_tready) begin", to: "if (m_tready || s_tvalid) begin" },
+    // Beats that are not the last one have the bytes of the last one.
+    Mutant { module: "lb_answers", from: "m_tlast ? out_keep : '1", to: "out_keep" },
+];
+
+const LB_TOP: &[Mutant] = &[
+    // An answer begins within a frame.
+    Mutant { module: "lb_top", from: "is_first ? answer_valid : is_answer", to: "answer_valid" },
+    // A beat is overwritten while the output waits.
+    Mutant { module: "lb_top", from: "m_tready || !m_tvalid", to: "m_tready || !m_tvalid || answer_valid" },
+    // A beat of a frame is lost while an answer leaves.
+    Mutant { module: "lb_top", from: "runs && !answers_now", to: "runs" },
+    // A beat of an answer has the bytes of a frame's.
+    Mutant { module: "lb_top", from: "answers_now ? answer_keep : frame_keep", to: "frame_keep" },
+];
+
+const ICRC512: &[Mutant] = &[
+    // A beat is overwritten while the output waits.
+    Mutant { module: "icrc512", from: "m_tready || !m_tvalid", to: "m_tready || !m_tvalid || s_tvalid" },
+    // A beat leaves with the bytes of the next one.
+    Mutant {
+        module: "icrc512",
+        from: "delay[4'(written-4'(Stages))]",
+        to: "delay[4'(written-4'(Stages-1))]",
+    },
+    // A beat is the last one because the next one is.
+    Mutant { module: "icrc512", from: "m_tlast <= beat[Stages].last", to: "m_tlast <= beat[Stages-1].last" },
 ];

@@ -40,7 +40,8 @@ fn row(tools: &Venv, proof: &Proof) -> [String; 5] {
 /// Tries a proof, its cover statements, and its mutants, with which the proof must fail. The inner error says which of these went wrong.
 fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
     let folder = repo::target_dir().join("fpga/prove").join(proof.name().replace(' ', "-"));
-    let files = sources(proof)?;
+    fs::create_dir_all(&folder)?;
+    let files = sources(proof, &folder)?;
     let model = |folder: &Path, files: &[PathBuf]| {
         fs::create_dir_all(folder)?;
         Model::make(tools, folder, proof, files)
@@ -77,17 +78,33 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
-fn sources(proof: &Proof) -> Result<Vec<PathBuf>> {
+/// The files of a proof. Those of hollow modules are written into the folder.
+fn sources(proof: &Proof, folder: &Path) -> Result<Vec<PathBuf>> {
     let folders = ["fpga/rtl", "fpga/formal"].map(|folder| repo::root().join(folder));
-    Ok(naa_fpga::sources(&folders.each_ref().map(PathBuf::as_path), proof.harness)?)
+    let mut files = naa_fpga::sources(&folders.each_ref().map(PathBuf::as_path), proof.harness)?;
+    for module in proof.hollow {
+        let name = format!("{module}.sv");
+        let file = file_of(&mut files, module)?;
+        let text = fs::read_to_string(&*file)?;
+        let (ports, _) =
+            text.split_once("\n);\n").with_context(|| format!("{name} has no end of its ports"))?;
+        *file = folder.join(name);
+        fs::write(&*file, format!("{ports}\n);\nendmodule\n"))?;
+    }
+    Ok(files)
+}
+
+fn file_of<'a>(files: &'a mut [PathBuf], module: &str) -> Result<&'a mut PathBuf> {
+    let name = format!("{module}.sv");
+    let file = files.iter_mut().find(|file| file.ends_with(&name));
+    file.with_context(|| format!("the proof does not use the module {module}"))
 }
 
 /// Writes the module of a mutant into a folder. Returns the files with this one in its place.
 fn with_mistake(folder: &Path, files: &[PathBuf], mutant: &Mutant) -> Result<Vec<PathBuf>> {
     let name = format!("{}.sv", mutant.module);
     let mut files = files.to_owned();
-    let file = files.iter_mut().find(|file| file.ends_with(&name));
-    let file = file.with_context(|| format!("the proof does not use the module {}", mutant.module))?;
+    let file = file_of(&mut files, mutant.module)?;
     let text = fs::read_to_string(&*file)?;
     let times = text.matches(mutant.from).count();
     ensure!(
