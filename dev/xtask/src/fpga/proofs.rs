@@ -80,6 +80,7 @@ pub(super) const PROOFS: &[Proof] = &[
     Proof {
         harness: "fifo_order",
         parameters: &[("Width", 8), ("Bits", 7)],
+        hollow: &[],
         memories: Memories::Exact,
         shows: "the same with the size of lb_path's queue of routes",
         depth: 1,
