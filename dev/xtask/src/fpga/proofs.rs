@@ -419,7 +419,7 @@ const ETH_STRIP: &[Mutant] = &[
 ];
 
 const LB_PARSE: &[Mutant] = &[
-    // Of a packet without a valid length, beats without bytes leave.
+    // Beats without bytes leave if a packet has no valid length.
     Mutant { module: "lb_parse", from: "length == '0 || length > 16'(i)", to: "length > 16'(i)" },
     // The beat in which the packet ends is not the last one.
     Mutant { module: "lb_parse", from: "m_tlast <= ends", to: "m_tlast <= s_tlast" },

@@ -78,7 +78,7 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
-/// The files of a proof. Those of hollow modules are written into the folder.
+/// The files of a proof. Hollow modules are written into the folder, without what is in them.
 fn sources(proof: &Proof, folder: &Path) -> Result<Vec<PathBuf>> {
     let folders = ["fpga/rtl", "fpga/formal"].map(|folder| repo::root().join(folder));
     let mut files = naa_fpga::sources(&folders.each_ref().map(PathBuf::as_path), proof.harness)?;
