@@ -260,7 +260,7 @@ pub(super) const LONG: &[Step] = &[
     .needs(User::Fpga),
     step(
         "fpga engine",
-        300,
+        500,
         Xtask,
         &["fpga", "--only", "engine", "--only", "coverage"],
         "RTL as the load balancer's engine; what the tests reach of it",
