@@ -146,7 +146,7 @@ impl Pair {
             let (bth, rest) = datagram.split_at(Bth::LEN);
             let icrc = compute(&flow, 0, bth, std::iter::once(rest));
             datagram.extend_from_slice(&icrc);
-            to.endpoint.handle_datagram(Time(self.now), &meta, datagram, &mut to.bytes);
+            to.endpoint.handle_datagram(Time(self.now), &meta, datagram, &mut to.bytes, &mut ());
         }
         Some(packets)
     }

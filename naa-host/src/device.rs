@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use naa_provider::{BadChoice, Choice, Opened, Provider, VARIABLE as PROVIDER_VARIABLE, VerbsOptions};
+use naa_provider::{BadChoice, Choice, DeviceConfig, Opened, Provider, VARIABLE as PROVIDER_VARIABLE};
 use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
@@ -26,9 +26,6 @@ static CLOSED: Condvar = Condvar::new();
 fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// The verbs provider keeps a buffer registered as long as the buffer lives, which makes it fast to use the buffer again.
-const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
 
 /// An opened device. Its clones, and all callers in one process that open the same address, share one device.
 ///
@@ -94,7 +91,7 @@ impl Device {
         match variable(LOCAL_IP_VARIABLE)? {
             Some(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
             None => Self::open_because(
-                roce_udp::source_for(peer.ip())?,
+                naa_provider::source_for(peer.ip())?,
                 choice,
                 &format!("where the route to {peer} begins"),
             ),
@@ -113,7 +110,9 @@ impl Device {
             // The device is being closed.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
-        let Opened { context, why, is_surprising } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
+        // A program that uses a buffer again then need not wait for its registration.
+        let config = DeviceConfig { keep_registrations: true, ..DeviceConfig::default() };
+        let Opened { context, why, is_surprising } = chosen.open(&config)?;
         let description = describe(context.attr(), &why, reason);
         tracing::info!("opened {description}");
         let inner = Arc::new(Inner { context, why, is_surprising, description, _entry: Entry(key) });
@@ -181,8 +180,8 @@ fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
 impl Device {
     /// An embedded device that does not take back accelerators' access to outputs, like a NIC.
     pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
-        let options = roce_udp::Options { keeps_access: true, ..roce_udp::Options::default() };
-        let context = roce_udp::open(local, &options).unwrap();
+        let config = DeviceConfig { keeps_access: true, ..DeviceConfig::default() };
+        let context = naa_provider::open(local, Choice::Embedded, &config).unwrap().context;
         let key = (std::process::id(), local, Provider::Embedded);
         let text = || "embedded, keeping access: for tests".to_owned();
         let (why, description) = (text(), text());

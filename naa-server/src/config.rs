@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use mrsp::naa::Limits;
-use naa_provider::Choice;
+use naa_provider::{Choice, DeviceConfig};
 use verbs::WaitMode;
 
 use crate::{
@@ -54,8 +54,7 @@ pub struct Config {
     /// The provider that serves the address; `None`: the one in `NAA_PROVIDER`, or the one that fits the address if that
     /// is not set.
     pub provider: Option<Choice>,
-    /// Settings of the embedded provider.
-    pub device: roce_udp::Options,
+    pub device: DeviceConfig,
 }
 
 impl Config {
@@ -82,7 +81,7 @@ impl Config {
             wait: WaitMode::Adaptive,
             stream_sends: 0,
             provider: None,
-            device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
+            device: DeviceConfig { must_listen: true, ..DeviceConfig::default() },
         }
     }
 }

@@ -44,9 +44,9 @@ pub(crate) fn from_env() -> anyhow::Result<Choice> {
 pub(crate) fn own_address(choice: Choice) -> anyhow::Result<IpAddr> {
     let of_device = || rdma_address(&verbs_ibv::devices());
     match choice {
-        Choice::Embedded => Ok(roce_udp::free_loopback()?),
+        Choice::Embedded => Ok(naa_provider::free_loopback()?),
         // Soft-RoCE holds the UDP port on loopback, too, so there may be no free address.
-        Choice::Auto => roce_udp::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
+        Choice::Auto => naa_provider::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
         // If there is no RDMA device, opening the provider fails with an error that names the remedy.
         Choice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
     }

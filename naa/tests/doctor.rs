@@ -4,6 +4,8 @@ mod common;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
+    net::UdpSocket,
     os::unix::process::CommandExt,
     process::{Command, Stdio},
 };
@@ -134,4 +136,36 @@ fn people_get_plain_text_in_a_pipe_and_help_with_the_form() {
     for part in ["\"checks\"", "self_test", "exit status", "--no-self-test"] {
         assert!(help.contains(part), "{part}: {help}");
     }
+}
+
+#[test]
+fn a_trace_says_why_packets_are_refused() {
+    let address = roce_udp::free_loopback().expect("a loopback address").to_string();
+    let mut doctor = naa(&["doctor", "--json", "--trace", &address, "--seconds", "20"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    // The note that the server listens is the first line of standard error.
+    let mut note = String::new();
+    BufReader::new(doctor.stderr.take().expect("a pipe")).read_line(&mut note).expect("a line");
+    assert!(note.contains(&address), "{note}");
+    let sender = UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+    // An acknowledgement to a queue pair that does not exist: BTH, AETH, ICRC.
+    let mut stray = [0; 20];
+    (stray[0], stray[2], stray[3], stray[7]) = (0x11, 0xff, 0xff, 0x77);
+    for datagram in [&b"no packet"[..], &stray] {
+        sender.send_to(datagram, (address.as_str(), 4791)).expect("a datagram");
+    }
+    let lines = BufReader::new(doctor.stdout.take().expect("a pipe")).lines().take(2);
+    let lines: Vec<Value> =
+        lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON")).collect();
+    assert_eq!((&lines[0]["cause"], &lines[0]["opcode"]), (&"malformed".into(), &Value::Null), "{lines:?}");
+    assert_eq!((&lines[1]["cause"], &lines[1]["qp"]), (&"unknown-qp".into(), &0x77.into()), "{lines:?}");
+    for line in &lines {
+        assert_eq!(line["from"], sender.local_addr().expect("an address").to_string(), "{line}");
+        assert!(line["why"].as_str().is_some_and(|why| !why.is_empty()), "{line}");
+    }
+    doctor.kill().expect("it still runs");
+    doctor.wait().expect("it ends");
 }

@@ -12,7 +12,7 @@ fn serve(local: &str, limit: impl FnOnce(&mut Config)) -> Server {
 #[test]
 fn there_are_as_many_sessions_as_the_completion_queue_has_room_for() {
     // 32 regions take 44 completions of a session.
-    let server = serve("127.0.6.40", |config| config.device.config.max_cq_depth = 100);
+    let server = serve("127.0.6.40", |config| config.device.limits.max_cq_depth = 100);
     let device = Device::open("127.0.6.41".parse().unwrap()).unwrap();
     let config = SessionConfig::default();
     let connect = || Session::connect(&device, server.address(), &[Param::in_out(64)], &config);
@@ -37,7 +37,7 @@ fn there_are_as_many_sessions_as_the_completion_queue_has_room_for() {
 
 #[test]
 fn there_are_as_many_regions_as_a_queue_pair_has_room_for() {
-    let server = serve("127.0.6.42", |config| config.device.config.max_wr = 10);
+    let server = serve("127.0.6.42", |config| config.device.limits.max_wr = 10);
     let device = Device::open("127.0.6.43".parse().unwrap()).unwrap();
     let connect = |count| {
         let params = vec![Param::in_out(16); count];

@@ -136,7 +136,7 @@ impl Device {
         let mut to = self.addr;
         to.set_port(ROCE_PORT);
         let meta = Received { from, to, index: 0 };
-        self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
+        self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut ());
     }
 
     /// Builds the next packet as it goes on the wire.

@@ -267,7 +267,7 @@ impl Node {
     fn accepts(&mut self, now: u64, packet: &Datagram, index: u16) -> bool {
         let before = self.endpoint.counters().rcvd_pkts;
         let meta = Received { from: packet.from, to: packet.to, index };
-        self.endpoint.handle_datagram(Time(now), &meta, &packet.bytes, &mut self.arenas);
+        self.endpoint.handle_datagram(Time(now), &meta, &packet.bytes, &mut self.arenas, &mut ());
         self.endpoint.counters().rcvd_pkts > before
     }
 

@@ -13,8 +13,9 @@ mod providers;
 mod rdma;
 mod rules;
 mod self_test;
+mod trace;
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, net::IpAddr, time::Duration};
 
 use anyhow::bail;
 use naa_host::Choice;
@@ -31,6 +32,7 @@ Examples:
   naa doctor                  what each provider can do here, and what to type for the rest
   naa doctor --json | jq '.providers[] | select(.ready) | .name'
   sudo naa doctor             the firewall's rules too, which only root may read
+  naa doctor --trace 10.9.0.2 the packets that a server on this address refuses, and why, until Ctrl-C
 
 Levels: ok; note: worth knowing; warn: slower, or works in part; bad: what keeps a provider from working.
 The self-test starts a server on a provider's address, calls it from this process and compares the results.
@@ -39,7 +41,9 @@ Nothing on the machine is changed. The exit status is 0 if a provider is ready, 
 JSON: {\"checks\": [{name, level, finding, remedy}], \"providers\": [{name, ready, addresses, cannot_listen: [{address,
 why}], why, remedy, self_test}]}. A name may come more than once (device, interface, port-4791). `remedy` and
 `self_test` may be null; self_test: {ok, address, calls, microseconds, sizes: [{bytes, calls, median_microseconds}],
-error}. Keys may be added, none removed.";
+error}. Keys may be added, none removed.
+With --trace there is one object per refused packet: {seconds, from, cause, why, opcode, qp, psn, rkey, address, length}.
+All but the first four may be null.";
 
 /// Look at this machine: RDMA devices, limits, network; what each provider can do here
 #[derive(Clone, Debug, clap::Args)]
@@ -51,6 +55,12 @@ pub(crate) struct Args {
     /// Leave the providers' self-tests out
     #[arg(long)]
     no_self_test: bool,
+    /// Run a server on this address of the machine, with the embedded provider, and print each packet that it refuses
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_self_test")]
+    trace: Option<IpAddr>,
+    /// End the trace after this time; without it the trace ends by Ctrl-C
+    #[arg(long, value_name = "SECONDS", requires = "trace", value_parser = crate::peer::seconds)]
+    seconds: Option<Duration>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,6 +70,9 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(address) = args.trace {
+        return trace::run(address, args.seconds, args.json);
+    }
     let mut report = examine(&Machine::here());
     if !args.no_self_test {
         for provider in &mut report.providers {

@@ -15,7 +15,7 @@ use crate::show;
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let local = match args.source {
         Some(ip) => ip,
-        None => roce_udp::source_for(args.address)?,
+        None => naa_provider::source_for(args.address)?,
     };
     let device = Device::open(local, args.provider.choice()?, false)?;
     let mut link = Link::new(&device, args.size)?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use naa_provider::{Choice, Opened};
+use naa_provider::{Choice, DeviceConfig, Opened};
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, Sge, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
@@ -56,8 +56,8 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn open(local: IpAddr, choice: Choice, must_listen: bool) -> anyhow::Result<Self> {
-        let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
-        let Opened { context, why, is_surprising } = naa_provider::open(local, choice, &options)?;
+        let config = DeviceConfig { must_listen, ..DeviceConfig::default() };
+        let Opened { context, why, is_surprising } = naa_provider::open(local, choice, &config)?;
         crate::provider::tell(&why, is_surprising);
         let (pd, channel) = (context.alloc_pd()?, context.create_channel()?);
         let current = Arc::new(Mutex::new(None));

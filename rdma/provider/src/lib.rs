@@ -5,6 +5,7 @@
 //! always reported.
 
 mod choice;
+mod config;
 mod decide;
 
 use std::net::IpAddr;
@@ -12,8 +13,9 @@ use std::net::IpAddr;
 use verbs::{Context, Error};
 
 pub use choice::{BadChoice, Choice, VARIABLE};
+pub use config::DeviceConfig;
 pub use decide::Provider;
-pub use verbs_ibv::Options as VerbsOptions;
+pub use roce_udp::{Loss, RefusedPacket, Trace, free_loopback, source_for};
 
 use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;
@@ -55,27 +57,24 @@ pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     Ok(Chosen { provider, why, is_surprising, local, choice, owner: machine.owner })
 }
 
-/// Decides on the provider and opens the device. `embedded` has the options of the embedded provider, if that is
-/// chosen.
+/// Decides on the provider and opens the device.
 ///
 /// # Errors
 /// The errors of [`choose`] and [`Chosen::open`].
-pub fn open(local: IpAddr, choice: Choice, embedded: &roce_udp::Options) -> Result<Opened, Error> {
-    choose(local, choice)?.open(embedded, &VerbsOptions::default())
+pub fn open(local: IpAddr, choice: Choice, config: &DeviceConfig) -> Result<Opened, Error> {
+    choose(local, choice)?.open(config)
 }
 
 impl Chosen {
-    /// Opens the device, with the options of its provider.
+    /// Opens the device.
     ///
     /// # Errors
-    /// The errors of the provider; [`Error::Invalid`] if the verbs provider is chosen and cannot do what `embedded`
-    /// asks for.
-    pub fn open(self, embedded: &roce_udp::Options, verbs: &VerbsOptions) -> Result<Opened, Error> {
+    /// The errors of the provider; [`Error::Invalid`] if the chosen provider cannot do what `config` asks for.
+    pub fn open(self, config: &DeviceConfig) -> Result<Opened, Error> {
         let context = match self.provider {
-            Provider::Embedded => roce_udp::open(self.local, embedded)?,
+            Provider::Embedded => roce_udp::open(self.local, &config.embedded())?,
             Provider::Verbs => {
-                only_embedded(embedded)?;
-                let opened = verbs_ibv::open(self.local, self.owner.as_ref(), verbs);
+                let opened = verbs_ibv::open(self.local, self.owner.as_ref(), &config.verbs()?);
                 opened.map_err(|error| self.failed(error))?
             }
         };
@@ -95,21 +94,6 @@ impl Chosen {
     pub fn reason(&self) -> &str {
         self.why.split_once(": ").map_or(&self.why, |(_, reason)| reason)
     }
-}
-
-fn only_embedded(options: &roce_udp::Options) -> Result<(), Error> {
-    if options.max_path_mtu.is_some() {
-        return Err(Error::Invalid(
-            "only the embedded provider takes a path MTU; set the interface's: `ip link set IF mtu N`, or take \
-             --provider embedded",
-        ));
-    }
-    if options.loss.is_some() {
-        return Err(Error::Invalid(
-            "only the embedded provider loses packets on request; netem does for others",
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -134,8 +118,14 @@ mod tests {
 
     #[test]
     fn what_only_the_embedded_provider_does_is_refused_by_verbs() {
-        let options = roce_udp::Options { max_path_mtu: Some(1024), ..roce_udp::Options::default() };
-        let error = chosen(Choice::Auto).open(&options, &VerbsOptions::default()).unwrap_err();
-        assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains("ip link set"), "{error}");
+        let config = DeviceConfig::default;
+        for (config, remedy) in [
+            (DeviceConfig { max_path_mtu: Some(1024), ..config() }, "ip link set"),
+            (DeviceConfig { loss: Some(Loss { per_million: 1, seed: 0 }), ..config() }, "netem"),
+            (DeviceConfig { trace: Some(Trace::default()), ..config() }, "tcpdump"),
+        ] {
+            let error = chosen(Choice::Auto).open(&config).unwrap_err();
+            assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains(remedy), "{error}");
+        }
     }
 }

@@ -12,11 +12,13 @@ use roce::{
 use verbs::{Error, Memory, WaitOn};
 
 use crate::{
+    Options,
     bells::Bells,
-    loss::{Dropper, Loss},
+    loss::Dropper,
     memory::Regions,
     socket::{Port, RecvBatch, Rest, SendBatch},
     sys::gather::build,
+    trace::{Trace, Tracer},
     waiters::Waiters,
 };
 
@@ -47,6 +49,7 @@ pub(crate) struct Engine {
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
+    trace: Option<Trace>,
     origin: Instant,
     pub(crate) stats: Stats,
 }
@@ -71,7 +74,7 @@ pub(crate) struct Turn {
 }
 
 impl Engine {
-    pub(crate) fn new(endpoint: Endpoint, port: Port, loss: Option<Loss>) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, port: Port, options: &Options) -> Self {
         let send = SendBatch::new(SEND_SEGMENTS, SEND_COPIED, port.gso());
         Self {
             endpoint,
@@ -85,7 +88,8 @@ impl Engine {
             pending: false,
             held: false,
             flows: FlowCache::default(),
-            loss: loss.map(Dropper::new),
+            loss: options.loss.map(Dropper::new),
+            trace: options.trace.clone(),
             origin: Instant::now(),
             stats: Stats::default(),
         }
@@ -135,13 +139,14 @@ impl Engine {
         }
         let before = self.endpoint.counters().rcvd_pkts;
         let to = self.port.local_addr();
+        let mut tracer = Tracer { trace: self.trace.as_ref(), now };
         for message in self.receive.messages() {
             for (index, datagram) in message.segments() {
                 if self.loss.as_mut().is_some_and(Dropper::drops) {
                     continue;
                 }
                 let meta = Received { from: message.from, to, index };
-                self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
+                self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut tracer);
             }
         }
         self.endpoint.counters().rcvd_pkts != before

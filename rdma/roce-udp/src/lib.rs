@@ -18,11 +18,14 @@ pub mod socket;
 mod spin;
 mod sync;
 mod sys;
+mod trace;
 mod waiters;
 
 pub use loopback::{NoFreeLoopback, free_loopback};
 pub use loss::Loss;
+pub use roce::{Config as ProtocolConfig, RefusalCause};
 pub use route::source_for;
+pub use trace::{RefusedHeader, RefusedPacket, Taken, Trace};
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -53,6 +56,8 @@ pub struct Options {
     pub must_listen: bool,
     /// Loses received datagrams on purpose; `None` loses none.
     pub loss: Option<Loss>,
+    /// The trace to which the device writes the packets that it refuses.
+    pub trace: Option<Trace>,
     /// Whether the device keeps the access rights of peers as they are, like a NIC: [`DeviceAttr::revokes`] is false.
     /// Tests use this option for code that handles such devices.
     pub keeps_access: bool,
@@ -105,7 +110,7 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     // only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
     let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
-    let device = Device::start(Engine::new(endpoint, port, options.loss), attr, cannot_listen)?;
+    let device = Device::start(Engine::new(endpoint, port, options), attr, cannot_listen)?;
     Ok(Context::new(Arc::new(Embedded(device))))
 }
 

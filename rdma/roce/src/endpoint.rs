@@ -24,15 +24,16 @@ use crate::{
     config::Config,
     counters::Counters,
     entropy::Entropy,
-    icrc::{FlowCache, IdRule, Mismatch, Solver},
+    icrc::{FlowCache, IdRule, Solver},
     id_map::IdMap,
     memory::Memory,
     mr_table::MrTable,
-    opcode::{self, OpcodeInfo, Operation},
+    opcode::{self, Operation},
     qp::{Qp, Shared},
+    refusal::{Observer, Refusal, RefusalCause},
     time::Time,
     transmit::Transmit,
-    wire::{Bth, Packet},
+    wire::{Bth, Malformed, Packet},
 };
 
 /// The data of a received datagram that the socket reports.
@@ -112,58 +113,60 @@ impl Endpoint {
         &self.shared.config
     }
 
-    /// Handles one datagram. Errors in it are counted, and answered according to the protocol.
-    pub fn handle_datagram(&mut self, now: Time, meta: &Received, datagram: &[u8], memory: &mut dyn Memory) {
-        let Ok(packet) = Packet::decode(datagram) else {
-            self.shared.counters.rx_malformed += 1;
-            return;
-        };
-        let Some(info) = opcode::info(packet.bth.opcode) else { return };
-        if !acceptable(&packet.bth) {
-            self.shared.counters.rx_malformed += 1;
-            return;
-        }
-        match info.operation {
-            Operation::UdSend => self.handle_ud(now, meta, &packet, datagram),
-            _ => self.handle_rc(now, meta, &info, &packet, datagram, memory),
-        }
-    }
-
-    fn handle_rc(
+    /// Handles one datagram. A packet that is not executed is counted, answered according to the protocol, and shown to
+    /// the observer.
+    pub fn handle_datagram(
         &mut self,
         now: Time,
         meta: &Received,
-        info: &OpcodeInfo,
+        datagram: &[u8],
+        memory: &mut dyn Memory,
+        observer: &mut dyn Observer,
+    ) {
+        let packet = Packet::decode(datagram);
+        let handled = match &packet {
+            Ok(packet) => self.handle_packet(now, meta, packet, datagram, memory),
+            Err(malformed) => Err(RefusalCause::Malformed(*malformed)),
+        };
+        if let Err(cause) = handled {
+            cause.count(&mut self.shared.counters);
+            observer.refused(&Refusal { cause, from: meta.from, packet: packet.as_ref().ok() });
+        }
+    }
+
+    fn handle_packet(
+        &mut self,
+        now: Time,
+        meta: &Received,
         packet: &Packet<'_>,
         datagram: &[u8],
         memory: &mut dyn Memory,
-    ) {
+    ) -> Result<(), RefusalCause> {
+        let opcode = packet.bth.opcode;
+        let info = opcode::info(opcode).ok_or(Malformed::UnknownOpcode(opcode))?;
+        check_bth(&packet.bth)?;
+        if info.operation == Operation::UdSend {
+            return self.handle_ud(now, meta, packet, datagram);
+        }
         let qpn = packet.bth.dest_qp;
-        let Some(peer) = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied() else {
-            self.shared.counters.rx_unknown_qp += 1;
-            return;
-        };
+        let peer = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied().ok_or(RefusalCause::UnknownQp)?;
         // The source port is not checked, because kernel peers vary it per queue pair (rxe_recv.c).
         if canonical(meta.from.ip()) != canonical(peer.addr.ip()) {
-            self.shared.counters.rx_wrong_source += 1;
-            return;
+            return Err(RefusalCause::WrongSource);
         }
-        let rule = if peer.embedded { IdRule::Below128 } else { IdRule::Any };
-        if self.check(meta, datagram, rule).is_err() {
-            return;
-        }
+        self.check_icrc(meta, datagram, if peer.embedded { IdRule::Below128 } else { IdRule::Any })?;
         self.shared.counters.rcvd_pkts += 1;
         self.data_arrived(qpn);
-        if let Some(qp) = self.qps.get_mut(&qpn) {
-            qp.handle(now, info, packet, &mut self.shared, memory);
-        }
+        let qp = self.qps.get_mut(&qpn);
+        let handled = qp.map_or(Ok(()), |qp| qp.handle(now, &info, packet, &mut self.shared, memory));
         self.touch(qpn);
+        handled
     }
 
-    fn check(&mut self, meta: &Received, datagram: &[u8], rule: IdRule) -> Result<(), Mismatch> {
-        let flow = self.flows.get(meta.from, meta.to).ok_or(Mismatch::Icrc);
-        let checked = flow.and_then(|flow| self.solver.verify_warm(flow, datagram, rule, meta.index));
-        checked.map(drop).inspect_err(|_| self.shared.counters.rx_icrc_encapsulated += 1)
+    fn check_icrc(&mut self, meta: &Received, datagram: &[u8], rule: IdRule) -> Result<(), RefusalCause> {
+        let flow = self.flows.get(meta.from, meta.to).ok_or(RefusalCause::Icrc)?;
+        let checked = self.solver.verify_warm(flow, datagram, rule, meta.index);
+        checked.map(drop).map_err(|_| RefusalCause::Icrc)
     }
 
     /// Notes whether a queue pair has something to send, and when its timer is due.
@@ -265,9 +268,14 @@ impl Endpoint {
     }
 }
 
-/// The checks that every packet must pass, independent of its operation (rxe_recv.c).
-fn acceptable(bth: &Bth) -> bool {
-    bth.tver == 0 && bth.dest_qp != 0 && matches!(bth.p_key, 0xffff | 0x7fff)
+/// Checks the fields of the BTH that are the same in all operations (rxe_recv.c).
+fn check_bth(bth: &Bth) -> Result<(), RefusalCause> {
+    match bth {
+        Bth { tver: 0, dest_qp: 1.., p_key: 0xffff | 0x7fff, .. } => Ok(()),
+        Bth { tver: 1.., .. } => Err(RefusalCause::Version),
+        Bth { dest_qp: 0, .. } => Err(RefusalCause::QueuePairZero),
+        _ => Err(RefusalCause::PKey),
+    }
 }
 
 /// Converts IPv4-mapped addresses to the IPv4 addresses that they stand for.

@@ -124,7 +124,7 @@ fn a_kernel_client_is_served() {
     let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), Counter(0));
     let now = Time::from_nanos(0);
     cm.listen(service_port(req.service_id).unwrap(), 1, &mut entropy).unwrap();
-    cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut entropy);
+    assert_eq!(cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut entropy), Ok(()));
     let Some(CmOutput::Event(verbs::CmEvent::ConnectRequest { id, endpoints, .. })) = cm.poll_output() else {
         panic!("a request");
     };

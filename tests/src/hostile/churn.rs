@@ -87,9 +87,9 @@ fn sessions(stage: &mut Stage) -> Result<Seen, String> {
 
 fn few_objects(stage: &mut Stage) -> Result<Seen, String> {
     let mut config = Config::new((stage.address(), 0).into());
-    config.device.config.max_qp = 8;
-    config.device.config.max_mr = 40;
-    config.device.config.max_cq = 4;
+    config.device.limits.max_qp = 8;
+    config.device.limits.max_mr = 40;
+    config.device.limits.max_cq = 4;
     let registry = functions::registry([]).map_err(|e| e.to_string())?;
     let server = Server::start(config, registry).map_err(|e| e.to_string())?;
     let device = Device::open(stage.address()).map_err(|e| e.to_string())?;

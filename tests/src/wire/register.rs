@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use naa_host::{Buffer, Device, Param, Session, SessionConfig};
-use naa_provider::{Choice, VerbsOptions};
+use naa_provider::{Choice, DeviceConfig};
 use serde::Serialize;
 use verbs::{Access, Memory, Mr};
 
@@ -48,8 +48,8 @@ pub fn register(
     drop(device);
     let chosen = naa_provider::choose(local, choice).map_err(|e| e.to_string())?;
     // Host devices are opened with this option, too.
-    let keeping = VerbsOptions { keep_registrations: true };
-    let opened = chosen.open(&roce_udp::Options::default(), &keeping).map_err(|e| e.to_string())?;
+    let keeping = DeviceConfig { keep_registrations: true, ..DeviceConfig::default() };
+    let opened = chosen.open(&keeping).map_err(|e| e.to_string())?;
     let mut registrations = Vec::new();
     for _ in 0..repeats {
         registrations.push(registration(&opened.context, bytes).map_err(|e| e.to_string())?);

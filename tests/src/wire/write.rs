@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_provider::{Choice, Opened};
+use naa_provider::{Choice, DeviceConfig, Opened};
 use serde::Serialize;
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
@@ -77,7 +77,7 @@ pub fn write(
 }
 
 fn open(local: IpAddr, choice: Choice) -> Result<Opened, String> {
-    naa_provider::open(local, choice, &roce_udp::Options::default()).map_err(say("no device"))
+    naa_provider::open(local, choice, &DeviceConfig::default()).map_err(say("no device"))
 }
 
 fn say(what: &str) -> impl Fn(verbs::Error) -> String {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use naa_provider::{Choice, Opened};
+use naa_provider::{Choice, DeviceConfig, Opened};
 use verbs::{Context, Driver, Error};
 
 /// By process, since a parent's are not its child's.
@@ -24,8 +24,8 @@ pub(crate) fn open(local: IpAddr, choice: Choice) -> Result<(Context, String), E
         let name = context.attr().name.clone();
         return Ok((context, name));
     }
-    let options = roce_udp::Options { must_listen: true, ..roce_udp::Options::default() };
-    let Opened { context, why, .. } = naa_provider::open(local, choice, &options)?;
+    let config = DeviceConfig { must_listen: true, ..DeviceConfig::default() };
+    let Opened { context, why, .. } = naa_provider::open(local, choice, &config)?;
     opened.retain(|_, driver| driver.strong_count() > 0);
     opened.insert(key, Arc::downgrade(context.driver()));
     let name = format!("{} ({why})", context.attr().name);

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     entropy::Entropy,
+    refusal::RefusalCause,
     time::Time,
     wire::{
         Bth, ROCE_PORT,
@@ -114,14 +115,21 @@ impl Cm {
         })
     }
 
-    pub(super) fn on_rep(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
-        let Some(conn) = self.table.get(id) else { return };
+    pub(super) fn on_rep(
+        &mut self,
+        now: Time,
+        id: CmId,
+        from: SocketAddr,
+        rep: &Rep,
+    ) -> Result<(), RefusalCause> {
+        let conn = self.table.get(id).ok_or(RefusalCause::CmUnknownId)?;
         match conn.state {
             State::ReqSent(_) if rep.qpn > 1 => self.establish(now, id, from, rep),
             // The RTU was lost.
             State::Established { active: true } => self.send_rtu(id),
-            _ => self.counters.rx_unexpected += 1,
+            _ => return Err(RefusalCause::CmUnexpected),
         }
+        Ok(())
     }
 
     fn establish(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
@@ -175,11 +183,11 @@ impl Cm {
         self.transmit(to, &rtu);
     }
 
-    pub(super) fn on_rej(&mut self, now: Time, id: CmId, rej: &Rej) {
+    pub(super) fn on_rej(&mut self, now: Time, id: CmId, rej: &Rej) -> Result<(), RefusalCause> {
         if rej.reason == RejectReason::INVALID_PATH_MTU.0 && self.retry_smaller(now, id, rej) {
-            return;
+            return Ok(());
         }
-        let Some(conn) = self.table.get(id) else { return };
+        let conn = self.table.get(id).ok_or(RefusalCause::CmUnknownId)?;
         match conn.state {
             State::ReqSent(_) => self.rejected(id, rej),
             State::RepSent(_) => {
@@ -188,8 +196,9 @@ impl Cm {
             }
             // The passive side ended the connection before the RTU arrived.
             State::Established { .. } => self.peer_left(now, id),
-            _ => self.counters.rx_unexpected += 1,
+            _ => return Err(RefusalCause::CmUnexpected),
         }
+        Ok(())
     }
 
     /// Repeats the request with the path MTU that the peer names. Returns false if the peer names none.

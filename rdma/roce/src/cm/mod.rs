@@ -65,6 +65,7 @@ use verbs::{CmEvent, CmId, Endpoints, Error, RejectReason};
 
 use crate::{
     entropy::Entropy,
+    refusal::RefusalCause,
     time::Time,
     wire::mad::{Answered, CommIds, MAD_LEN, Mad, Message, Mra, Rej},
 };
@@ -132,14 +133,26 @@ impl Cm {
         local: IpAddr,
         mad: &[u8; MAD_LEN],
         entropy: &mut dyn Entropy,
-    ) {
-        let Ok(Mad { tid, message, .. }) = Mad::decode(mad) else {
-            self.counters.rx_malformed += 1;
-            return;
-        };
+    ) -> Result<(), RefusalCause> {
+        let handled = self.handle_message(now, from, local, mad, entropy);
+        handled.inspect_err(|cause| cause.count_cm(&mut self.counters))
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        local: IpAddr,
+        mad: &[u8; MAD_LEN],
+        entropy: &mut dyn Entropy,
+    ) -> Result<(), RefusalCause> {
+        let Mad { tid, message, .. } = Mad::decode(mad).map_err(|_| RefusalCause::CmMalformed)?;
         self.counters.received(&message);
         let ids = match &message {
-            Message::Req(req) => return self.on_req(now, from, local, tid, req, entropy),
+            Message::Req(req) => {
+                self.on_req(now, from, local, tid, req, entropy);
+                return Ok(());
+            }
             Message::Rej(rej) if rej.ids.remote == 0 => return self.on_cancel(from, rej),
             Message::Mra(mra) => mra.ids,
             Message::Rej(rej) => rej.ids,
@@ -150,11 +163,12 @@ impl Cm {
         if let Message::Dreq(_) = message
             && self.table.by_comm_id(ids.remote).is_none()
         {
-            return self.confirm_forgotten(from, tid, ids);
+            self.confirm_forgotten(from, tid, ids);
+            return Err(RefusalCause::CmUnknownId);
         }
-        let Some(id) = self.find(from, ids) else { return };
+        let id = self.find(from, ids)?;
         match message {
-            Message::Req(_) => {}
+            Message::Req(_) => Ok(()),
             Message::Mra(mra) => self.on_mra(now, id, mra),
             Message::Rej(rej) => self.on_rej(now, id, &rej),
             Message::Rep(rep) => self.on_rep(now, id, from, &rep),
@@ -201,38 +215,31 @@ impl Cm {
     }
 
     /// The connection that a message is about, if the message's IDs and source are right.
-    fn find(&mut self, from: SocketAddr, ids: CommIds) -> Option<CmId> {
+    fn find(&self, from: SocketAddr, ids: CommIds) -> Result<CmId, RefusalCause> {
         let found = self.table.by_comm_id(ids.remote).and_then(|id| Some((id, self.table.get(id)?)));
-        let Some((id, conn)) = found else {
-            self.counters.rx_unknown_id += 1;
-            return None;
-        };
+        let (id, conn) = found.ok_or(RefusalCause::CmUnknownId)?;
         if !same_host(conn.peer, from) {
-            self.counters.rx_wrong_source += 1;
-            return None;
+            return Err(RefusalCause::CmWrongSource);
         }
         if conn.link.is_some_and(|link| link.comm_id != ids.local) {
-            self.counters.rx_unknown_id += 1;
-            return None;
+            return Err(RefusalCause::CmUnknownId);
         }
-        Some(id)
+        Ok(id)
     }
 
-    fn on_mra(&mut self, now: Time, id: CmId, mra: Mra) {
+    fn on_mra(&mut self, now: Time, id: CmId, mra: Mra) -> Result<(), RefusalCause> {
         let wait = ib_timeout(mra.service_timeout).min(MAX_EXTENSION);
-        let Some(conn) = self.table.get_mut(id) else { return };
+        let conn = self.table.get_mut(id).ok_or(RefusalCause::CmUnknownId)?;
         let (retry, patience) = match (&mut conn.state, mra.about) {
             (State::ReqSent(s), Answered::Req) => (&mut s.retry, s.patience),
             (State::RepSent(s), Answered::Rep) => (&mut s.retry, self.config.confirm_timeout),
-            _ => {
-                self.counters.rx_unexpected += 1;
-                return;
-            }
+            _ => return Err(RefusalCause::CmUnexpected),
         };
         if retry.extend(now + wait, patience) {
             let next = retry.next(now + wait);
             self.table.arm(id, next);
         }
+        Ok(())
     }
 
     fn event(&mut self, event: CmEvent) {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     entropy::Entropy,
     psn::Psn,
+    refusal::RefusalCause,
     time::Time,
     wire::mad::{
         Answered, CmaHeader, CommIds, Mad, Message, Mra, Rej, Rep, Req, mtu_bytes, mtu_code, private_data,
@@ -314,25 +315,24 @@ impl Cm {
     }
 
     /// Handles the rejection of an active side that gave up and names its REQ by GUID and communication ID.
-    pub(super) fn on_cancel(&mut self, from: SocketAddr, rej: &Rej) {
+    pub(super) fn on_cancel(&mut self, from: SocketAddr, rej: &Rej) -> Result<(), RefusalCause> {
         let guid = rej.ari.first_chunk().map_or(0, |guid| u64::from_be_bytes(*guid));
         let key = (from.ip().to_canonical(), guid, rej.ids.local);
-        let Some(id) = self.table.by_request(&key) else {
-            self.counters.rx_unknown_id += 1;
-            return;
-        };
+        let id = self.table.by_request(&key).ok_or(RefusalCause::CmUnknownId)?;
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_) | State::RepSent(_)) => self.forget(id),
-            _ => self.counters.rx_unexpected += 1,
+            _ => return Err(RefusalCause::CmUnexpected),
         }
+        Ok(())
     }
 
-    pub(super) fn on_rtu(&mut self, id: CmId) {
+    pub(super) fn on_rtu(&mut self, id: CmId) -> Result<(), RefusalCause> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::RepSent(_)) => self.confirmed(id),
             Some(State::Established { active: false }) => {}
-            _ => self.counters.rx_unexpected += 1,
+            _ => return Err(RefusalCause::CmUnexpected),
         }
+        Ok(())
     }
 
     /// Notes that a packet arrived on queue pair `qpn`, which confirms the connection like an RTU (ib_cm_notify).

@@ -9,6 +9,7 @@ use super::{
     state::{Conn, DreqSent, Retry, State},
 };
 use crate::{
+    refusal::RefusalCause,
     time::Time,
     wire::{
         ROCE_PORT,
@@ -121,12 +122,11 @@ impl Cm {
         self.transmit(to, &dreq);
     }
 
-    pub(super) fn on_dreq(&mut self, now: Time, id: CmId, tid: u64, dreq: &Dreq) {
-        let Some(conn) = self.table.get(id) else { return };
+    pub(super) fn on_dreq(&mut self, now: Time, id: CmId, tid: u64, dreq: &Dreq) -> Result<(), RefusalCause> {
+        let conn = self.table.get(id).ok_or(RefusalCause::CmUnknownId)?;
         let known = !matches!(conn.state, State::ReqSent(_) | State::ReqRcvd(_) | State::Refused(_));
         if !known || conn.qpn != Some(dreq.remote_qpn) {
-            self.counters.rx_unexpected += 1;
-            return;
+            return Err(RefusalCause::CmUnexpected);
         }
         let (to, drep) = (conn.peer, Mad::new(tid, Message::Drep(conn.ids())));
         let live = matches!(conn.state, State::RepSent(_) | State::Established { .. });
@@ -137,12 +137,12 @@ impl Cm {
         } else if asked_too {
             self.time_wait(now, id);
         }
+        Ok(())
     }
 
     /// Confirms a DREQ for a connection without any state here, after a restart or a lost DREP: otherwise a kernel peer
     /// would repeat the DREQ for a minute and a half (cm_issue_drep responds in the same way).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
-        self.counters.rx_unknown_id += 1;
         let mut to = from;
         // Kernel peers send from ports in this range, and receive at the RoCE port only (rxe_net.c).
         if from.port() >= 0xc000 {
@@ -151,12 +151,13 @@ impl Cm {
         self.transmit(to, &Mad::new(tid, Message::Drep(CommIds { local: ids.remote, remote: ids.local })));
     }
 
-    pub(super) fn on_drep(&mut self, now: Time, id: CmId) {
+    pub(super) fn on_drep(&mut self, now: Time, id: CmId) -> Result<(), RefusalCause> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::DreqSent(_)) => self.time_wait(now, id),
             Some(State::TimeWait) => {}
-            _ => self.counters.rx_unexpected += 1,
+            _ => return Err(RefusalCause::CmUnexpected),
         }
+        Ok(())
     }
 
     pub(super) fn time_wait(&mut self, now: Time, id: CmId) {

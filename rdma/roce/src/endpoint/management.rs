@@ -12,6 +12,7 @@ use crate::{
     cm::{Cm, CmCounters, CmOutput, ConnectArgs},
     icrc::IdRule,
     psn::Psn,
+    refusal::RefusalCause,
     time::Time,
     transmit::Transmit,
     wire::{Bth, Deth, Packet, ROCE_PORT, mad::MAD_LEN},
@@ -163,19 +164,23 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn handle_ud(&mut self, now: Time, meta: &Received, packet: &Packet<'_>, datagram: &[u8]) {
+    pub(super) fn handle_ud(
+        &mut self,
+        now: Time,
+        meta: &Received,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+    ) -> Result<(), RefusalCause> {
         let mad: Option<&[u8; MAD_LEN]> = packet.payload.try_into().ok();
         let keyed = packet.deth.is_some_and(|deth| deth.q_key == GSI_Q_KEY);
         let (GSI_QP, true, Some(mad)) = (packet.bth.dest_qp, keyed, mad) else {
-            self.shared.counters.rx_malformed += 1;
-            return;
+            return Err(RefusalCause::NotManagement);
         };
-        if self.check(meta, datagram, IdRule::Any).is_err() {
-            return;
-        }
+        self.check_icrc(meta, datagram, IdRule::Any)?;
         self.shared.counters.rcvd_pkts += 1;
-        self.management.cm.handle_mad(now, meta.from, meta.to.ip(), mad, &mut *self.entropy);
+        let handled = self.management.cm.handle_mad(now, meta.from, meta.to.ip(), mad, &mut *self.entropy);
         self.settle_cm();
+        handled
     }
 
     /// Notes that a packet arrived on a queue pair, which confirms its connection (ib_cm_notify).

@@ -11,6 +11,7 @@ use crate::{
     memory::Memory,
     mr_table::Want,
     psn::Psn,
+    refusal::RefusalCause,
     rnr,
     time::Time,
     wire::{Aeth, NakCode, Syndrome},
@@ -29,6 +30,18 @@ pub(crate) struct Response<'a> {
 pub(crate) struct Progress {
     /// The status with which the oldest work request failed.
     pub(crate) failed: Option<WcStatus>,
+    /// The cause for which the packet was not executed.
+    pub(crate) refused: Option<RefusalCause>,
+}
+
+impl Progress {
+    fn failed(status: WcStatus) -> Self {
+        Self { failed: Some(status), refused: None }
+    }
+
+    fn refused(cause: RefusalCause) -> Self {
+        Self { failed: None, refused: Some(cause) }
+    }
 }
 
 impl Requester {
@@ -47,10 +60,8 @@ impl Requester {
     ) -> Progress {
         if !self.outstanding(psn) {
             // A repeated acknowledgement of packets that were already acknowledged is not an error.
-            if !matches!(aeth.syndrome, Syndrome::Ack(_)) || psn.since(self.una) >= 0 {
-                shared.counters.rx_stray_ack += 1;
-            }
-            return Progress::default();
+            let repeated = matches!(aeth.syndrome, Syndrome::Ack(_)) && psn.since(self.una) < 0;
+            return Progress { failed: None, refused: (!repeated).then_some(RefusalCause::StrayResponse) };
         }
         match aeth.syndrome {
             Syndrome::Ack(_) => {
@@ -68,12 +79,9 @@ impl Requester {
             }
             Syndrome::Nak(code) => {
                 self.ack_through(now, psn.minus(1), done);
-                Progress { failed: Some(nak_status(code)) }
+                Progress::failed(nak_status(code))
             }
-            Syndrome::Reserved(_) => {
-                shared.counters.rx_stray_ack += 1;
-                Progress::default()
-            }
+            Syndrome::Reserved(_) => Progress::refused(RefusalCause::ReservedSyndrome),
         }
     }
 
@@ -93,7 +101,7 @@ impl Requester {
         }
         if self.rnr_left == 0 {
             shared.counters.retry_rnr_exceeded_err += 1;
-            return Progress { failed: Some(WcStatus::RnrRetryExceeded) };
+            return Progress::failed(WcStatus::RnrRetryExceeded);
         }
         if self.retry.rnr < 7 {
             self.rnr_left -= 1;
@@ -211,18 +219,17 @@ impl Requester {
     ) -> Progress {
         let psn = response.psn;
         if !self.outstanding(psn) {
-            shared.counters.rx_stray_ack += 1;
-            return Progress::default();
+            return Progress::refused(RefusalCause::StrayResponse);
         }
         self.ack_through(now, psn.minus(1), done);
         let Some(first) = self.wqes.front().filter(|w| w.is_read()).and_then(|w| w.first) else {
-            return Progress { failed: Some(WcStatus::BadResponse) };
+            return bad_response();
         };
         match psn.since(self.una) {
             0 => {}
             ahead if ahead > 0 => {
                 self.implied_nak(now, shared);
-                return Progress::default();
+                return Progress::refused(RefusalCause::ResponseGap);
             }
             _ => return Progress::default(),
         }
@@ -242,12 +249,13 @@ impl Requester {
         let wqe = &self.wqes[0];
         let last = packet + 1 == wqe.packets;
         if payload.len() != wqe.packet_len(packet, mtu) as usize {
-            return Progress { failed: Some(WcStatus::BadResponse) };
+            return bad_response();
         }
         let Source::Sges(sges) = &wqe.source else { unreachable!("a READ is never inline") };
         let offset = u64::from(packet) * u64::from(mtu);
         if !place(sges, offset, payload, shared, memory) {
-            return Progress { failed: Some(WcStatus::LocalProtectionError) };
+            let status = WcStatus::LocalProtectionError;
+            return Progress { failed: Some(status), refused: Some(RefusalCause::ResponseMemory) };
         }
         let (before, full) = (self.una, self.window_full());
         self.una = before.plus(1);
@@ -272,7 +280,7 @@ impl Requester {
         if self.rtt.expired() {
             if self.retries_left == 0 {
                 shared.counters.retry_exceeded_err += 1;
-                return Progress { failed: Some(WcStatus::RetryExceeded) };
+                return Progress::failed(WcStatus::RetryExceeded);
             }
             self.retries_left -= 1;
         } else if first {
@@ -321,6 +329,10 @@ pub(super) fn place(
         memory.place(p.region, p.offset, now);
         rest = later;
     })
+}
+
+fn bad_response() -> Progress {
+    Progress { failed: Some(WcStatus::BadResponse), refused: Some(RefusalCause::BadResponse) }
 }
 
 fn nak_status(code: NakCode) -> WcStatus {

@@ -33,6 +33,7 @@ use crate::{
     mr_table::MrTable,
     opcode::{OpcodeInfo, Operation},
     psn::Psn,
+    refusal::RefusalCause,
     time::Time,
     transmit::Transmit,
     wire::{Bth, Packet},
@@ -217,16 +218,17 @@ impl Qp {
         packet: &Packet<'_>,
         shared: &mut Shared,
         memory: &mut dyn Memory,
-    ) {
+    ) -> Result<(), RefusalCause> {
         match info.operation {
             Operation::Acknowledge | Operation::ReadResponse => {
-                self.handle_answer(now, info.operation, packet, shared, memory);
+                self.handle_answer(now, info.operation, packet, shared, memory)
             }
             Operation::Cnp => {
                 if let Phase::Connected(link) = &mut self.phase {
                     shared.counters.rx_cnp += 1;
                     link.requester.window.on_cnp(now);
                 }
+                Ok(())
             }
             _ => self.handle_request(info, packet, shared, memory),
         }
@@ -239,23 +241,24 @@ impl Qp {
         packet: &Packet<'_>,
         shared: &mut Shared,
         memory: &mut dyn Memory,
-    ) {
-        let Phase::Connected(link) = &mut self.phase else { return };
+    ) -> Result<(), RefusalCause> {
+        let Phase::Connected(link) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
         let mut done = std::mem::take(&mut shared.done);
         let psn = packet.bth.psn;
-        let failed = match packet.aeth {
+        let progress = match packet.aeth {
             Some(aeth) if operation == Operation::Acknowledge => {
-                link.requester.handle_ack(now, psn, aeth, shared, &mut done).failed
+                link.requester.handle_ack(now, psn, aeth, shared, &mut done)
             }
             _ => {
                 let (payload, mtu) = (packet.payload, link.peer.mtu);
                 let response = completer::Response { psn, payload, mtu, memory };
-                link.requester.handle_read_response(now, response, shared, &mut done).failed
+                link.requester.handle_read_response(now, response, shared, &mut done)
             }
         };
-        self.settle(&done, failed, shared);
+        self.settle(&done, progress.failed, shared);
         done.clear();
         shared.done = done;
+        progress.refused.map_or(Ok(()), Err)
     }
 
     fn handle_request(
@@ -264,18 +267,19 @@ impl Qp {
         packet: &Packet<'_>,
         shared: &mut Shared,
         memory: &mut dyn Memory,
-    ) {
-        let Phase::Connected(link) = &mut self.phase else { return };
+    ) -> Result<(), RefusalCause> {
+        let Phase::Connected(link) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
         let (mtu, recv_cq) = (link.peer.mtu, self.recv_cq);
         let mut cx = responder::Context { qp: self.num, pd: self.pd, mtu, rq: &mut self.rq, shared, memory };
         let outcome = link.responder.handle(info, packet, &mut cx);
-        let mut failed = outcome.failed;
+        let mut failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(wc) = outcome.completion {
             failed |= !complete(shared, recv_cq, wc);
         }
         if failed {
             self.fail(None, shared);
         }
+        outcome.refused.map_or(Ok(()), Err)
     }
 
     /// Reports completed work requests, then a failure if there was one.

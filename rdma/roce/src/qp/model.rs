@@ -22,6 +22,7 @@ use crate::{
     mr_table::{MrRef, MrTable, Want},
     opcode,
     psn::Psn,
+    refusal::RefusalCause,
     wire::{Packet, Syndrome},
 };
 
@@ -205,6 +206,10 @@ impl Model {
         let mut context =
             Context { qp: QpNum(qp), pd, mtu, rq: receives, shared: &mut self.shared, memory: &mut places };
         let outcome = judge.handle(&info, packet, &mut context);
+        let failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
+        if let Some(cause) = outcome.refused {
+            cause.count(&mut self.shared.counters);
+        }
         let answer = judge.replies.take_newest().map(answer);
         let begun = usize::from(matches!(answer, Some(Answer::Read { again: false, .. })));
         let reads_dropped = reads + begun - judge.replies.reads();
@@ -221,10 +226,10 @@ impl Model {
             (WcStatus::Success, _) => Receive::Done(wc.byte_len),
             _ => Receive::Failed,
         });
-        if outcome.failed {
+        if failed {
             *responder = None;
         }
-        Some(Decision { answer, placed, receive, failed: outcome.failed, reads_dropped })
+        Some(Decision { answer, placed, receive, failed, reads_dropped })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     mr_table::{MrRef, Want},
     opcode::{OpcodeInfo, Operation, Position},
     psn::Psn,
+    refusal::RefusalCause::{self, MessageLength, OpcodeSequence, ReceiverNotReady, RemoteAccess},
     wire::{NakCode, Packet, Syndrome},
 };
 
@@ -72,18 +73,6 @@ impl Gap {
     }
 }
 
-/// The refusal of a request. The connection is lost, except after RNR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    NotReady,
-    Nak(NakCode),
-    /// The message is longer than the posted buffer, so the receive fails, too.
-    TooLong,
-}
-
-const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
-const ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
-
 #[derive(Debug)]
 pub(crate) struct Responder {
     /// The expected PSN.
@@ -104,8 +93,8 @@ pub(crate) struct Responder {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) completion: Option<Wc>,
-    /// Whether a NAK that ends the connection is to be sent.
-    pub(crate) failed: bool,
+    /// The cause for which the packet was not executed.
+    pub(crate) refused: Option<RefusalCause>,
 }
 
 /// The parts of the queue pair that a request needs.
@@ -136,11 +125,11 @@ impl Responder {
             0 => {}
             ahead if ahead > 0 => {
                 self.out_of_sequence(packet.bth.psn, cx.shared);
-                return Outcome::default();
+                return Outcome { completion: None, refused: Some(RefusalCause::OutOfSequence) };
             }
             _ => {
-                self.duplicate(info, packet, cx);
-                return Outcome::default();
+                let refused = self.duplicate(info, packet, cx).err();
+                return Outcome { completion: None, refused };
             }
         }
         self.gap = None;
@@ -150,9 +139,12 @@ impl Responder {
                 if packet.bth.ack_req && info.operation != Operation::ReadRequest {
                     self.acknowledge();
                 }
-                Outcome { completion, failed: false }
+                Outcome { completion, refused: None }
             }
-            Err(refusal) => self.refuse(refusal, packet, cx),
+            Err(cause) => {
+                let completion = self.refuse(cause, packet, cx);
+                Outcome { completion, refused: Some(cause) }
+            }
         }
     }
 
@@ -163,7 +155,6 @@ impl Responder {
     /// Sends one NAK per gap, and another one when a PSN is seen again: the requester has then started over, or probes,
     /// and the gap is still there.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
-        shared.counters.out_of_seq_request += 1;
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
                 return;
@@ -178,8 +169,12 @@ impl Responder {
 
     /// Handles a repeated request: SENDs and WRITEs are acknowledged again; READs are executed again, possibly from the
     /// middle of their range.
-    fn duplicate(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) {
-        cx.shared.counters.duplicate_request += 1;
+    fn duplicate(
+        &mut self,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), RefusalCause> {
         if info.operation != Operation::ReadRequest {
             let psn = packet.bth.psn;
             if self.last_read.is_some_and(|read| read.since(psn) > 0) {
@@ -187,15 +182,17 @@ impl Responder {
             } else {
                 self.acknowledge();
             }
-            return;
+            return Err(RefusalCause::Duplicate);
         }
-        if let Ok((reply, packets)) = self.read_reply(packet, cx) {
-            let end = packet.bth.psn.plus(packets);
-            // A request beyond the expected PSN cannot be a duplicate.
-            if end.since(self.epsn) <= 0 {
-                self.replies.restart_read(packet.bth.psn, end, reply);
-            }
+        let (reply, packets) = self.read_reply(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
+        let end = packet.bth.psn.plus(packets);
+        // A request beyond the expected PSN cannot be a duplicate.
+        if end.since(self.epsn) > 0 {
+            return Err(RefusalCause::Duplicate);
         }
+        cx.shared.counters.duplicate_request += 1;
+        self.replies.restart_read(packet.bth.psn, end, reply);
+        Ok(())
     }
 
     fn execute(
@@ -203,28 +200,28 @@ impl Responder {
         info: &OpcodeInfo,
         packet: &Packet<'_>,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Wc>, Refusal> {
+    ) -> Result<Option<Wc>, RefusalCause> {
         self.check_sequence(info)?;
         self.check_length(info.position, packet, cx.mtu)?;
         match info.operation {
             Operation::Send => self.execute_send(info.position, packet, cx),
             Operation::Write => self.execute_write(info.position, packet, cx),
             Operation::ReadRequest => self.execute_read(packet, cx).map(|()| None),
-            _ => Err(INVALID),
+            _ => Err(OpcodeSequence),
         }
     }
 
-    fn check_sequence(&self, info: &OpcodeInfo) -> Result<(), Refusal> {
+    fn check_sequence(&self, info: &OpcodeInfo) -> Result<(), RefusalCause> {
         let fits = match &self.message {
             Message::None => info.position.starts(),
             Message::Send { .. } => info.operation == Operation::Send && !info.position.starts(),
             Message::Write { .. } => info.operation == Operation::Write && !info.position.starts(),
         };
-        if fits { Ok(()) } else { Err(INVALID) }
+        if fits { Ok(()) } else { Err(OpcodeSequence) }
     }
 
     /// Checks the lengths: FIRST and MIDDLE packets are full, LAST is not empty, and no packet exceeds the path MTU.
-    fn check_length(&self, position: Position, packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
+    fn check_length(&self, position: Position, packet: &Packet<'_>, mtu: u32) -> Result<(), RefusalCause> {
         let len = packet.payload.len() as u64;
         let mtu = u64::from(mtu);
         let fits = match position {
@@ -232,7 +229,7 @@ impl Responder {
             Position::Last => 1 <= len && len <= mtu,
             Position::Only => len <= mtu,
         };
-        if fits { Ok(()) } else { Err(INVALID) }
+        if fits { Ok(()) } else { Err(RefusalCause::PayloadLength) }
     }
 
     fn execute_send(
@@ -240,18 +237,18 @@ impl Responder {
         position: Position,
         packet: &Packet<'_>,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Wc>, Refusal> {
+    ) -> Result<Option<Wc>, RefusalCause> {
         if position.starts() {
-            let recv = cx.rq.pop_front().ok_or(Refusal::NotReady)?;
+            let recv = cx.rq.pop_front().ok_or(ReceiverNotReady)?;
             self.message = Message::Send { recv, filled: 0 };
         }
-        let Message::Send { recv, filled } = &mut self.message else { return Err(INVALID) };
+        let Message::Send { recv, filled } = &mut self.message else { return Err(OpcodeSequence) };
         let len = packet.payload.len() as u64;
         if *filled + len > recv.len {
-            return Err(Refusal::TooLong);
+            return Err(RefusalCause::ReceiveTooShort);
         }
         if !place(&recv.sges, *filled, packet.payload, cx.shared, cx.memory) {
-            return Err(Refusal::Nak(NakCode::RemoteOperation));
+            return Err(RefusalCause::ReceiveMemory);
         }
         *filled += len;
         let done = (recv.wr_id, *filled as u32);
@@ -268,24 +265,24 @@ impl Responder {
         position: Position,
         packet: &Packet<'_>,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Wc>, Refusal> {
+    ) -> Result<Option<Wc>, RefusalCause> {
         if packet.imm.is_some() && cx.rq.is_empty() {
-            return Err(Refusal::NotReady);
+            return Err(ReceiverNotReady);
         }
         if position.starts() {
             self.message = self.begin_write(position, packet, cx)?;
         }
-        let Message::Write { target, len, filled } = &mut self.message else { return Err(INVALID) };
+        let Message::Write { target, len, filled } = &mut self.message else { return Err(OpcodeSequence) };
         let total = *len;
         let payload = packet.payload.len() as u32;
         // The packets must have exactly the announced length: neither fewer bytes at the end nor more before it.
         let after = *filled + payload;
         if after > total || position.ends() != (after == total) {
-            return Err(INVALID);
+            return Err(MessageLength);
         }
         if let Some((mr, offset)) = *target {
             // Access may have been withdrawn since the first packet.
-            let region = cx.shared.mrs.still(mr, Want::RemoteWrite).ok_or(ACCESS)?;
+            let region = cx.shared.mrs.still(mr, Want::RemoteWrite).ok_or(RemoteAccess)?;
             cx.memory.place(region, offset + u64::from(*filled), packet.payload);
         }
         *filled = after;
@@ -297,7 +294,7 @@ impl Responder {
         if packet.imm.is_none() {
             return Ok(None);
         }
-        let recv = cx.rq.pop_front().ok_or(Refusal::NotReady)?;
+        let recv = cx.rq.pop_front().ok_or(ReceiverNotReady)?;
         Ok(Some(received(cx, recv.wr_id, WcOpcode::RecvWriteWithImm, total, packet)))
     }
 
@@ -306,24 +303,24 @@ impl Responder {
         position: Position,
         packet: &Packet<'_>,
         cx: &Context<'_>,
-    ) -> Result<Message, Refusal> {
-        let reth = packet.reth.ok_or(INVALID)?;
+    ) -> Result<Message, RefusalCause> {
+        let reth = packet.reth.ok_or(OpcodeSequence)?;
         if reth.length > MAX_MESSAGE || position == Position::First && reth.length <= cx.mtu {
-            return Err(INVALID);
+            return Err(MessageLength);
         }
         let target = if reth.length == 0 {
             None
         } else {
             let found =
                 cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteWrite);
-            Some(found.ok_or(ACCESS)?)
+            Some(found.ok_or(RemoteAccess)?)
         };
         Ok(Message::Write { target, len: reth.length, filled: 0 })
     }
 
-    fn execute_read(&mut self, packet: &Packet<'_>, cx: &mut Context<'_>) -> Result<(), Refusal> {
+    fn execute_read(&mut self, packet: &Packet<'_>, cx: &mut Context<'_>) -> Result<(), RefusalCause> {
         if self.replies.reads() >= usize::from(self.responder_resources) {
-            return Err(INVALID);
+            return Err(RefusalCause::TooManyReads);
         }
         let (reply, packets) = self.read_reply(packet, cx)?;
         self.last_read = Some(packet.bth.psn);
@@ -332,19 +329,19 @@ impl Responder {
         Ok(())
     }
 
-    fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), Refusal> {
-        let reth = packet.reth.ok_or(INVALID)?;
+    fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), RefusalCause> {
+        let reth = packet.reth.ok_or(OpcodeSequence)?;
         let packets = reth.length.div_ceil(cx.mtu).max(1);
         // A requester may not have so many PSNs outstanding, because they could not be distinguished from duplicates.
         if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
-            return Err(INVALID);
+            return Err(MessageLength);
         }
         let source = if reth.length == 0 {
             None
         } else {
             let found =
                 cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteRead);
-            Some(found.ok_or(ACCESS)?)
+            Some(found.ok_or(RemoteAccess)?)
         };
         let psn = packet.bth.psn;
         let repeated = psn.since(self.epsn) < 0;
@@ -360,37 +357,20 @@ impl Responder {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, packet: &Packet<'_>, cx: &mut Context<'_>) -> Outcome {
-        let syndrome = match refusal {
-            Refusal::NotReady => {
-                cx.shared.counters.send_rnr_err += 1;
-                // Later packets of the same burst do not count as a gap.
-                self.gap = Some(Gap::before(packet.bth.psn));
-                Syndrome::RnrNak(cx.shared.config.rnr_timer)
-            }
-            Refusal::Nak(code) => {
-                if code == NakCode::RemoteAccess {
-                    cx.shared.counters.send_access_err += 1;
-                } else {
-                    cx.shared.counters.send_invalid_request += 1;
-                }
-                Syndrome::Nak(code)
-            }
-            Refusal::TooLong => {
-                cx.shared.counters.send_invalid_request += 1;
-                Syndrome::Nak(NakCode::InvalidRequest)
-            }
+    /// Answers a refused request. Returns the completion of the receive that a failed SEND had taken.
+    fn refuse(&mut self, cause: RefusalCause, packet: &Packet<'_>, cx: &Context<'_>) -> Option<Wc> {
+        let syndrome = if let Some(code) = cause.nak() {
+            Syndrome::Nak(code)
+        } else {
+            // Later packets of the same burst do not count as a gap.
+            self.gap = Some(Gap::before(packet.bth.psn));
+            Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
         self.replies.push(Reply::Ack { psn: packet.bth.psn, syndrome, msn: self.msn });
-        let failed = refusal != Refusal::NotReady;
-        let completion = match std::mem::replace(&mut self.message, Message::None) {
-            Message::Send { recv, .. } if failed => Some(failed_recv(cx, recv.wr_id, refusal)),
-            message => {
-                self.message = message;
-                None
-            }
-        };
-        Outcome { completion, failed }
+        if cause == ReceiverNotReady {
+            return None;
+        }
+        self.take_recv().map(|recv| failed_recv(cx, recv.wr_id, cause))
     }
 
     /// Takes the receive of a SEND that has partly arrived, when the queue pair fails.
@@ -415,9 +395,11 @@ fn received(cx: &mut Context<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, p
     }
 }
 
-fn failed_recv(cx: &Context<'_>, wr_id: u64, refusal: Refusal) -> Wc {
-    let status =
-        if refusal == Refusal::TooLong { WcStatus::LocalLengthError } else { WcStatus::LocalProtectionError };
+fn failed_recv(cx: &Context<'_>, wr_id: u64, cause: RefusalCause) -> Wc {
+    let status = match cause {
+        RefusalCause::ReceiveTooShort => WcStatus::LocalLengthError,
+        _ => WcStatus::LocalProtectionError,
+    };
     Wc { wr_id, qp: cx.qp, status, ..Wc::EMPTY }
 }
 

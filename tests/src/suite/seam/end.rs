@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_provider::Choice;
+use naa_provider::{Choice, DeviceConfig};
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, SendWr, Sge,
     WaitMode, WcStatus,
@@ -41,8 +41,8 @@ impl End {
         choice: Choice,
         must_listen: bool,
     ) -> Result<Self, verbs::Error> {
-        let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
-        let opened = naa_provider::open(local, choice, &options)?;
+        let config = DeviceConfig { must_listen, ..DeviceConfig::default() };
+        let opened = naa_provider::open(local, choice, &config)?;
         let context = opened.context;
         eprintln!("{}; {}", context.attr().name, opened.why);
         Self::new(context)

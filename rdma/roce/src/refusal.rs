@@ -1,0 +1,177 @@
+//! The reasons for which an endpoint does not execute a packet, and the observer that learns them.
+
+use std::net::SocketAddr;
+
+use crate::{
+    cm::CmCounters,
+    counters::Counters,
+    wire::{Malformed, NakCode, Packet},
+};
+
+type Counter = fn(&mut Counters) -> &mut u64;
+
+/// The one reason for which an endpoint does not execute a packet.
+///
+/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). Most refusals are
+/// silent; [`Self::nak`] says which of them a NAK answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusalCause {
+    #[error("the datagram is not a packet: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the transport version in the BTH is not 0")]
+    Version,
+    #[error("the P_Key is neither 0xffff nor 0x7fff")]
+    PKey,
+    #[error("the destination queue pair is 0, which RoCE does not use")]
+    QueuePairZero,
+    #[error("the queue pair does not exist, or is not connected")]
+    UnknownQp,
+    #[error("the source address is not the address of the connection's peer")]
+    WrongSource,
+    #[error("the invariant CRC is wrong: a byte changed on the way, or the sender computes another CRC")]
+    Icrc,
+    #[error("a datagram of this kind belongs to queue pair 1, with the Q_Key 0x80010000 and 256 bytes")]
+    NotManagement,
+
+    #[error("the management datagram is not a message of the CM")]
+    CmMalformed,
+    #[error("no connection has the communication IDs of the CM message")]
+    CmUnknownId,
+    #[error("the CM message comes from another address than the connection's peer")]
+    CmWrongSource,
+    #[error("the connection's state does not permit the CM message")]
+    CmUnexpected,
+
+    #[error("the PSN is ahead of the expected PSN: packets before it are missing")]
+    OutOfSequence,
+    #[error("the PSN is behind the expected PSN: the request was executed before")]
+    Duplicate,
+    #[error("the opcode does not continue the message, or begins one inside of another")]
+    OpcodeSequence,
+    #[error("the payload has not the length that the opcode and the path MTU demand")]
+    PayloadLength,
+    #[error("the DMA length is above 2^31, or does not agree with the payload of the message's packets")]
+    MessageLength,
+    #[error("the READ is one more than the queue pair may have outstanding")]
+    TooManyReads,
+    #[error("no receive is posted")]
+    ReceiverNotReady,
+    #[error("the message is longer than the posted receive")]
+    ReceiveTooShort,
+    #[error("the memory of the posted receive was deregistered")]
+    ReceiveMemory,
+    #[error("RKey, address, length or right of the access is not that of a region of the protection domain")]
+    RemoteAccess,
+
+    #[error("the response acknowledges packets that are not outstanding")]
+    StrayResponse,
+    #[error("the syndrome of the acknowledgement is reserved")]
+    ReservedSyndrome,
+    #[error("a READ response before this one is missing")]
+    ResponseGap,
+    #[error("the READ response answers no READ, or has a wrong length")]
+    BadResponse,
+    #[error("the memory for the READ response was deregistered")]
+    ResponseMemory,
+}
+
+impl RefusalCause {
+    /// The code of the NAK that answers a request refused for this cause. A NAK of a sequence error is sent once per
+    /// gap only, and [`Self::ReceiverNotReady`] is answered with an RNR NAK, which has a timer in the place of a code.
+    pub fn nak(self) -> Option<NakCode> {
+        match self {
+            Self::OutOfSequence => Some(NakCode::PsnSequence),
+            Self::OpcodeSequence
+            | Self::PayloadLength
+            | Self::MessageLength
+            | Self::TooManyReads
+            | Self::ReceiveTooShort => Some(NakCode::InvalidRequest),
+            Self::ReceiveMemory => Some(NakCode::RemoteOperation),
+            Self::RemoteAccess => Some(NakCode::RemoteAccess),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the refused request ends the connection.
+    pub(crate) fn is_fatal(self) -> bool {
+        self.nak().is_some_and(|code| code != NakCode::PsnSequence)
+    }
+
+    /// A short name for programs, which stays the same.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// Counts the refusal.
+    pub(crate) fn count(self, counters: &mut Counters) {
+        if let Some(counter) = self.row().1 {
+            *counter(counters) += 1;
+        }
+    }
+
+    /// The name of each cause, and its counter. Some causes have no counter, and CM messages have counters of their
+    /// own.
+    fn row(self) -> (&'static str, Option<Counter>) {
+        match self {
+            Self::Malformed(_) => ("malformed", Some(|c| &mut c.rx_malformed)),
+            Self::Version => ("version", Some(|c| &mut c.rx_malformed)),
+            Self::PKey => ("p-key", Some(|c| &mut c.rx_malformed)),
+            Self::QueuePairZero => ("queue-pair-zero", Some(|c| &mut c.rx_malformed)),
+            Self::UnknownQp => ("unknown-qp", Some(|c| &mut c.rx_unknown_qp)),
+            Self::WrongSource => ("wrong-source", Some(|c| &mut c.rx_wrong_source)),
+            Self::Icrc => ("icrc", Some(|c| &mut c.rx_icrc_encapsulated)),
+            Self::NotManagement => ("not-management", Some(|c| &mut c.rx_malformed)),
+            Self::CmMalformed => ("cm-malformed", None),
+            Self::CmUnknownId => ("cm-unknown-id", None),
+            Self::CmWrongSource => ("cm-wrong-source", None),
+            Self::CmUnexpected => ("cm-unexpected", None),
+            Self::OutOfSequence => ("out-of-sequence", Some(|c| &mut c.out_of_seq_request)),
+            Self::Duplicate => ("duplicate", Some(|c| &mut c.duplicate_request)),
+            Self::OpcodeSequence => ("opcode-sequence", Some(|c| &mut c.send_invalid_request)),
+            Self::PayloadLength => ("payload-length", Some(|c| &mut c.send_invalid_request)),
+            Self::MessageLength => ("message-length", Some(|c| &mut c.send_invalid_request)),
+            Self::TooManyReads => ("too-many-reads", Some(|c| &mut c.send_invalid_request)),
+            Self::ReceiverNotReady => ("receiver-not-ready", Some(|c| &mut c.send_rnr_err)),
+            Self::ReceiveTooShort => ("receive-too-short", Some(|c| &mut c.send_invalid_request)),
+            Self::ReceiveMemory => ("receive-memory", Some(|c| &mut c.send_invalid_request)),
+            Self::RemoteAccess => ("remote-access", Some(|c| &mut c.send_access_err)),
+            Self::StrayResponse => ("stray-response", Some(|c| &mut c.rx_stray_ack)),
+            Self::ReservedSyndrome => ("reserved-syndrome", Some(|c| &mut c.rx_stray_ack)),
+            Self::ResponseGap => ("response-gap", None),
+            Self::BadResponse => ("bad-response", None),
+            Self::ResponseMemory => ("response-memory", None),
+        }
+    }
+
+    /// Counts the refusal of a CM message.
+    pub(crate) fn count_cm(self, counters: &mut CmCounters) {
+        let counter = match self {
+            Self::CmMalformed => &mut counters.rx_malformed,
+            Self::CmUnknownId => &mut counters.rx_unknown_id,
+            Self::CmWrongSource => &mut counters.rx_wrong_source,
+            Self::CmUnexpected => &mut counters.rx_unexpected,
+            _ => return,
+        };
+        *counter += 1;
+    }
+}
+
+/// A packet that an endpoint did not execute.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    pub cause: RefusalCause,
+    /// The UDP address of the sender.
+    pub from: SocketAddr,
+    /// The packet, if the datagram is one. Its fields are those of the sender; they are checked only up to the cause.
+    pub packet: Option<&'a Packet<'a>>,
+}
+
+/// An observer learns of each packet that an endpoint does not execute. `()` is the observer that ignores them.
+pub trait Observer {
+    /// Called once for each refused packet. The endpoint is in the middle of a turn, so the observer must be quick.
+    fn refused(&mut self, refusal: &Refusal<'_>);
+}
+
+impl Observer for () {
+    fn refused(&mut self, _: &Refusal<'_>) {}
+}
