@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{Time, segment::IpVersion, wire::LbHeader};
 
-/// The state of a data plane: for each load balancer the current tables, the staged ones with their first ticks, and
-/// counters.
+/// The state of a data plane. For each load balancer, it has the current tables, the staged tables with their first
+/// ticks, and counters.
 ///
-/// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged from
-/// ticks that no packet has had yet, so an update splits no event. Each load balancer has its own ticks, since
-/// different experiments count differently. The destination addresses belong to the whole data plane: they change at
-/// once, whatever the tick. A source address is allowed as soon as the tables for its packet's tick, or any tables for
-/// later ticks, allow it.
+/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and tables are
+/// staged only for ticks that no packet has had yet. An update of tables therefore splits no event. Each load balancer
+/// has its own ticks, because different experiments count differently. The destination addresses belong to the whole
+/// data plane, and a change of them applies to all ticks at once. A source address is allowed if the tables for its
+/// packet's tick, or any tables for later ticks, allow it.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -33,7 +33,8 @@ impl Balancer {
     /// The most staged sets of tables of one load balancer.
     pub const MOST_STAGED: usize = 16;
 
-    /// `seed` is the seed of the members' hash table.
+    /// Creates the state of a data plane whose current tables are `tables`. `seed` is the seed of the members' hash
+    /// table.
     pub fn new(tables: &Tables, seed: u64) -> Self {
         let destinations = tables.destinations.clone();
         let lbs = LbId::all().map(|lb| Sets::new(tables.of(lb).clone())).collect();
@@ -59,13 +60,13 @@ impl Balancer {
         &mut self.lbs[lb.index()]
     }
 
-    /// Checks whether [`Balancer::stage`] would refuse tables of a load balancer from a tick on.
+    /// Checks whether [`Balancer::stage`] would refuse a load balancer's tables whose first tick is `from`.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         self.of(lb).place_for(from, false).map(drop)
     }
 
-    /// Stages a load balancer's tables for packets from a tick on, which must be above the ticks that were routed
-    /// lately. They apply until the first tick of the next set.
+    /// Stages a load balancer's tables for packets whose tick is `from` or higher. `from` must be above all ticks that
+    /// were routed recently. The staged tables apply until the first tick of the next set.
     pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let at = self.of(tables.lb()).place_for(from, false)?;
         self.insert(at, tables, from);
@@ -84,8 +85,8 @@ impl Balancer {
         self.find_places(lb, at);
     }
 
-    /// Stages like [`Balancer::stage`], but replaces tables that are staged from the same tick on, since no packet can
-    /// have met them.
+    /// Stages like [`Balancer::stage`]. If tables with the same first tick are staged already, the new tables replace
+    /// them, because no packet can have been looked up in them.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -99,13 +100,13 @@ impl Balancer {
         Ok(())
     }
 
-    /// Returns the first tick from which [`Balancer::stage_next`] would apply tables of a load balancer.
+    /// Returns the first tick to which tables of a load balancer would apply after [`Balancer::stage_next`].
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables from the first possible tick on, which is returned. If no packet has met the tables of that tick,
-    /// they are replaced.
+    /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the existing
+    /// tables of this tick, the new tables replace the existing tables.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -121,16 +122,16 @@ impl Balancer {
         }
     }
 
-    /// Checks whether [`Balancer::force`] would refuse tables of a load balancer from a tick on.
+    /// Checks whether [`Balancer::force`] would refuse a load balancer's tables whose first tick is `from`.
     pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         let sets = &self.of(lb).sets;
         let kept = sets.partition_point(|set| set.from < from);
         if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
     }
 
-    /// Applies a load balancer's tables from a tick on, whatever was routed or staged. Its sets that would begin at
-    /// this tick or later are dropped, and their number is returned. Events of this tick and later ones that are in
-    /// flight may be split.
+    /// Applies a load balancer's tables from the tick `from` on, whatever ticks were routed or staged. Sets of the load
+    /// balancer that begin at this tick or later are dropped, and the number of dropped sets is returned. An event in
+    /// flight whose tick is `from` or higher may be split.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -146,9 +147,9 @@ impl Balancer {
         Ok(dropped)
     }
 
-    /// Withdraws a load balancer's tables that were staged from a tick on: the tables before them apply instead. No
-    /// packet may have met them, neither a routed nor a dropped one. Packets from addresses that no earlier tables
-    /// allow do not count.
+    /// Withdraws a load balancer's tables whose first tick is `from`. The tables with the next lower first tick apply
+    /// instead. The withdrawal is refused if the tables routed or dropped a packet with a valid LB header. A packet
+    /// that was dropped for its source address counts only if earlier tables allow this address.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -161,7 +162,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Replaces all sets of all load balancers by these tables, for every tick and at once: events in flight may be
+    /// Replaces all sets of all load balancers by these tables, for all ticks and at once. Events in flight may be
     /// split.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
@@ -172,29 +173,31 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed, because its
-    /// senders count from a lower tick again. There is no horizon afterwards. Events in flight may be split.
+    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. This function
+    /// is for senders that count from a lower tick again. Afterwards, the load balancer has no horizon. Events in
+    /// flight may be split.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);
         self.find_places(lb, 0);
     }
 
-    /// Replaces the addresses to which packets are sent, at once.
+    /// Replaces the addresses to which packets are sent. The change applies to all ticks at once.
     pub fn set_destinations(&mut self, rules: &Rules) {
         self.destinations = Arc::new(Tables::destinations(rules));
     }
 
-    /// Sets the highest tick that is remembered when it is routed. So forged ticks above the horizon do not block new
-    /// tables. Ticks up to the horizon are not forgotten any more. If the horizon rises above ticks that were counted
-    /// as beyond it, some of these count as routed from now on: the highest one if none is above the new horizon, else
-    /// the lowest one, since no others are known.
+    /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
+    /// the horizon therefore do not block new tables. Ticks up to the horizon are not forgotten any more. If ticks that
+    /// were counted as beyond the old horizon are not above the new horizon, one of these ticks counts as routed from
+    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed, otherwise the
+    /// lowest counted tick. The ticks between the lowest and the highest tick are not known.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
-    /// Returns what a load balancer routed above its horizon since it has a horizon or was reset. It is `None` again
-    /// when the horizon reaches the highest of these ticks.
+    /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result is
+    /// `None` again after a reset, or when the horizon reaches the highest of these ticks.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
@@ -215,8 +218,8 @@ impl Balancer {
         }
     }
 
-    /// Drops sets of a load balancer that only ticks below this one would meet, and returns their number. Packets with
-    /// such a tick that arrive even later meet the oldest set that is left.
+    /// Drops the sets of a load balancer that apply only to ticks below `below_tick`, and returns the number of dropped
+    /// sets. A packet with a lower tick that arrives afterwards is looked up in the oldest remaining set.
     pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
         let sets = &mut self.of_mut(lb).sets;
         let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
@@ -224,15 +227,14 @@ impl Balancer {
         over
     }
 
-    /// Returns the newest tick that a load balancer routed lately, or since it has a horizon. Tables can be staged from
-    /// the next tick on.
+    /// Returns the highest tick that a load balancer remembers as routed. Tables can be staged from the next tick on.
     pub fn newest_tick(&self, lb: LbId) -> Option<u64> {
         self.of(lb).newest_tick()
     }
 
-    /// Forgets ticks that were routed before the previous call of this, for load balancers without a horizon. Events of
-    /// ticks that are not sent any more are over, and a sender's clock that was wrong once does not block new tables
-    /// any more. Call it every few seconds.
+    /// Forgets the ticks that load balancers without a horizon routed before the previous call of this function. A tick
+    /// that was not sent between two calls has no event in flight. A wrong tick from a sender whose clock was wrong
+    /// therefore does not block new tables for long. The caller should call this function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -242,20 +244,20 @@ impl Balancer {
         }
     }
 
-    /// Returns a load balancer's sets, each as its first tick and the number of packets that it routed. The first set
-    /// also has all ticks before the second one.
+    /// Returns a load balancer's sets, each as its first tick and the number of packets that the set routed. The first
+    /// set also has all ticks below the first tick of the second set.
     pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that a load balancer's next new tick meets.
+    /// Returns the first tick of the set that applies to a load balancer's next new tick.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from
     }
 
-    /// Returns where a UDP datagram with an LB header goes. It came from the address `from` to the address `to`. Its
-    /// bytes are counted.
+    /// Returns the route of a UDP datagram with an LB header, which came from the address `from` to the address `to`.
+    /// The bytes of the datagram are counted.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(lb) = self.destinations.get(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
@@ -271,14 +273,14 @@ impl Balancer {
         route
     }
 
-    /// Returns the same as [`Balancer::route`], but counts nothing.
+    /// Returns the same route as [`Balancer::route`], without counting the datagram.
     pub fn find(&self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let lb = self.destinations.get(to).ok_or(DropCause::BadIp)?;
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
         self.find_for(lb, from, &header).1.map(Found::route)
     }
 
-    /// Returns the index of the set that a datagram meets, and the result of its tables.
+    /// Returns the index of the set that applies to a datagram, and the route from the tables of this set.
     #[inline]
     fn find_for(
         &self,
@@ -296,7 +298,8 @@ impl Balancer {
         (at, found)
     }
 
-    /// Returns the member that the tables of a tick name, whatever its addresses. Nothing is counted.
+    /// Returns the member to which the tables send a packet with this LB header. The member needs an address in only
+    /// one IP version. Nothing is counted.
     pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
         let sets = self.of(lb);
         let tables = &sets.sets[sets.at(header.tick)].tables;
@@ -304,7 +307,7 @@ impl Balancer {
         found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
-    /// Forwards a whole IP packet in place, as [`rewrite`] does. Its bytes are counted.
+    /// Forwards a whole IP packet in place, as [`rewrite`] does. The bytes of the packet are counted.
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
         let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
         let Some(lb) = self.destinations.get(packet.to(bytes)) else {
@@ -319,7 +322,7 @@ impl Balancer {
         let forwarded = rewrite::forward(tables, is_allowed, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
-        // The addresses can still be read, since a dropped packet is not changed.
+        // The source address of a dropped packet can still be read, because a dropped packet is not changed.
         self.count(at, lb, || packet.from(bytes), &header, bytes.len(), sent);
         forwarded
     }
@@ -348,24 +351,26 @@ impl Balancer {
         self.tally.lb(lb)
     }
 
-    /// Checks which members are in use. [`Balancer::members`] omits a member that the tables of new ticks do not have
-    /// when nothing was sent to it for a minute. If no tables have it, it loses its counters then. Call this every few
-    /// seconds; calls within a second cost nothing as long as the tables do not change. A time that is earlier than
-    /// that of a previous call counts as the later one.
+    /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
+    /// member for a minute, [`Balancer::members`] omits the member. If no tables have the member, the member also loses
+    /// its own counters after this minute. The caller should call this function every few seconds. A second call within
+    /// a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the time of
+    /// the previous call counts.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
         self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// Returns what was sent to each member, in order: the members of the tables, and those to which something was sent
-    /// in the last minute. Members keep their counters when tables change.
+    /// Returns the packets that were sent to each member, in the order of the members. The result contains the members
+    /// of the tables, and members to which a packet was sent in the last minute. Members keep their counters when
+    /// tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }
 
-    /// Returns what was sent to members that [`Balancer::members`] omits, by member id, for all load balancers
-    /// together.
+    /// Returns the packets that were sent to members that [`Balancer::members`] omits, by member id. Members of
+    /// different load balancers with the same id are added up.
     pub fn gone(&self) -> BTreeMap<u16, Traffic> {
         self.tally.gone()
     }

@@ -6,21 +6,21 @@ use crate::wire::Malformed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DropCause {
-    /// The packet is neither IPv4 nor IPv6, or its length is not what its header says.
+    /// The packet is neither IPv4 nor IPv6, or its length differs from the length in its IP header.
     NotIp,
     /// The destination address belongs to no load balancer.
     BadIp,
     /// The load balancer does not allow the source address.
     BlockedSrc,
-    /// The packet is a fragment, or not UDP to a data port with a whole LB header.
+    /// The packet is a fragment, is not UDP, is not for a data port, or has no whole LB header.
     NoUdplbHdr,
     /// The LB header has a version other than 2 and 3.
     BadUdplbVersion,
     /// The TTL or hop limit is 1 or 0.
     TtlExpired,
-    /// There is no epoch for the tick.
+    /// No epoch has the packet's tick.
     EpochAssignMiss,
-    /// The epoch's calendar has no such slot.
+    /// The slot of the packet has no member in the epoch's calendar.
     LbCalendarMiss,
     /// The member has no entry for the packet's IP version.
     MbrInfoMiss,

@@ -1,18 +1,18 @@
-//! Internet checksums that are updated when covered bytes change.
+//! Updates of Internet checksums after a change of the covered bytes.
 
 use std::ops::Add;
 
-/// The amount that a change of bytes adds to a one's complement sum.
+/// The number that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). RFC 1071, 2 (B) and (C): the result is the same in any byte order, and
-/// with words longer than 16 bits.
+/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). By RFC 1071, 2 (B) and (C), the result is the same
+/// in any byte order, and with words longer than 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 
 impl Change {
-    /// Returns the change for removed bytes. Like all bytes here, they are an even number at an even offset of the
-    /// covered bytes.
+    /// Returns the change for removed bytes. The number of removed bytes and their offset in the covered bytes must be
+    /// even, like for all bytes in this module.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))
@@ -27,7 +27,8 @@ impl Change {
     pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
-        // The sum has at most 34 bits, then 18, and then a carry from the last addition.
+        // The sum has at most 34 bits. The first addition leaves at most 19 bits, the second addition may leave a
+        // carry, and the third addition adds this carry.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }
@@ -54,7 +55,7 @@ fn sum(bytes: &[u8], word: impl Fn(u32) -> u32, last: impl Fn(u16) -> u16) -> u6
     }
 }
 
-/// Overwrites bytes of a header.
+/// Overwrites bytes of a header, and returns the change for the checksum.
 #[inline(always)]
 pub(super) fn put<const N: usize>(header: &mut [u8], at: usize, new: [u8; N]) -> Change {
     let old = &mut header[at..at + N];

@@ -1,35 +1,37 @@
-//! Compiles rules to arrays in which packets are looked up.
+//! Compiles rules to the arrays in which packets are looked up.
 
 use std::collections::BTreeMap;
 
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
 
-/// Stands for a slot without member. No member has this index, since there are fewer members.
+/// The index that marks a slot without a member. No member has this index, because there are fewer members.
 const NONE: u16 = u16::MAX;
 
-/// A calendar is stored as a sorted list if its array would have more than this many entries for each rule. So tables
-/// take at most 16 bytes for each slot that has a rule, however far apart the slots are.
+/// The most entries for each rule in the array of a calendar. If the array would have more entries, the calendar is
+/// stored as a sorted list. Tables therefore need at most 16 bytes for each slot that has a rule, whatever the numbers
+/// of the slots are.
 const MOST_SPREAD: usize = 8;
 
-/// An epoch, and where the slots of its calendar are. Slots that no epoch with this calendar reaches are omitted.
+/// An epoch, and the location of the slots of its calendar. Slots that no epoch with this calendar can reach are
+/// omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,
     slots: SlotsAt,
 }
 
-/// Where a calendar's slots are in the array of all calendars.
+/// The location of a calendar's slots in the array of all calendars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// If false, the slots are `len` members, indexed by slot. If true, they are the numbers of `len` slots in
-    /// ascending order, then their members.
+    /// If false, the array contains `len` members, indexed by slot number. If true, the array contains the numbers of
+    /// `len` slots in ascending order, followed by the members of these slots.
     sorted: bool,
 }
 
 impl Calendar {
-    /// Returns the index of the member that has a slot, or an index beyond all members if none has it.
+    /// Returns the index of the member that has a slot, or [`NONE`] if no member has this slot.
     #[inline]
     pub(super) fn member(&self, slots: &[u16], slot: u16) -> u16 {
         let SlotsAt { first, len, sorted } = self.slots;
@@ -43,7 +45,7 @@ impl Calendar {
 }
 
 impl Calendar {
-    /// Returns the slots that have a member, in order, each with the index of its member.
+    /// Returns the slots that have a member in ascending order, each with the index of its member.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
         let (first, len) = (first as usize, usize::from(len));
@@ -77,7 +79,7 @@ impl<'a> Compiler<'a> {
         Self { lb, rules, slots: Vec::new(), members: Vec::new(), index: BTreeMap::new() }
     }
 
-    /// Returns the ticks at which another calendar begins, from tick 0 on, each with its calendar.
+    /// Returns the ticks at which the calendar changes, each with the calendar from this tick on.
     pub(super) fn calendars(&mut self) -> Vec<(u64, Option<Calendar>)> {
         let of_lb = self.rules.epochs.iter().filter(|((of, _), _)| *of == self.lb);
         let mut ranges = Ranges::default();
@@ -85,8 +87,8 @@ impl<'a> Compiler<'a> {
 
         let ranges = ranges.finish();
 
-        // Epochs that differ only in `slot_bits` or `xor` share a calendar, since the mask restricts each epoch to its
-        // part.
+        // Epochs that differ only in `slot_bits` or `xor` share a calendar, because the mask of each epoch selects only
+        // the slots of this epoch.
         let mut widest = BTreeMap::new();
         for epoch in ranges.iter().filter_map(|(_, epoch)| *epoch) {
             let bits = widest.entry(epoch.id).or_insert(epoch.slot_bits);
@@ -98,7 +100,7 @@ impl<'a> Compiler<'a> {
         ranges.into_iter().map(|(first, epoch)| (first, epoch.and_then(calendar))).collect()
     }
 
-    /// Adds the slots of a calendar that a mask of `bits` bits can reach.
+    /// Adds those slots of an epoch's calendar whose numbers fit into `bits` bits.
     fn slots_of(&mut self, epoch: u32, bits: u8) -> SlotsAt {
         let (lb, begin) = (self.lb, self.slots.len());
         let rules = self.rules.calendar.range((lb, epoch, 0)..=(lb, epoch, low_bits(bits)));
@@ -132,24 +134,26 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns a mask of the lowest `bits` bits, of which rules have at most 14.
+/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, which is the limit in rules.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1
 }
 
-/// Turns prefixes, of which the longest counts, into disjoint ranges of ticks.
+/// Turns prefixes of ticks into disjoint ranges of ticks. If several prefixes contain a tick, the longest prefix
+/// counts.
 #[derive(Debug, Default)]
 struct Ranges {
-    /// The first tick of each range, which ends where the next one begins. No epoch has the ticks before the first
-    /// range.
+    /// The first tick and the epoch of each range. A range ends where the next range begins. The ticks below the first
+    /// range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// Prefixes that contain the last added tick, the longest last.
+    /// The prefixes that contain the last added tick, the longest prefix last.
     around: Vec<(TickPrefix, Epoch)>,
 }
 
 impl Ranges {
-    /// Adds a prefix. Prefixes must come in their order, in which each one follows those that contain it.
+    /// Adds a prefix. Prefixes must be added in the order of [`TickPrefix`], in which a prefix follows all prefixes
+    /// that contain it.
     fn add(&mut self, ticks: TickPrefix, epoch: Epoch) {
         while self.around.last().is_some_and(|(around, _)| around.last() < ticks.first()) {
             self.end_last();
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
     use crate::lb::Rule;
 
-    /// Returns the words of compiled slots per slot that has a rule, rounded up.
+    /// Returns the number of compiled 16-bit words for each slot that has a rule, rounded up.
     fn words_per_slot(rules: impl IntoIterator<Item = Rule>) -> usize {
         let mut all = Rules::default();
         rules.into_iter().for_each(|rule| all.insert(rule, false).unwrap());
@@ -193,7 +197,8 @@ mod tests {
         compiler.finish().0.len().div_ceil(all.calendar.len())
     }
 
-    /// Returns rules in which each tick leads to an epoch of its own, whose calendar has these slots.
+    /// Returns rules for `count` ticks. Each tick has an epoch of its own, and the calendar of each epoch has these
+    /// slots.
     fn epochs(count: u32, slots: &[u16]) -> Vec<Rule> {
         let lb = LbId::new(0).unwrap();
         let epoch = |id: u32| {

@@ -2,7 +2,7 @@
 
 use super::DropCause;
 
-/// The number of packets and of their bytes.
+/// The number of packets, and the number of bytes in these packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub packets: u64,
@@ -43,7 +43,7 @@ impl Drops {
     }
 }
 
-/// Creates the counters from numbers that were counted elsewhere. If a cause occurs several times, its last number
+/// Creates the counters from numbers of dropped packets by cause. If a cause occurs several times, its last number
 /// counts.
 impl FromIterator<(DropCause, u64)> for Drops {
     fn from_iter<T: IntoIterator<Item = (DropCause, u64)>>(dropped: T) -> Self {
@@ -53,14 +53,15 @@ impl FromIterator<(DropCause, u64)> for Drops {
     }
 }
 
-/// The counters of one load balancer. Packets received = packets sent to its members + dropped.
+/// The counters of one load balancer. The number of received packets is the number of packets sent to members plus the
+/// number of dropped packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LbCounters {
     pub received: Traffic,
-    /// Packets from allowed source addresses, with an LB header of this version.
+    /// The number of packets from allowed source addresses with an LB header of version 2.
     pub v2: u64,
     pub v3: u64,
-    /// Packets that were sent to all members, also to members that do not exist any more.
+    /// The packets that were sent to all members, including members that do not exist any more.
     pub sent: Traffic,
     pub dropped: Drops,
 }
@@ -74,8 +75,8 @@ impl LbCounters {
         self.dropped.absorb(&other.dropped);
     }
 
-    /// Counts a packet. `version` is that of its LB header, if it has one. `sent` is the number of its bytes as sent,
-    /// or the cause for which it was dropped.
+    /// Counts a packet of `bytes` bytes. `version` is the version of the packet's LB header, if the packet has an LB
+    /// header. `sent` is the number of bytes that were sent, or the cause for which the packet was dropped.
     pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, sent: Result<usize, DropCause>) {
         self.received.add(bytes);
         if sent != Err(DropCause::BlockedSrc) {

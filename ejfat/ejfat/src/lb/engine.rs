@@ -1,4 +1,5 @@
-//! The interface to hardware that takes the place of the balancer: its tables, and its counters.
+//! The interface to hardware that forwards packets instead of the balancer. The hardware gets tables and returns
+//! counters.
 //!
 //! ```text
 //! Balancer, changed ─► Image ─► Engine::load        before packets meet new tables
@@ -13,25 +14,27 @@ use std::{
 
 use super::{Balancer, BeyondHorizon, Drops, Image, ImageError, LbCounters, LbId, Traffic, sets::NO_HORIZON};
 
-/// A data plane that decides by images of tables, as hardware does.
+/// A data plane that forwards packets by an image of the tables, for example hardware.
 pub trait Engine: std::fmt::Debug + Send {
-    /// Replaces the image that is in use by another one, between two packets.
+    /// Replaces the current image by another image, between two packets.
     ///
-    /// A guard is the first tick of a load balancer whose packets the two images may treat differently. The engine refuses the image if
-    /// it has forwarded that tick or a higher one since [`Engine::take`], because events could be split.
+    /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. The
+    /// engine refuses the image if the engine has forwarded this tick or a higher tick since the last [`Engine::take`],
+    /// because events could be split.
     ///
     /// # Errors
     /// [`EngineError::Late`] if the engine refuses the image. The previous image stays in use.
     fn load(&mut self, image: Image, guards: &BTreeMap<LbId, u64>) -> Result<(), EngineError>;
 
-    /// Sets a load balancer's horizon. Forwarded packets with higher ticks are counted in [`Counted::beyond`].
+    /// Sets a load balancer's horizon. Forwarded packets with ticks above the horizon are counted in
+    /// [`Counted::beyond`].
     fn set_horizon(&mut self, lb: LbId, horizon: u64);
 
-    /// Forwards a UDP datagram that came from the address `from` to the address `to`. Returns where it goes and the
-    /// bytes of the new datagram, or `None` if it is dropped.
+    /// Forwards a UDP datagram that came from the address `from` to the address `to`. Returns the destination and the
+    /// bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns the counters since the last call. Bytes are those of UDP datagrams.
+    /// Returns the counters since the last call. Numbers of bytes are lengths of UDP payloads.
     fn take(&mut self) -> Counted;
 }
 
@@ -50,32 +53,34 @@ pub enum EngineError {
 /// The counters of an engine since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Packets that belong to no load balancer.
+    /// The packets that belong to no load balancer.
     pub unaddressed: Drops,
     pub lbs: BTreeMap<LbId, LbCounters>,
     pub members: BTreeMap<(LbId, u16), Traffic>,
-    /// The packets that met each set of tables, by the first tick of the set.
+    /// The packets to which each set of tables applied, by the load balancer and the first tick of the set.
     pub sets: BTreeMap<(LbId, u64), Met>,
     /// The highest tick at or below the horizon that was forwarded.
     pub newest: BTreeMap<LbId, u64>,
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 
-/// The packets that met a set of tables.
+/// The number of packets to which a set of tables applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     pub routed: u64,
-    /// Packets from addresses that no tables allow are not counted here.
+    /// The number of dropped packets, without packets from addresses that no tables allow.
     pub dropped: u64,
 }
 
 impl Balancer {
-    /// Adds the counters of an engine. Afterwards the balancer is as if it had routed the same packets.
+    /// Adds the counters of an engine. Afterwards, the balancer has the same counters and routed ticks as if the
+    /// balancer had routed the packets itself.
     pub fn absorb(&mut self, counted: &Counted) {
         self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
             let of = self.of_mut(lb);
-            // The set may have been removed after the engine got its image. Then its ticks belong to the set before it.
+            // If the set was removed after the engine got its image, the set before it has the ticks of the removed
+            // set.
             let at = of.sets.iter().position(|set| set.from == from).unwrap_or_else(|| of.at(from));
             of.sets[at].hits += met.routed;
             of.sets[at].dropped += met.dropped;
@@ -94,8 +99,8 @@ impl Balancer {
         Some(self.of(lb).horizon).filter(|&horizon| horizon != NO_HORIZON)
     }
 
-    /// Returns the lowest tick of a load balancer whose packets meet other tables here than in another balancer, or
-    /// `None` if there is no such tick.
+    /// Returns the lowest tick of a load balancer for which this balancer and another balancer have different tables,
+    /// or `None` if there is no such tick.
     pub fn first_difference(&self, other: &Self, lb: LbId) -> Option<u64> {
         let [ours, theirs] = [self, other].map(|balancer| &balancer.of(lb).sets);
         let differ = |from: u64| {
@@ -105,7 +110,7 @@ impl Balancer {
             });
             !Arc::ptr_eq(a, b)
         };
-        // The first set has all ticks before the second.
+        // The first set also has all ticks below its own first tick, so that tick 0 is compared, too.
         let begins = ours.iter().chain(theirs.iter()).map(|set| set.from);
         std::iter::once(0).chain(begins).filter(|&from| differ(from)).min()
     }

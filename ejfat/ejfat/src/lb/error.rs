@@ -7,7 +7,7 @@ use super::{
     rule::{Epoch, Forward, Rule, Table},
 };
 
-/// The reason why a rule does not go into its table.
+/// The reason why a table refuses a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     #[error("{table} is full, it takes {limit} rules; remove some first")]

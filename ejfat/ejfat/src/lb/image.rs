@@ -1,12 +1,12 @@
-//! All tables of all load balancers in the form in which hardware holds them: one image of several memories.
+//! One image with all tables of all load balancers, in the form in which hardware stores them in several memories.
 //!
 //! ```text
 //! addresses ─► load balancer; source ─► the last set that allows it
 //! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
 //! ```
 //!
-//! The sets of a load balancer become ranges of ticks, so that the tick alone leads a look-up to the right set. Calendars that are equal are
-//! stored once, and so are equal members.
+//! The sets of a load balancer become ranges of ticks, so that a look-up finds the right set by the tick alone. Equal
+//! calendars are stored once, and equal members are stored once.
 //!
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` has the fields of entries, the highest first, and the hash of addresses.
@@ -47,7 +47,7 @@ impl ImageTable {
         Self::Members,
     ];
 
-    /// Returns the number of entries in hardware, used or not.
+    /// Returns the number of entries that the table has in hardware, including unused entries.
     pub const fn entries(self) -> usize {
         match self {
             Self::Destinations | Self::Sources => ADDRESS_ENTRIES,
@@ -71,7 +71,7 @@ impl ImageTable {
 }
 
 const WAYS: usize = 4;
-/// The number of rows of a way. The table of destinations has fewer rows in hardware: the first ones.
+/// The number of rows of a way. In hardware, the table of destinations has only the first [`DESTINATION_ROWS`] rows.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;
@@ -93,18 +93,18 @@ pub enum ImageError {
     Address(IpAddr),
 }
 
-/// An entry of a table: its bits, the lowest first.
+/// The bits of a table's entry, the lowest bit first.
 pub type ImageEntry = [u64; 4];
 
-/// All tables, with every entry.
+/// All tables with all their entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
-    /// The member of each pair of entries of [`ImageTable::Members`].
+    /// The load balancer and the member id of each pair of entries in [`ImageTable::Members`].
     members: Vec<(LbId, u16)>,
-    /// The epoch of each entry of [`ImageTable::Epochs`].
+    /// The epoch id of each entry in [`ImageTable::Epochs`].
     epochs: Vec<u32>,
-    /// The first tick of each set, for the load balancers to which an address leads.
+    /// The first tick of each set, for each load balancer that has a destination address.
     sets: BTreeMap<LbId, Vec<u64>>,
 }
 
@@ -122,7 +122,8 @@ impl Image {
         &self.tables[table as usize]
     }
 
-    /// Returns the entries that differ from those of another image.
+    /// Returns the entries of this image that differ from the entries of another image, each with its table and its
+    /// index.
     pub fn changes<'a>(
         &'a self,
         from: &'a Self,
@@ -134,8 +135,8 @@ impl Image {
         })
     }
 
-    /// Returns the member with this number, which is the index of its entries in [`ImageTable::Members`] without the
-    /// lowest bit.
+    /// Returns the load balancer and the id of the member whose entries in [`ImageTable::Members`] have the indexes `2
+    /// * place` and `2 * place + 1`.
     pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
         self.members.get(place).copied()
     }
@@ -144,13 +145,13 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// Returns the load balancers to which an address leads, each with the first ticks of its sets. The index of a tick
-    /// is the number of its set.
+    /// Returns the load balancers that have a destination address, each with the first ticks of its sets. The index of
+    /// a tick is the number of its set.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
 
-    /// Returns the epoch with this index in [`ImageTable::Epochs`].
+    /// Returns the id of the epoch that has this index in [`ImageTable::Epochs`].
     pub fn epoch(&self, place: usize) -> Option<u32> {
         self.epochs.get(place).copied()
     }
@@ -160,7 +161,7 @@ impl Image {
     }
 }
 
-/// Composes an entry field by field, from its lowest bit on.
+/// A table entry that is composed field by field, starting with its lowest bit.
 #[derive(Default)]
 struct Bits {
     entry: ImageEntry,
@@ -207,7 +208,7 @@ struct Builder {
     epochs: HashMap<(Epoch, usize, usize), usize, FixedState>,
 }
 
-/// Stands for the member of a slot that has none.
+/// The value that marks a slot without a member.
 const NONE: u16 = u16::MAX;
 
 impl Balancer {
@@ -252,8 +253,8 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 }
 
 impl Builder {
-    /// Puts each address into one of the four rows that its hash names. If none of them is free, the address takes the place of another one,
-    /// which then needs a new place.
+    /// Puts each address into one of the four rows that its hash selects. If none of these rows is free, the address
+    /// replaces another address, and the replaced address gets a new row.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -273,7 +274,8 @@ impl Builder {
                     places[free] = Some(homeless);
                     break;
                 }
-                // Each turn takes the next way, so that two addresses do not replace each other for ever.
+                // Each turn replaces an address in the next way, so that two addresses do not replace each other for
+                // ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
@@ -294,7 +296,7 @@ impl Builder {
 
     fn load_balancer(&mut self, lb: LbId, sets: &Sets) -> Result<(), ImageError> {
         for (at, set) in sets.sets.iter().enumerate() {
-            // The first set has all ticks before the second, too.
+            // The first set also has all ticks below its own first tick.
             let from = if at == 0 { 0 } else { set.from };
             let end = sets.sets.get(at + 1).map(|next| next.from);
             if end.is_some_and(|end| end <= from) {
@@ -312,7 +314,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a range of ticks. `calendar` is its calendar, if it has one, with the tables to which the calendar belongs.
+    /// Adds a range of ticks. `calendar` is the range's calendar, if the range has one, with the tables to which the
+    /// calendar belongs.
     fn range(
         &mut self,
         lb: LbId,
@@ -322,7 +325,7 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // Range 0 has the ticks before the first begin.
+        // Range 0 has the ticks below the first begin, so ranges of the tables have the indexes from 1 on.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -356,7 +359,7 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // The remainder matters only to a calendar without slots, which may begin behind the last slot.
+        // A calendar without slots may begin behind the last slot. The remainder keeps its index within 14 bits.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -381,7 +384,7 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // The begins are stored in ascending order at the places that make them a search tree.
+        // The begins are stored as a binary search tree, in ascending order.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -389,15 +392,16 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // The highest tick of the last load balancer is at or behind all unused begins, too, so that it leads to the last range that hardware has.
+        // Unused begins have the highest tick of the last load balancer. A look-up of this tick therefore finds the
+        // last range of the hardware, which gets the same entry as the last used range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
     }
 }
 
-/// Calls `each` with the places of the search tree that are at and below `place`, in the order of the values that
-/// belong there.
+/// Calls `each` with `place` and all places of the search tree below `place`, in the ascending order of the tree's
+/// values.
 fn in_order(place: usize, each: &mut impl FnMut(usize)) {
     if place < RANGES {
         in_order(2 * place, each);

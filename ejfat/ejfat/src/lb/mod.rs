@@ -6,14 +6,14 @@
 //!   └ diff, iter       member ─► address and UDP port;  headers rewritten in place, LB header cut out
 //! ```
 //!
-//! [`Rules`] are edited, like the table rules of the P4 data plane; [`Tables`] are compiled from them and do not
-//! change. A [`Balancer`] holds several sets of tables of each load balancer, each from a tick on, so that all segments
-//! of an event meet the same set. Load balancers serve different experiments, whose ticks are independent of each
-//! other.
+//! [`Rules`] can be edited, like the table rules of the P4 data plane. [`Tables`] are compiled from [`Rules`] and do
+//! not change. A [`Balancer`] has several sets of tables for each load balancer. Each set has a first tick, so that all
+//! segments of an event are looked up in the same set. Different load balancers serve different experiments, whose
+//! ticks are independent of each other.
 //!
 //! # Source
-//! ESnet's P4 data plane (udplb): its tables, their sizes, the order of its checks and the names of its counters.
-//! VLANs, ARP, ICMP and neighbour discovery are left to the host.
+//! The tables, their sizes, the order of the checks and the names of the counters are those of ESnet's P4 data plane
+//! (udplb). The machine handles VLANs, ARP, ICMP and neighbour discovery.
 
 mod addresses;
 mod balancer;
@@ -57,7 +57,7 @@ pub struct LbId(u8);
 impl LbId {
     /// The number of load balancers on our own data planes.
     pub const COUNT: usize = 64;
-    /// The number of load balancers on ESnet's P4 data plane, which has three bits for their ids.
+    /// The number of load balancers on ESnet's P4 data plane, where the id of a load balancer has three bits.
     pub const P4_COUNT: usize = 8;
 
     pub fn new(id: u8) -> Result<Self, RuleError> {

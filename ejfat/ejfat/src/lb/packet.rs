@@ -21,11 +21,11 @@ const UDP: u8 = 17;
 /// The mask of the flag "more fragments" and of the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
-/// An IP packet whose length is what its header says.
+/// The location of the headers in an IP packet. The packet's length is equal to the length in its IP header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) version: IpVersion,
-    /// Whether the packet holds a whole UDP datagram.
+    /// True if the packet is not a fragment and its protocol is UDP.
     is_udp: bool,
     /// The offset at which the IP header ends.
     pub(super) payload: usize,
@@ -76,7 +76,7 @@ impl Packet {
         Some(Self { version: IpVersion::V6, is_udp: bytes[6] == UDP, payload })
     }
 
-    /// Returns the source address. `bytes` are the packet, and may have further bytes behind it.
+    /// Returns the source address. `bytes` starts with the packet, and may have further bytes behind the packet.
     #[inline]
     pub(super) fn from(&self, bytes: &[u8]) -> IpAddr {
         match self.version {
@@ -103,7 +103,7 @@ impl Packet {
         }
     }
 
-    /// Returns the LB header, if the packet holds a UDP datagram to a data port.
+    /// Returns the LB header of a packet that contains a whole UDP datagram to a data port.
     #[inline]
     pub(super) fn lb_header(&self, bytes: &[u8]) -> Result<LbHeader, DropCause> {
         let datagram = &bytes[self.payload..];

@@ -1,4 +1,4 @@
-//! Rewrites packets that the load balancer forwards.
+//! Rewrites the headers of packets that the load balancer forwards.
 
 use std::net::IpAddr;
 
@@ -10,19 +10,21 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// A packet that was rewritten, and is to be sent.
+/// A rewritten packet, which the caller must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The offset at which the packet to send begins: 0, or 16 if the LB header was removed.
+    /// The offset at which the packet to send begins. The offset is 16 if the LB header was removed, otherwise 0.
     pub start: usize,
     pub route: Route,
 }
 
-/// Forwards a whole IP packet in place. It is IPv4 with any options, or IPv6 without extension headers before UDP.
+/// Forwards a whole IP packet in place. The packet is IPv4 with any options, or IPv6 without extension headers before
+/// UDP.
 ///
-/// The source becomes the load balancer's address, the destination the member's, and TTL or hop limit decreases by one.
-/// If the LB header is removed, the IP and UDP headers move towards the payload, which stays in place. Checksums are
-/// updated by the changes: a wrong one stays wrong, and UDP's 0 for "none" stays 0, also over IPv6.
+/// The load balancer's address becomes the source address, and the member's address becomes the destination address.
+/// The TTL or hop limit decreases by one. If the LB header is removed, the IP and UDP headers move towards the payload,
+/// and the payload stays in place. Checksums are updated by the changes of the covered bytes, so a wrong checksum stays
+/// wrong. A UDP checksum of 0, which stands for no checksum, stays 0, also over IPv6.
 ///
 /// Unlike in the P4 data plane, fragments and packets whose IP or UDP length does not match the bytes are dropped. A
 /// dropped packet is not changed.
@@ -36,7 +38,8 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
     Ok(Forwarded { start, route: found.route() })
 }
 
-/// Forwards a packet whose load balancer is known. Returns the offset at which the packet to send begins.
+/// Forwards a packet to a member of a known load balancer. Returns the offset at which the packet to send begins, and
+/// the member.
 #[inline(always)]
 pub(super) fn forward<'a>(
     tables: &'a LbTables,
@@ -56,7 +59,7 @@ pub(super) fn forward<'a>(
     Ok((write(packet, &found, bytes), found))
 }
 
-/// Writes the new headers. Returns the offset at which they begin.
+/// Writes the new headers, and returns the offset at which the new headers begin.
 #[inline(always)]
 fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     let headers = packet.payload + UDP_HEADER;
@@ -76,7 +79,7 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
             bytes[start..start + V6].copy_from_slice(&all);
         }
         _ => {
-            // Only headers with IPv4 options come here.
+            // The remaining case is IPv4 headers with options.
             bytes.copy_within(..headers, start);
             new.put_v4(&mut bytes[start..start + headers], packet.payload);
         }
@@ -84,7 +87,8 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     start
 }
 
-/// The bytes of the headers without options. Their length is known at compile time, so they are changed in registers.
+/// The length of the IPv4 and UDP headers without options. This length is known at compile time, so that the headers
+/// can be changed in registers.
 const V4: usize = 20 + UDP_HEADER;
 const V6: usize = 40 + UDP_HEADER;
 /// The checksum field of a UDP header that has no checksum.
@@ -97,7 +101,7 @@ struct New {
     len: usize,
     to: IpAddr,
     port: u16,
-    /// The change of the bytes behind the headers that the UDP checksum covers.
+    /// The change of the bytes behind the headers. The UDP checksum covers these bytes.
     change: Change,
 }
 
@@ -132,7 +136,7 @@ impl New {
     fn put_udp(self, header: &mut [u8], len: usize, addresses: Change) {
         let port = put(header, 2, self.port.to_be_bytes());
         let length = put(header, 4, (len as u16).to_be_bytes());
-        // The length is added twice, because the pseudo-header has it, too.
+        // The length is added twice, because the pseudo-header contains the length, too.
         let change = self.change + addresses + port + length + length;
         let checksum = match [header[6], header[7]] {
             NO_CHECKSUM => NO_CHECKSUM,

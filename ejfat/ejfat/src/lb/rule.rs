@@ -1,4 +1,4 @@
-//! The rules of the tables.
+//! The rules in the tables of the data plane.
 
 use std::{fmt, net::IpAddr};
 
@@ -32,7 +32,7 @@ impl Table {
         }
     }
 
-    /// Returns the most rules of this table on our own data planes, for all load balancers together.
+    /// Returns the most rules that this table can have on our own data planes, for all load balancers together.
     pub const fn limit(self) -> usize {
         match self {
             Self::Destination => 2 * LbId::COUNT,
@@ -44,7 +44,7 @@ impl Table {
         }
     }
 
-    /// Returns the most rules of this table on ESnet's P4 data plane, for all load balancers together.
+    /// Returns the most rules that this table can have on ESnet's P4 data plane, for all load balancers together.
     pub const fn p4_limit(self) -> usize {
         match self {
             Self::Destination => 64,
@@ -68,12 +68,12 @@ pub struct Epoch {
     pub id: u32,
     /// The calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
-    /// Flips bits of the slot select.
+    /// The bits of the slot select that are flipped.
     pub xor: u16,
 }
 
 impl Epoch {
-    /// The most slot bits. The table of all calendars could not hold more slots.
+    /// The most slot bits. The calendar table of ESnet's P4 data plane has room for 2^14 slots.
     pub const MOST_BITS: u8 = 14;
 
     /// Creates an epoch with 512 slots, the default.
@@ -85,7 +85,7 @@ impl Epoch {
 /// The destination of a member's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// The MAC address of the next hop; `None` if the host looks it up.
+    /// The MAC address of the next hop, or `None` if the machine looks up the MAC address.
     pub mac: Option<[u8; 6]>,
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
@@ -98,7 +98,7 @@ impl Forward {
     pub const MOST_BITS: u8 = 14;
 }
 
-/// What happens to a member's packets.
+/// The state of a member, which decides whether packets are sent to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
     Forward(Forward),
@@ -113,7 +113,7 @@ pub enum Rule {
     Destination { address: IpAddr, lb: LbId },
     /// The load balancer takes packets from this address.
     Source { lb: LbId, address: IpAddr },
-    /// Ticks with this prefix have this epoch; if several prefixes match, the longest counts.
+    /// Ticks with this prefix have this epoch. If the prefixes of several rules match, the longest prefix counts.
     Epoch { lb: LbId, ticks: TickPrefix, epoch: Epoch },
     /// A slot of an epoch's calendar leads to a member.
     Slot { lb: LbId, epoch: u32, slot: u16, member: u16 },
@@ -193,8 +193,8 @@ impl RuleKey {
     }
 }
 
-/// Returns a calendar of 512 slots, which are given to the members in turn. A member that is listed several times gets
-/// more slots. If there are no members, there are no rules.
+/// Returns the rules of a calendar with 512 slots, which are given to the members in turn. A member that is listed
+/// several times gets more slots. If `members` is empty, there are no rules.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
     let dealt = (0..512).zip(members.iter().cycle());
     dealt.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()

@@ -8,8 +8,8 @@ use std::{
 use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
 use crate::segment::IpVersion;
 
-/// The rules of all tables. Each table is within its [limit](Table::limit), and each rule is valid by itself. Rules may
-/// name epochs and members for which there is no rule: packets that meet such a gap are dropped and counted.
+/// The rules of all tables. Each table is within its [limit](Table::limit), and each rule is valid by itself. A rule
+/// may name an epoch or a member for which there is no rule. Packets that match such a rule are dropped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(super) destinations: BTreeMap<IpAddr, LbId>,
@@ -56,12 +56,12 @@ fn put<K: Ord, V>(
 }
 
 impl Rules {
-    /// Adds a rule; with `replace` it may take the place of one with the same key.
+    /// Adds a rule. If `replace` is true, the rule may replace a rule with the same key.
     pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::limit)
     }
 
-    /// Like [`Self::insert`], within the limits of ESnet's P4 data plane.
+    /// Adds a rule like [`Self::insert`], within the limits of ESnet's P4 data plane.
     pub fn insert_p4(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::p4_limit)
     }
@@ -94,7 +94,7 @@ impl Rules {
         }
     }
 
-    /// Removes a rule, if there is one with this key.
+    /// Removes the rule with this key and returns it, if there is such a rule.
     pub fn remove(&mut self, key: &RuleKey) -> Option<Rule> {
         let rule = self.get(key)?;
         match *key {
@@ -126,7 +126,8 @@ impl Rules {
         })
     }
 
-    /// Returns all rules, table by table in the order of [`Table::ALL`], and in each table in the order of its keys.
+    /// Returns all rules, table by table in the order of [`Table::ALL`]. The rules of a table are in the order of their
+    /// keys.
     pub fn iter(&self) -> impl Iterator<Item = Rule> + '_ {
         let destinations = self.destinations.iter().map(|(&address, &lb)| Rule::Destination { address, lb });
         let sources = self.sources_v4.keys().chain(self.sources_v6.keys());
@@ -152,7 +153,7 @@ impl Rules {
         }
     }
 
-    /// The load balancer with the highest id that a rule names, or `None` if there are no rules.
+    /// Returns the load balancer with the highest id that a rule names, or `None` if there are no rules.
     pub fn highest_lb(&self) -> Option<LbId> {
         let last = [
             self.destinations.values().copied().max(),
@@ -165,18 +166,19 @@ impl Rules {
         last.into_iter().max().flatten()
     }
 
-    /// Returns only the rules of destination addresses, for all load balancers.
+    /// Returns the rules for the destination addresses of all load balancers, without any other rules.
     pub fn destinations(&self) -> Self {
         Self { destinations: self.destinations.clone(), ..Self::default() }
     }
 
-    /// Returns the destination addresses of one load balancer.
+    /// Returns the rules for the destination addresses of one load balancer.
     pub fn destinations_of(&self, lb: LbId) -> Self {
         let destinations = copied(self.destinations.iter().filter(|(_, of)| **of == lb));
         Self { destinations, ..Self::default() }
     }
 
-    /// Adds rules of other load balancers, or of none. The tables' limits may be exceeded.
+    /// Adds other rules. A rule that exists already is replaced by the added rule with the same key. The number of
+    /// rules may exceed the tables' limits.
     pub fn add(&mut self, other: &Self) {
         self.destinations.extend(&other.destinations);
         self.sources_v4.extend(&other.sources_v4);
@@ -207,11 +209,11 @@ impl Rules {
     }
 }
 
-/// The changes that turn some rules into others, in their canonical order.
+/// The changes that turn one set of rules into another set, in the canonical order of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub inserted: Vec<Rule>,
-    /// Rules with the same key, as pairs of the old rule and the new rule.
+    /// Pairs of an old rule and a new rule with the same key.
     pub changed: Vec<(Rule, Rule)>,
     pub removed: Vec<Rule>,
 }

@@ -1,4 +1,4 @@
-//! The sets of tables of one load balancer, and its routed ticks.
+//! The sets of tables of one load balancer, and the ticks that the load balancer routed.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -45,7 +45,8 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets that this set dropped, without those from addresses that no earlier set allows.
+    /// The number of packets with a valid LB header that this set dropped. A packet that was dropped for its source
+    /// address is counted only if an earlier set allows this address.
     pub(super) dropped: u64,
 }
 
@@ -55,31 +56,32 @@ impl Set {
     }
 }
 
-/// Packets of a load balancer that were routed though their ticks are above its horizon.
+/// The packets that a load balancer routed although their ticks were above its horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
-    /// The number of all such packets since the last time when there were none, also of those whose ticks are below the
-    /// horizon by now.
+    /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
+    /// above its tick.
     pub packets: u64,
     /// The lowest tick that is known to be above the horizon.
     pub lowest: u64,
     pub highest: u64,
 }
 
-/// The horizon of a load balancer that has none: all ticks are remembered when they are routed.
+/// The value of the horizon for a load balancer without a horizon, so that all routed ticks are remembered.
 pub(super) const NO_HORIZON: u64 = u64::MAX;
 
-/// The sets of tables of one load balancer, and which of its ticks were routed.
+/// The sets of tables of one load balancer, and the routed ticks that are remembered.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
-    /// The current set, then the staged ones in ascending order of their ticks.
+    /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The highest tick that was routed since [`Balancer::age`]; `before` is that of the period before it.
+    /// The highest tick that was routed since the last call of [`Balancer::age`]. `before` is the highest tick that was
+    /// routed between the last two calls.
     pub(super) newest: Option<u64>,
     pub(super) before: Option<u64>,
-    /// The highest tick before the load balancer became silent.
+    /// The highest tick that was routed before the load balancer stopped getting packets.
     pub(super) last: Option<u64>,
-    /// Ticks above this one are routed, but not remembered.
+    /// The highest tick that is remembered as routed. Packets with higher ticks are routed, too.
     pub(super) horizon: u64,
     pub(super) beyond: Option<BeyondHorizon>,
 }
@@ -99,28 +101,30 @@ impl Sets {
         self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
-    /// Returns the index of the set that a packet with this header meets. If the tick cannot be read, it is the first
-    /// set, whose allowed sources include those of all sets.
+    /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read, the first
+    /// set applies, because [`Sets::allows`] then includes the sources of all sets.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
-    /// Whether a packet that meets the set `at` may come from an address: either that set allows the address, or a set
-    /// that is staged for later ticks. So a new sender need not wait until the ticks reach the tables that allow it.
+    /// Returns true if a packet to which the set `at` applies may come from the address `from`. Either the set `at` or
+    /// a set for later ticks must allow this address. A new sender therefore need not wait until the ticks reach the
+    /// first tables that allow the sender's address.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
     }
 
-    /// Returns the index of the set that the next new tick meets.
+    /// Returns the index of the set that applies to the next new tick.
     pub(super) fn upcoming(&self) -> usize {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
-    /// Returns the index at which a set from a tick on would be inserted. The first set has all ticks before the
-    /// second, so a new set comes behind it, even if its tick is not above that of the first set. The same tick is
-    /// permitted only with `past_first`, and only if earlier ticks met the first set.
+    /// Returns the index at which a set with the first tick `from` would be inserted. The new set is always inserted
+    /// behind the first set, even if `from` is not above the first tick of the first set, because the first set also
+    /// has all lower ticks. `from` may be equal to the first tick of the first set only if `past_first` is true and a
+    /// lower tick was routed.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -134,8 +138,8 @@ impl Sets {
         if self.sets.is_full() { Err(StageError::Full) } else { Ok(at.max(1)) }
     }
 
-    /// Returns the tick from which the next tables would apply, and the index of the set that they would replace, if
-    /// any.
+    /// Returns the first tick to which the next tables would apply, and the index of the set that the next tables would
+    /// replace, if any.
     pub(super) fn next(&self) -> Result<(u64, Option<usize>), StageError> {
         let at = self.upcoming();
         let set = &self.sets[at];
@@ -149,14 +153,15 @@ impl Sets {
             {
                 Err(StageError::BeyondHorizon { highest, horizon: self.horizon })
             }
-            // Packets that met the existing tables did so too long ago to have events in flight.
+            // The existing tables routed no packet recently, so no event is in flight, and the new tables can replace
+            // them.
             _ => Ok((set.from, Some(at))),
         }
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // The first set has all these ticks already. Its tick becomes 0, so that the inserted set has one before it and
-        // can be withdrawn.
+        // The first set has the inserted set's ticks already. The first tick of the first set becomes 0, so that the
+        // inserted set follows a set with a lower tick and can be withdrawn.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -180,18 +185,18 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Adds what an engine routed above the horizon that it had.
+    /// Adds the packets that an engine routed above its horizon.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The horizon is applied again, because the engine may have had a lower one.
+        // The horizon is applied again, because the engine may have had a lower horizon.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables dropped. A packet from an address that no earlier tables would have allowed is
-    /// not counted.
+    /// Counts a packet that the tables of the set `at` dropped. A packet that was dropped for its source address is
+    /// counted only if the tables of an earlier set allow this address.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

@@ -13,29 +13,29 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// The tables of the data plane. Lookups allocate nothing; clones share the tables.
+/// The tables of the data plane. Lookups do not allocate memory. Clones share the tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub(super) destinations: Arc<Addresses<LbId>>,
     lbs: Box<[Arc<LbTables>]>,
 }
 
-/// The tables of one load balancer, without its destination addresses. Lookups allocate nothing.
+/// The tables of one load balancer, without its destination addresses. Lookups do not allocate memory.
 #[derive(Clone, Debug)]
 pub struct LbTables {
     lb: LbId,
     sources: Addresses<()>,
-    /// The ticks at which another calendar begins; the first one is tick 0.
+    /// The ticks at which the calendar changes, in ascending order.
     begins: Vec<u64>,
     calendars: Vec<Option<Calendar>>,
-    /// The slots of all calendars one after the other, as [`Calendar::member`] reads them.
+    /// The slots of all calendars, in the form that [`Calendar::member`] reads.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    /// The ids of the members that have rules, also of members to which no slot leads.
+    /// The ids of the members that have rules, including members without a slot.
     described: Vec<u16>,
 }
 
-/// The result of a lookup: where a packet goes.
+/// The destination of a packet, which is the result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     pub lb: LbId,
@@ -93,8 +93,8 @@ impl Tables {
         self.destinations.get(address)
     }
 
-    /// Returns where a load balancer sends a packet that came from an address. The member's address has the same IP
-    /// version.
+    /// Returns the destination to which a load balancer sends a packet from the address `from`. The destination's
+    /// address has the same IP version as `from`.
     pub fn route(&self, lb: LbId, from: IpAddr, header: &LbHeader) -> Result<Route, DropCause> {
         let tables = self.of(lb);
         if !tables.allows(from) {
@@ -125,18 +125,18 @@ impl LbTables {
         self.lb
     }
 
-    /// Returns the members that have rules, in order.
+    /// Returns the members that have rules, in ascending order.
     pub(super) fn described(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.described.iter().map(|&id| (self.lb, id))
     }
 
-    /// Returns the members to which some slot leads; `None` stands for a member without rules.
+    /// Returns the members that have a slot. `None` stands for a member without rules.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
         let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
     }
 
-    /// Whether there are any rules for the load balancer.
+    /// Returns true if the tables contain an epoch, a member or a source address.
     pub(super) fn has_rules(&self) -> bool {
         let has_epochs = self.calendars.iter().any(Option::is_some);
         has_epochs || !self.described.is_empty() || self.sources().next().is_some()
@@ -147,23 +147,24 @@ impl LbTables {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// Returns the ranges of ticks, each as its first tick and its calendar, if it has one.
+    /// Returns the ranges of ticks, each as its first tick and its calendar. A range may have no calendar.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }
 
-    /// Returns the slots of a calendar that lead to a member, in order.
+    /// Returns the slots of a calendar that have a member, in ascending order.
     pub(super) fn slots_of(&self, calendar: &Calendar) -> impl Iterator<Item = (u16, &MemberEntry)> {
         calendar.each(&self.slots).map(|(slot, at)| (slot, &self.members[usize::from(at)]))
     }
 
-    /// Whether the load balancer takes packets from an address.
+    /// Returns true if the load balancer takes packets from the address `from`.
     #[inline]
     pub fn allows(&self, from: IpAddr) -> bool {
         self.sources.get(from).is_some()
     }
 
-    /// Finds the destination of a packet of an IP version, whose source address was checked before.
+    /// Finds the destination of a packet by its IP version and its LB header. The caller has already checked the
+    /// packet's source address.
     #[inline(always)]
     pub(super) fn find(&self, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
         let begun = begun(&self.begins, header.tick);
@@ -190,8 +191,8 @@ impl LbTables {
     }
 }
 
-/// Returns how many of the begins are at or before a tick. If they are few, all are compared, which is faster than a
-/// binary search.
+/// Returns the number of begins that are at or below a tick. If there are only few begins, comparing all of them is
+/// faster than a binary search.
 #[inline]
 fn begun(begins: &[u64], tick: u64) -> usize {
     if begins.len() > 16 {

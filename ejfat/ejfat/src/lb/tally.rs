@@ -1,4 +1,4 @@
-//! Counters that change while packets flow.
+//! The counters of load balancers and members, which change while packets flow.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
@@ -11,31 +11,34 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// For each member of some tables, the place of its counters in `Tally::traffic`.
+/// The index of each member's counters in `Tally::traffic`, in the order of the members of some tables.
 pub(super) type Places = Vec<u32>;
 
-/// The place of a member that no rule describes. Nothing is sent to such a member.
+/// The index of a member for which there is no rule. No packet is sent to such a member.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     lbs: Box<[LbCounters]>,
     members: HashMap<(LbId, u16), u32, FixedState>,
-    /// The counters of members; `members` has their places.
+    /// The counters of members. `members` has the index of each member's counters.
     traffic: Vec<Traffic>,
-    /// Places in `traffic` that no member uses any more.
+    /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// What was sent to members that were forgotten. Members with the same id of different load balancers are added up.
+    /// The packets that were sent to forgotten members, by member id. Members of different load balancers with the same
+    /// id are added up.
     forgotten: BTreeMap<u16, Traffic>,
-    /// Members that tables of new ticks do not have.
+    /// The members that the tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
-    /// When [`Tally::look`] last compared members with tables. `None` if the tables have changed since then.
+    /// The time at which [`Tally::look`] last compared members with tables, or `None` if the tables have changed since
+    /// that comparison.
     looked: Option<Time>,
     pub(super) unaddressed: Drops,
 }
 
-/// A member that tables of new ticks do not have: the packets that were sent to it, and the time of the last one.
+/// A member that the tables of new ticks do not have: the number of packets that were sent to the member, and the time
+/// of the last packet.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     packets: u64,
@@ -49,15 +52,15 @@ impl Leaving {
 }
 
 impl Tally {
-    /// A member to which no new tick leads is reported for this time after its last packet. If the member is registered
-    /// again within this time, it keeps its counters.
+    /// The time for which a member is still reported after its last packet, if the tables of new ticks do not have the
+    /// member. If the member is registered again within this time, the member keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The least time between two comparisons of members with the same tables, since a comparison takes time for every
-    /// member.
+    /// The least time between two comparisons of members with unchanged tables. The limit is needed because a
+    /// comparison takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// The number of members with counters at which members without tables lose theirs.
+    /// The most members with counters. If there are more, members that no tables have lose their counters.
     const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
     pub(super) fn new(seed: u64) -> Self {
@@ -74,8 +77,8 @@ impl Tally {
         }
     }
 
-    /// Returns the places of the counters for the members of new tables; members that have counters keep them. `None`
-    /// if there are too many members: call [`Tally::all_places`] then.
+    /// Returns the indexes of the counters for the members of new tables. Members that have counters already keep these
+    /// counters. Returns `None` if there are too many members. In this case the caller must call [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -87,13 +90,13 @@ impl Tally {
         tables.members().map(|key| key.map_or(UNCOUNTED, place)).collect()
     }
 
-    /// Notes that the tables changed, so that the next [`Tally::look`] compares them.
+    /// Notes that the tables changed, so that the next call of [`Tally::look`] compares members with the tables.
     pub(super) fn tables_changed(&mut self) {
         self.looked = None;
     }
 
-    /// Returns the places of the counters for the members of all tables; members that have counters keep them. If there
-    /// are too many members, those without tables lose their counters.
+    /// Returns the indexes of the counters for the members of all tables. Members that have counters already keep these
+    /// counters. If there are too many members, members that no tables have lose their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described());
@@ -119,9 +122,10 @@ impl Tally {
         }
     }
 
-    /// Notes which members the tables of new ticks, `live`, do not have. Such a member is forgotten when nothing was
-    /// sent to it for [`Tally::REMEMBERED`] and it is in none of the tables in `all`; a late packet of an earlier tick
-    /// may still meet such tables. Does nothing if the same tables were compared less than a second ago.
+    /// Notes which members are in none of the tables of new ticks, which are in `live`. Such a member is forgotten if
+    /// no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The
+    /// tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing if the same
+    /// tables were compared less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,
@@ -159,7 +163,7 @@ impl Tally {
         }
     }
 
-    /// Adds what an engine counted.
+    /// Adds the counters of an engine.
     pub(super) fn absorb(
         &mut self,
         unaddressed: &Drops,
@@ -180,8 +184,8 @@ impl Tally {
         self.forgotten.entry(id).or_default().absorb(traffic);
     }
 
-    /// Counts a packet of `bytes` bytes for a load balancer. `sent` is the place of the member's counters and the
-    /// number of bytes as sent, or the cause for which the packet was dropped.
+    /// Counts a packet of `bytes` bytes for a load balancer. `sent` is the index of the member's counters with the
+    /// number of bytes that were sent, or the cause for which the packet was dropped.
     #[inline(always)]
     pub(super) fn count(
         &mut self,

@@ -1,4 +1,4 @@
-//! Prefixes of ticks, and ranges made of them.
+//! Prefixes of ticks, and ranges of ticks that consist of prefixes.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -6,10 +6,10 @@ use super::RuleError;
 
 const BITS: u32 = u64::BITS;
 
-/// All ticks whose leading bits are the same.
+/// A range of all ticks with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickPrefix {
-    // The order of the fields matters: prefixes sort by their first tick, the widest first.
+    // The order of the fields decides how prefixes are sorted: by their first tick, and the widest prefix first.
     value: u64,
     length: u8,
 }
@@ -18,7 +18,7 @@ impl TickPrefix {
     /// The prefix of no bits, which contains all ticks.
     pub const ALL: Self = Self { value: 0, length: 0 };
 
-    /// Creates a prefix of the `length` leading bits of `value`; the other bits of `value` must be 0.
+    /// Creates a prefix from the `length` leading bits of `value`. The other bits of `value` must be 0.
     pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
         let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
         if value & low_bits(free) != 0 {
@@ -27,7 +27,7 @@ impl TickPrefix {
         Ok(Self { value, length })
     }
 
-    /// Returns the number of leading bits that count: 0 to 64.
+    /// Returns the number of leading bits that are the same in all ticks of the prefix, from 0 to 64.
     pub fn length(self) -> u8 {
         self.length
     }
@@ -45,10 +45,10 @@ fn low_bits(bits: u32) -> u64 {
     u64::MAX.checked_shr(BITS - bits).unwrap_or(0)
 }
 
-/// Returns the fewest disjoint prefixes that make up a range of ticks, in order. They are at most 126. Epochs begin and
-/// end with them.
+/// Returns the smallest number of disjoint prefixes that make up a range of ticks, in ascending order. A range has at
+/// most 126 prefixes. The rules of an epoch use such prefixes.
 pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
-    // The bounds have 128 bits, so that the end of all ticks is a number, too.
+    // The bounds have 128 bits, because the end of the range of all ticks is 2^64.
     let mut from = match ticks.start_bound() {
         Bound::Included(&tick) => u128::from(tick),
         Bound::Excluded(&tick) => u128::from(tick) + 1,
