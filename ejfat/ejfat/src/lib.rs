@@ -1,16 +1,16 @@
-//! EJFAT's data path as pure state machines: detectors stream events as UDP segments, a load balancer sends all segments
-//! of an event to one worker, the worker reassembles.
+//! EJFAT's data path as pure state machines. Detectors stream events as UDP segments, a load balancer sends all
+//! segments of an event to one worker, and the worker reassembles the event.
 //!
 //! ```text
-//! event ─► segment::Segmenter ─► IP | UDP | LB header | RE header | payload ─► lb::Tables: epoch, slot, member
+//! event ─► segment::Segments ─► IP | UDP | LB header | RE header | payload ─► lb::Tables: epoch, slot, member
 //!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► Place commands: caller's memory
 //! ```
 //!
-//! Bytes, time and random numbers are arguments. Nothing here keeps or copies payload.
+//! Bytes, time and random numbers are arguments of functions. The crate neither stores nor copies payload.
 //!
 //! # Source
-//! EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane (udplb) differ from it, this crate
-//! follows their wire format. All integers of EJFAT are big-endian.
+//! The source is the EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane (udplb) differ from
+//! this overview, this crate follows the wire format of E2SAR and udplb. All integers of EJFAT are big-endian.
 #![forbid(unsafe_code)]
 
 pub mod bridge;

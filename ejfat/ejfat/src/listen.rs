@@ -1,4 +1,4 @@
-//! Where segments are received: addresses and UDP ports, as command lines name them.
+//! The addresses and UDP ports at which segments are received, in the form of command lines.
 //!
 //! ```text
 //! ADDR             both customary ports; each must be free
@@ -15,28 +15,28 @@ use std::{
 
 use crate::wire::DATA_PORTS;
 
-/// UDP ports of an address at which segments are received.
+/// The UDP ports of an address at which segments are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// One port, which must be free; 0: any that the system chooses.
+    /// One port, which must be free. For port 0, the operating system chooses a free port.
     Port(SocketAddr),
-    /// The ports from the first to the last that are free.
+    /// All free ports from the first to the last port.
     Range { ip: IpAddr, first: u16, last: u16 },
 }
 
-/// Which ports of an address to listen to.
+/// The choice of the ports of an address at which segments are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChoice {
-    /// A number of ports, beginning with the port of the address.
+    /// The number of ports, beginning with the port of the address.
     Count(u16),
-    /// All ports from the first to the last.
+    /// All ports from the first to the last port.
     Range { first: u16, last: u16 },
 }
 
-/// The most ports that are listened to at one address. It is the number of ports that an EJFAT data plane takes.
+/// The most ports for one address. An EJFAT data plane accepts packets to the same number of ports.
 pub const MOST_PORTS: u16 = 16_384;
 
-/// The reason why a text does not say where to listen.
+/// The reason why a text is not a valid address or choice of ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     #[error("{0:?} is no IP address, with or without a port")]
@@ -80,7 +80,7 @@ impl fmt::Display for PortChoice {
     }
 }
 
-/// Parses an IP address, with or without brackets, and its port if it has one.
+/// Parses an IP address with or without brackets, and with or without a port.
 pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     if let Ok(at) = text.parse::<SocketAddr>() {
         return Ok((at.ip(), Some(at.port())));
@@ -91,8 +91,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     Err(without_brackets(text).unwrap_or_else(|| ListenError::Address(text.to_owned())))
 }
 
-/// Recognises an IPv6 address and a port without brackets, such as `fd00::1:16384`, so that the error can name the
-/// right spelling. `fd00::1:9100` does not come here, since it is a valid address.
+/// Recognises an IPv6 address with a port but without brackets, such as `fd00::1:16384`. The error names the correct
+/// spelling. `fd00::1:9100` is a valid address without a port, so this function is not called for it.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -100,7 +100,7 @@ fn without_brackets(text: &str) -> Option<ListenError> {
     Some(ListenError::Brackets { text: text.to_owned(), ip: ip.to_string(), port })
 }
 
-/// Returns the ports to listen to for an address and perhaps a choice of ports on the command line.
+/// Returns the ports for an address and an optional choice of ports from the command line.
 pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, ListenError> {
     let (ip, port) = ip_and_port(text)?;
     match (ports, port) {
@@ -122,11 +122,12 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
     }
 }
 
-/// Calls `bind` for each port. A port of a range is skipped if `is_busy` says that the error means a port in use.
-/// Returns the bound ports and the skipped addresses.
+/// Calls `bind` for each port. A port of a range is skipped if `is_busy` returns true for the error, which means that
+/// the port is in use. Returns the bound ports and the skipped addresses.
 ///
 /// # Errors
-/// The error of `bind` for a port that must be free, for a range without a free port, or for which `is_busy` is false.
+/// Returns the error of `bind` if a port that must be free is not free, if a range has no free port, or if `is_busy`
+/// returns false for the error.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

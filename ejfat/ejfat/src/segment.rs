@@ -1,4 +1,4 @@
-//! Cuts events into segments.
+//! Segmentation of events.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl IpVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LbVersion {
     V2,
-    /// Version 3. The slot select is the low 16 bits of the tick.
+    /// In version 3, the slot select is the low 16 bits of the tick.
     V3,
 }
 
@@ -43,16 +43,16 @@ pub enum SegmentError {
     TooLong(u64),
 }
 
-/// The payload bytes of every segment of an event but its last.
+/// The number of payload bytes of every segment of an event, except the last segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSize(u16);
 
 impl SegmentSize {
-    /// The least MTU. Every IPv4 host takes datagrams of this size (RFC 791).
+    /// The least MTU. By RFC 791, every IPv4 host accepts datagrams of 576 bytes.
     pub const LEAST_MTU: u16 = 576;
 
-    /// Returns the payload that fits into a packet of `mtu` bytes after the IP, UDP, LB and RE headers: 1436 bytes for
-    /// an MTU of 1500 over IPv4.
+    /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE headers. For an
+    /// MTU of 1500 over IPv4, the payload has 1436 bytes.
     pub fn of_mtu(mtu: u16, ip: IpVersion) -> Result<Self, SegmentError> {
         let headers = ip.header() + UDP + HEADERS;
         match mtu.checked_sub(headers) {
@@ -66,22 +66,23 @@ impl SegmentSize {
     }
 }
 
-/// The headers of a segment, and the range of the event's bytes that is its payload.
+/// The headers of a segment, and the range of the event's bytes that is the segment's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
     pub payload: Range<usize>,
 }
 
-/// The numbers by which load balancer and worker know an event.
+/// The numbers of an event that are in the headers of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventName {
-    /// The tick, which the load balancer reads; see [`Ticks`].
+    /// The tick by which the load balancer routes the event. [`Ticks`] creates ticks.
     pub tick: u64,
-    /// The event number. A worker names an event by event number and data id.
+    /// The event number. A worker identifies an event by event number and data id.
     pub event: u64,
     pub data_id: u16,
-    /// A number that chooses the worker's UDP port: the same in all segments of an event, random between events.
+    /// The number that selects the worker's UDP port. All segments of an event have the same entropy, and each event
+    /// should get a random entropy.
     pub entropy: u16,
 }
 
@@ -94,7 +95,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Cuts an event of `length` bytes.
+    /// Cuts an event of `length` bytes into segments.
     pub fn new(
         version: LbVersion,
         size: SegmentSize,
@@ -139,7 +140,7 @@ impl Iterator for Segments {
 
 impl ExactSizeIterator for Segments {}
 
-/// The ticks of a sender: UNIX microseconds, as in E2SAR, but strictly rising.
+/// The ticks of a sender. Ticks are UNIX microseconds, as in E2SAR, but each tick is higher than the previous tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     next: u64,

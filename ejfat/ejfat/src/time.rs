@@ -1,4 +1,4 @@
-//! The time that callers pass as an argument.
+//! The type of the time that callers pass as an argument.
 
 use std::{fmt, ops::Add, time::Duration};
 

@@ -1,12 +1,14 @@
-//! EJFAT URIs: the addresses of the control plane and of a load balancer, and the token to use them.
+//! EJFAT URIs. An EJFAT URI contains the addresses of the control plane and of a load balancer, and a token for using
+//! them.
 //!
 //! ```text
 //! ejfat[s]://[token@]host:port/[lb/<id>][?data=<ip>[:port[-port]]][&sync=<ip>:<port>][&sessionid=<id>]
 //! ```
 //!
-//! `ejfats` means TLS. Programs read the URI from the environment variable EJFAT_URI. The parser accepts all forms that
-//! E2SAR and udplbd write: with a port, a range of ports or none, IPv6 with or without brackets, several `sync`, `&` in
-//! the place of `?`, percent-encoding, and unknown keys. The output has one form only.
+//! The scheme `ejfats` stands for TLS. Programs read the URI from the environment variable EJFAT_URI. The parser
+//! accepts all forms that E2SAR and udplbd write: data addresses with a port, with a range of ports or without a port,
+//! IPv6 addresses with or without brackets, several `sync` addresses, `&` instead of `?`, percent-encoding, and unknown
+//! keys. The output always has the same form.
 
 mod percent;
 
@@ -19,28 +21,29 @@ use std::{
 
 use crate::wire::DATA_PORT;
 
-/// The environment variable that holds the URI.
+/// The name of the environment variable that contains the URI.
 pub const VARIABLE: &str = "EJFAT_URI";
 
 /// The parts of a URI.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EjfatUri {
-    /// Whether the scheme is `ejfats`, which means TLS.
+    /// True if the scheme is `ejfats`, which stands for TLS.
     pub tls: bool,
-    /// A token of an administrator, of a reservation or of a worker session; the URI does not say which.
+    /// The token of an administrator, of a reservation or of a worker session. The URI does not show the kind of the
+    /// token.
     pub token: Option<String>,
-    /// The host of the control plane: a name, or an address without brackets.
+    /// The host name of the control plane, or its IP address without brackets.
     pub host: String,
     pub port: u16,
     /// The id of the reservation.
     pub lb_id: Option<String>,
-    /// The addresses to which segments are sent, one of each IP version.
+    /// The IPv4 address to which segments are sent. `data_v6` is the IPv6 address.
     pub data_v4: Option<Data<Ipv4Addr>>,
     pub data_v6: Option<Data<Ipv6Addr>>,
     /// The addresses to which sync datagrams are sent.
     pub sync: Vec<SocketAddr>,
     pub session: Option<String>,
-    /// Keys that this parser does not know, in their order.
+    /// The keys that this parser does not support, with their values, in the order of the text.
     pub other: Vec<(String, String)>,
 }
 
@@ -48,7 +51,7 @@ pub struct EjfatUri {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data<A> {
     pub ip: A,
-    /// The UDP ports, of which a sender may use any.
+    /// The UDP ports of the address. A sender may use any of these ports.
     pub ports: RangeInclusive<u16>,
 }
 
@@ -66,7 +69,7 @@ pub enum UriError {
     Scheme,
     #[error("the URI names no host; write ejfat://[token@]host:port/...")]
     Host,
-    /// The text in the place of the port, which is empty if the port is missing.
+    /// The text at the position of the port. The text is empty if the port is missing.
     #[error("{}; write host:port with a port of 1 to 65535", without_port(.0))]
     Port(String),
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
@@ -82,7 +85,7 @@ pub enum UriError {
 }
 
 impl EjfatUri {
-    /// Creates a URI with the control plane's address and nothing else.
+    /// Creates a URI that contains only the control plane's address.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             tls: false,
@@ -98,8 +101,8 @@ impl EjfatUri {
         }
     }
 
-    /// Returns the address to which segments are sent. If there are both, it is the IPv6 address with `prefer_v6`, else
-    /// the IPv4 address.
+    /// Returns the address to which segments are sent. If the URI has an IPv4 and an IPv6 address, `prefer_v6` selects
+    /// the IPv6 address.
     pub fn data(&self, prefer_v6: bool) -> Option<SocketAddr> {
         let v4 = self.data_v4.as_ref().map(Data::address);
         let v6 = self.data_v6.as_ref().map(Data::address);
@@ -151,7 +154,7 @@ fn without_port(text: &str) -> String {
     }
 }
 
-/// Stores a data address. Returns false if there is a different one already.
+/// Stores a data address. Returns false if a different data address is stored already.
 fn put<A: Copy + PartialEq>(place: &mut Option<Data<A>>, data: Data<A>) -> bool {
     *place.get_or_insert_with(|| Data { ip: data.ip, ports: data.ports.clone() }) == data
 }
@@ -160,7 +163,8 @@ fn wrong(key: &'static str, value: &str, expected: &'static str) -> UriError {
     UriError::Value { key, value: value.to_owned(), expected }
 }
 
-/// Parses `ip`, `ip:port`, `ip:first-last`, `[ip]` or `[ip]:port`; an IPv6 address without brackets has no port.
+/// Parses an address of the form `ip`, `ip:port`, `ip:first-last`, `[ip]`, `[ip]:port` or `[ip]:first-last`. An IPv6
+/// address without brackets cannot have a port.
 fn address(text: &str) -> Option<(IpAddr, Option<RangeInclusive<u16>>)> {
     if let Ok(ip) = text.parse() {
         return Some((ip, None));
@@ -183,7 +187,7 @@ fn address(text: &str) -> Option<(IpAddr, Option<RangeInclusive<u16>>)> {
     (first <= last).then_some((ip, Some(first..=last)))
 }
 
-/// Parses a port to which datagrams can be sent, which is not 0.
+/// Parses a port number. Port 0 is refused, because no datagram can be sent to port 0.
 fn number(text: &str) -> Option<u16> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|&port| digits && port != 0)
@@ -201,7 +205,7 @@ impl FromStr for EjfatUri {
         };
         let authority_end = rest.find(['/', '?', '&']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // The `#` of a fragment is not special here, because a token may contain it.
+        // The character `#` does not begin a fragment, because a token may contain `#`.
         let (token, host) = match authority.rsplit_once('@') {
             Some((token, host)) => (Some(percent::decode(token)?).filter(|token| !token.is_empty()), host),
             None => (None, authority),
@@ -219,7 +223,7 @@ impl FromStr for EjfatUri {
     }
 }
 
-/// Parses a host and a port. The text is percent-decoded first, since E2SAR encodes the brackets of an IPv6 address.
+/// Parses a host and a port. The text is percent-decoded first, because E2SAR encodes the brackets of an IPv6 address.
 fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     let wrong = || UriError::HostName(text.to_owned());
     let decoded = percent::decode(text)?;
@@ -243,7 +247,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     Ok((host, number(port).ok_or_else(|| UriError::Port(port.to_owned()))?))
 }
 
-/// Returns the last part of the path, after `lb`.
+/// Returns the part of the path after `/lb/`, which is the id of the reservation.
 fn lb_id(path: &str) -> Result<Option<String>, UriError> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let wrong = || UriError::Path(path.to_owned());

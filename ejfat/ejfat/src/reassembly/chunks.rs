@@ -1,4 +1,4 @@
-//! Bitmaps of the segments of events, in blocks that are allocated when a segment arrives for them.
+//! Bitmaps of the segments of events. A bitmap consists of blocks, and a block is taken when a segment for it arrives.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -6,9 +6,10 @@ use foldhash::quality::FixedState;
 
 use super::lists::NONE;
 
-/// The number of segments of one block.
+/// The number of segments that one block has bits for.
 pub(super) const SEGMENTS: u32 = 512;
-/// The number of blocks of an event that are found without the index, for segments that arrive shuffled.
+/// The number of recently used blocks of an event that are found without the index. Several blocks are needed when
+/// segments arrive out of order.
 const RECENT: usize = 4;
 
 /// The linked blocks of one event.
@@ -16,7 +17,7 @@ const RECENT: usize = 4;
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// The blocks used last, each as its number in the event and its place in `Chunks::chunks`.
+    /// The blocks that were used last, each as its number in the event and its index in `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 
@@ -31,7 +32,7 @@ impl Chain {
     }
 }
 
-/// The bit of a segment, with its block if there is one.
+/// The bit of a segment, with the index of its block. The block is `None` if no segment of the block has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,
@@ -45,12 +46,12 @@ struct Chunk {
     next: u32,
 }
 
-/// All blocks, used and free.
+/// All used and free blocks.
 #[derive(Debug)]
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     free: u32,
-    /// The place of a block by event buffer and number.
+    /// The index of each used block in `chunks`, by event buffer and block number.
     index: HashMap<(u32, u32), u32, FixedState>,
 }
 
@@ -61,7 +62,7 @@ impl Chunks {
             number: 0,
             next: if at + 1 == count { NONE } else { at + 1 },
         };
-        // The table has twice the needed capacity, so that removed entries are cleaned up without growing it.
+        // The table has twice the needed capacity, so that removed entries can be cleaned up without an allocation.
         let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }
@@ -78,7 +79,7 @@ impl Chunks {
         Some(recent.1)
     }
 
-    /// Finds the bit of a segment.
+    /// Returns the bit of a segment.
     #[inline]
     pub(super) fn cell(&self, chain: &mut Chain, segment: u32) -> Cell {
         Cell { chunk: self.find(chain, segment / SEGMENTS), segment }
@@ -90,7 +91,8 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns whether any and whether all of these segments are set.
+    /// Returns two values: true if the bit of any of these segments is set, and true if the bits of all these segments
+    /// are set.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {

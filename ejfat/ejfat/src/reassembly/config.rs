@@ -5,62 +5,65 @@ use std::time::Duration;
 use super::Numbering;
 use crate::wire::Versions;
 
-/// Says which events count for the limits of one sender: those of an address or those of a stream. Events of different
-/// senders are different events, even under the same name.
+/// The definition of one sender, for limits by sender. Events of different senders are different events, even if they
+/// have the same event number and data id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
-    /// An address is one sender.
+    /// Each address is one sender.
     #[default]
     Address,
-    /// One data id of one address is one sender. This is for segments that come through a load balancer, which replaces
-    /// the senders' addresses by its own.
+    /// Each data id of each address is one sender. This setting is for segments that come through a load balancer,
+    /// because a load balancer replaces the senders' addresses by its own address.
     Stream,
 }
 
-/// The sum of the lengths of all events may be this many times [`Config::memory`]. A claimed length costs address
-/// space, but no memory.
+/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. A claimed length needs address
+/// space, and needs memory only when bytes arrive.
 const CLAIMED: u64 = 16;
 
-/// Limits and settings of a reassembler.
+/// The limits and settings of a reassembler.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The number of event buffers, for open and complete events.
+    /// The number of event buffers. Open events and complete events that are not released need an event buffer each.
     pub slots: u32,
-    /// The most open events. For one more, the sender with most open events loses the one that got no segment for
-    /// longest. As long as senders that never completed an event have more than half of all, only these senders are
-    /// considered.
+    /// The most open events. When another event is opened, the sender with the most open events loses its event that
+    /// got no segment for the longest time. If senders that never completed an event have more than half of all open
+    /// events, only these senders can lose an event.
     pub max_open: u32,
-    /// The most open events of one sender. For one more, the sender loses its own one that got no segment for longest.
-    /// All unknown senders count as one.
+    /// The most open events of one sender. When the sender opens another event, the sender loses its own event that got
+    /// no segment for the longest time. All unknown senders together count as one sender.
     pub max_open_per_source: u32,
     pub limits_by: LimitsBy,
-    /// The longest event in bytes, at most `memory`.
+    /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The most memory in bytes that segments of events may touch, counted in whole pages. If it is full, the largest
-    /// open event of the sender with most memory is evicted; the sender is chosen as for `max_open`.
+    /// The most memory in bytes that segments of events may touch, counted in whole pages. If this memory is full, the
+    /// sender with the most memory loses its largest open event. The sender is chosen by the rule of `max_open`.
     pub memory: u64,
-    /// The bytes of a page of that memory, a power of two.
+    /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
-    /// An event is given up if it got no segment for this time (E2SAR counts from the first segment). The name of an
-    /// event that ended is remembered for this time, and for longer if segments have a tick.
+    /// The time without a segment after which an event is given up. E2SAR counts this time from the first segment. The
+    /// key of an event that ended is remembered for this time, and for a longer time if segments have a tick.
     pub timeout: Duration,
-    /// An event is given up if it has been open for this time, even if segments still arrive.
+    /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
     pub numbering: Numbering,
-    /// The versions of RE headers that are accepted.
+    /// The accepted versions of RE headers.
     pub versions: Versions,
-    /// The most senders that are counted separately; all others count as unknown.
+    /// The most senders that are counted separately. Further senders count as unknown senders.
     pub max_sources: u32,
-    /// The number of ended events whose late segments are recognised: this many complete ones, and this many others.
+    /// The number of complete events whose late segments are recognised. The same number of events that were given up
+    /// is remembered, too.
     pub remembered: u32,
-    /// The number of bitmap blocks of 512 segments, for events whose segments arrive shuffled.
+    /// The number of bitmap blocks, each for 512 segments. Events whose segments arrive out of order need bitmap
+    /// blocks.
     pub chunks: u32,
-    /// The seed of the hash tables. It should be random, so that no sender can choose names that collide.
+    /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes
+    /// collide.
     pub seed: u64,
 }
 
 impl Default for Config {
-    /// Limits for events of up to 16 MiB and 1 GiB of memory.
+    /// Returns limits for events of up to 16 MiB and for 1 GiB of memory.
     fn default() -> Self {
         Self {
             slots: 1024,
@@ -82,7 +85,7 @@ impl Default for Config {
     }
 }
 
-/// Limits that are invalid or contradict each other.
+/// The reason why limits are invalid or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{0} is 0; it must be at least 1")]
@@ -94,8 +97,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the most that the sum of the lengths of all events may be, in bytes. If a new event does not fit, the
-    /// longest open events of the sender with most bytes are evicted.
+    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event exceeds this limit, the longest
+    /// open events of the sender with the most bytes are evicted.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -1,9 +1,10 @@
-//! Records which bytes of an event have arrived.
+//! The record of the bytes of an event that have arrived.
 //!
-//! A few intervals are enough for events whose segments arrive nearly in order, however they are cut. If the intervals
-//! run out, segments that are aligned to the stride become bits of cells, and so do those that follow. The stride is
-//! the length of the first aligned segment. Every accepted byte is in one interval or one cell, so an event is complete
-//! when the number of accepted bytes is its length.
+//! A few intervals are enough for events whose segments arrive nearly in order, whatever the lengths of the segments
+//! are. The stride is the length of the first aligned segment, and a cell is a range of stride bytes that has one bit.
+//! If there is no room for another interval, segments that are aligned to the stride are recorded as cells. Every
+//! accepted byte is in one interval or one cell, so an event is complete when the number of accepted bytes is equal to
+//! its length.
 
 use std::ops::Range;
 
@@ -15,25 +16,26 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// Segments that are shorter than with any MTU get no cells, since a few of them could take all blocks.
+/// The least stride in bytes. Shorter segments get no cells, because a few short segments could take all blocks.
+/// Segments for any permitted MTU are longer.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// Intervals in ascending order, which neither touch nor overlap.
+    /// The intervals in ascending order. Intervals neither touch nor overlap.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// The bytes of a cell; 0 if no segment has set it yet.
+    /// The number of bytes of a cell, or 0 if no segment has set the stride yet.
     stride: u32,
     received: u32,
     cells: Chain,
 }
 
-/// The place for bytes that have not arrived before.
+/// The location in a [`Cover`] where the bytes of a new segment are recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gap {
-    /// The index of the first interval that ends behind the beginning of these bytes.
+    /// The index of the first interval that ends behind the first byte of the segment.
     interval: usize,
-    /// The cell that these bytes fill, if there are cells.
+    /// The cell that the bytes of the segment fill, if there are cells.
     cell: Option<Cell>,
 }
 
@@ -51,8 +53,8 @@ impl Cover {
         self.cells
     }
 
-    /// Finds the place for bytes, which must not be empty and must lie inside the event. Returns an error if any of
-    /// them has arrived already.
+    /// Finds the gap for the bytes of a segment. `bytes` must not be empty and must lie inside the event. Returns an
+    /// error if any of these bytes has arrived already.
     #[inline]
     pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
         let interval = self.ending_behind(bytes.start);
@@ -67,13 +69,13 @@ impl Cover {
 
     #[inline]
     fn ending_behind(&self, byte: u32) -> usize {
-        // If segments arrive in order, no interval ends behind this byte.
+        // The search is skipped if no interval ends behind this byte, as is the case when segments arrive in order.
         let none = self.intervals.last().is_none_or(|&(_, end)| end <= byte);
         let first = || self.intervals.partition_point(|&(_, end)| end <= byte);
         if none { self.intervals.len() } else { first() }
     }
 
-    /// Accepts bytes of which none has arrived before.
+    /// Records bytes that have not arrived before.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -93,7 +95,8 @@ impl Cover {
         Ok(())
     }
 
-    /// Finds the cell that is filled by bytes outside all intervals, if there are cells.
+    /// Finds the cell that is filled by bytes outside all intervals. Returns `None` if there are no cells, or if the
+    /// bytes fill no single cell.
     #[inline]
     fn check_cells(
         &mut self,
@@ -120,8 +123,8 @@ impl Cover {
         }
     }
 
-    /// Extends the interval that the bytes touch. `at` is the first interval that ends behind their beginning. Returns
-    /// false if they touch none.
+    /// Extends the interval that the bytes touch. `at` is the index of the first interval that ends behind the first
+    /// byte. Returns false if the bytes touch no interval.
     #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
         let after = self.intervals.get(at).is_some_and(|&(start, _)| start == bytes.end);
@@ -138,7 +141,7 @@ impl Cover {
         true
     }
 
-    /// Stores bytes that touch no interval, in a cell or in a new interval.
+    /// Records bytes that touch no interval, in a cell or in a new interval.
     #[inline]
     fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
         if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
@@ -158,13 +161,13 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// Whether the bytes are one or more whole cells.
+    /// Returns true if the bytes are one or more whole cells.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Turns intervals of whole cells into cells, as long as there are free blocks.
+    /// Turns intervals of whole cells into cells, until no block is free.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

@@ -1,4 +1,4 @@
-//! Events that ended a short time ago, kept so that their late segments do not open them again.
+//! Events that ended a short time ago. These events are remembered so that a late segment does not open an event again.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -15,20 +15,20 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// A number for each end, since events of the same name can end several times.
+    /// The number of this end, because events with the same key can end several times.
     number: u64,
 }
 
-/// The newest complete events and the newest others. They have separate lists, so that a flood of events that never
-/// complete does not displace complete ones.
+/// The newest complete events and the newest events that were given up. Both kinds have separate lists, so that many
+/// incomplete events do not displace complete events.
 #[derive(Debug)]
 pub(super) struct Ended {
     ends: HashMap<Key, End, FixedState>,
     complete: VecDeque<(Key, u64)>,
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
-    /// A sender that is started again uses the same names. If there are no ticks, a segment that arrives later than
-    /// this belongs to a new event.
+    /// The time after an event's end in which a segment without a tick is late. A segment that arrives after this time
+    /// belongs to a new event, because a sender that was restarted uses the same event numbers again.
     lateness: Duration,
     next: u64,
 }
@@ -37,8 +37,8 @@ impl Ended {
     pub(super) fn new(of_each: u32, lateness: Duration, seed: u64) -> Self {
         let of_each = of_each as usize;
         Self {
-            // The table has twice the capacity needed for both lists, so that removed entries are cleaned up without
-            // growing it.
+            // The table has twice the capacity that both lists need, so that removed entries can be cleaned up without
+            // an allocation.
             ends: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
             complete: VecDeque::with_capacity(of_each),
             given_up: VecDeque::with_capacity(of_each),
@@ -48,8 +48,8 @@ impl Ended {
         }
     }
 
-    /// Remembers an event and the cause for which its further segments are refused: [`Cause::Duplicate`] if it was
-    /// complete, else [`Cause::Late`].
+    /// Remembers an event and the cause for which its further segments are refused. `cause` is [`Cause::Duplicate`] if
+    /// the event was complete, and [`Cause::Late`] if the event was given up.
     pub(super) fn insert(&mut self, key: Key, tick: Option<u64>, cause: Cause, now: Time) {
         let list = if cause == Cause::Duplicate { &mut self.complete } else { &mut self.given_up };
         if list.len() == self.of_each
@@ -64,8 +64,8 @@ impl Ended {
         self.ends.insert(key, End { cause, at: now, tick, number: self.next });
     }
 
-    /// Returns the cause for which a segment of an ended event is refused. A segment with another tick is of another
-    /// event, whose sender was started again.
+    /// Returns the cause for which a segment of an ended event is refused. A segment with another tick belongs to
+    /// another event, because its sender was restarted.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<Cause> {
         let end = self.ends.get(key)?;
         let same = match tick.zip(end.tick) {

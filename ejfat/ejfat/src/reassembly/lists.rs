@@ -1,9 +1,10 @@
-//! Lists of event buffers in the order of their last segments, the oldest first, without allocation.
+//! Linked lists of event buffers, which are allocated once. The buffer that was added or touched the longest time ago
+//! is the first one.
 
-/// Stands for no buffer.
+/// The index that stands for no buffer.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The first and the last entry of a list.
+/// The first and the last buffer of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     pub(super) first: u32,
@@ -16,7 +17,8 @@ impl Default for List {
     }
 }
 
-/// The links of one list for all buffers. A buffer is in one list that uses these links, or in none.
+/// For each buffer, the links to the previous and the next buffer of its list. A buffer is in at most one of the lists
+/// that use these links.
 #[derive(Debug)]
 pub(super) struct Links(Vec<(u32, u32)>);
 
@@ -46,13 +48,13 @@ impl Links {
         }
     }
 
-    /// Returns the buffers of a list, the one without a segment for longest first.
+    /// Returns the buffers of a list, from the first to the last.
     pub(super) fn of(&self, list: &List) -> impl Iterator<Item = u32> {
         let present = |slot| (slot != NONE).then_some(slot);
         std::iter::successors(present(list.first), move |&slot| present(self.0[slot as usize].1))
     }
 
-    /// Moves a buffer to the end of the list, because a segment arrived for it.
+    /// Moves a buffer to the end of the list, because a segment arrived for the buffer.
     #[inline]
     pub(super) fn touch(&mut self, list: &mut List, slot: u32) {
         if list.last != slot {

@@ -6,16 +6,17 @@
 //! time     ─► poll_given_up() ─► the memory is free again
 //! ```
 //!
-//! An event is named by event number, data id and, if it is known, sender. Its segments arrive in any order, any number
-//! of times. Accepted segments never overlap and lie inside the event, so an event is complete exactly when the number
-//! of accepted bytes is its length: no duplicate and no overlap can complete an event with a gap.
+//! The key of an event consists of its event number, its data id and its sender. The segments of an event arrive in any
+//! order and any number of times. Accepted segments never overlap and lie inside the event. An event is therefore
+//! complete exactly when the number of accepted bytes is equal to its length, and an event with a gap is never
+//! complete.
 //!
-//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, which should be
-//! reserved only: a header that claims a length costs an event buffer and address space. [`Config::max_claimed`] bounds
-//! the address space, and [`Config::memory`] the pages that segments touched. All tables are allocated when the
-//! reassembler is made.
+//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes. The caller should
+//! only reserve the address space of this memory, because an event may claim a length and never send its bytes.
+//! [`Config::max_claimed`] limits the address space, and [`Config::memory`] limits the pages that segments touch. All
+//! tables are allocated when the reassembler is created.
 //!
-//! Every segment is placed or counted under one [`Cause`]; every event that was opened ends as complete, timed out,
+//! Every segment is placed, or is counted under one [`Cause`]. Every event that was opened ends as complete, timed out,
 //! evicted or abandoned.
 
 mod chunks;
@@ -52,7 +53,8 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// Returns the index of the buffer, below [`Config::slots`]. One event at a time has it.
+    /// Returns the index of the event buffer, which is below [`Config::slots`]. Only one event at a time has this
+    /// buffer.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -65,21 +67,21 @@ pub struct Name {
     pub data_id: u16,
 }
 
-/// A copy command: copy this part of the datagram into the event buffer. Execute it before the next segment is handled,
-/// because the next command may complete the event.
+/// A copy command. The caller must copy this part of the datagram into the event buffer. The caller must do this before
+/// the next segment is handled, because the next command may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub id: EventId,
     pub name: Name,
     /// The length of the whole event in bytes.
     pub length: u32,
-    /// The offset in the event, in bytes.
+    /// The offset in the event to which the payload is copied, in bytes.
     pub offset: u32,
-    /// The range of the datagram to copy.
+    /// The range of the datagram that is copied.
     pub payload: Range<usize>,
-    /// Whether this is the first segment of the event to arrive.
+    /// True if the segment is the first segment of the event that arrived.
     pub opened: bool,
-    /// Whether the event is complete with this segment. Then release it when it is consumed.
+    /// True if the event is complete with this segment. The caller must release a complete event after use.
     pub complete: bool,
 }
 
@@ -87,20 +89,20 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Eviction {
-    /// The sender had [`Config::max_open_per_source`] open events.
+    /// The sender had [`Config::max_open_per_source`] open events already.
     Sender,
-    /// All senders together had [`Config::max_open`] open events.
+    /// All senders together had [`Config::max_open`] open events already.
     Open,
-    /// [`Config::memory`] was full.
+    /// The memory of [`Config::memory`] bytes was full.
     Memory,
-    /// The lengths of all events were more than [`Config::max_claimed`].
+    /// The sum of all events' lengths would have exceeded [`Config::max_claimed`].
     Claimed,
 }
 
 impl Eviction {
     pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
 
-    /// The name of this cause in counters.
+    /// Returns the name of this cause in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -111,8 +113,8 @@ impl Eviction {
     }
 }
 
-/// The most events that are evicted to make room for the length of a new one, so that a single segment costs little
-/// time.
+/// The most events that are evicted to make room for the length of a new event. This limit bounds the time for one
+/// segment.
 const MOST_EVICTED: usize = 16;
 
 /// An event that was given up before it was complete.
@@ -138,20 +140,20 @@ pub enum Cause {
     TooLong,
     /// The payload reaches beyond the event's end.
     BeyondEnd,
-    /// Other segments of the event gave it another length or tick.
+    /// The segment has another length or another tick than the first segment of the event.
     Conflict,
     /// All bytes of the segment have arrived already, or the event is complete.
     Duplicate,
     /// Some bytes of the segment have arrived already.
     Overlap,
-    /// The event was given up before.
+    /// The event was given up before the segment arrived.
     Late,
-    /// The segment is neither aligned to the stride of the event's segments nor next to others.
+    /// There is no room for another interval, and the segment is not aligned to the stride and not next to an interval.
     Scattered,
-    /// [`Config::memory`] is full, or the event's length does not fit into [`Config::max_claimed`], or no block of
-    /// [`Config::chunks`] is free.
+    /// There is no memory within [`Config::memory`], no address space within [`Config::max_claimed`], or no free block
+    /// of the [`Config::chunks`] blocks.
     Memory,
-    /// Every event buffer holds an event that is complete and not released.
+    /// No event buffer is free, and no limit of open events is reached, so complete events must be released first.
     NoSlot,
 }
 
@@ -171,7 +173,7 @@ impl Cause {
         Self::NoSlot,
     ];
 
-    /// The name of this cause in counters.
+    /// Returns the name of this cause in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Short => "short",
@@ -199,7 +201,7 @@ impl From<Malformed> for Cause {
     }
 }
 
-/// The tick of the LB header, if there is one, the RE header, and the payload.
+/// The tick of the LB header (`None` without an LB header), the RE header, and the payload.
 type Headers<'a> = (Option<u64>, ReHeader, &'a [u8]);
 
 #[inline(always)]
@@ -228,7 +230,7 @@ pub struct Reassembler {
     chunks: Chunks,
     sources: Sources,
     ended: Ended,
-    /// Evicted events that the caller has not polled yet.
+    /// The evicted events that the caller has not polled yet.
     evicted: VecDeque<Incomplete>,
     now: Time,
 }
@@ -254,8 +256,8 @@ impl Reassembler {
         &self.config
     }
 
-    /// Handles a datagram with or without the LB header. `from` is the sender's address, or that of a load balancer,
-    /// which replaces the sender's.
+    /// Handles a datagram with or without an LB header. `from` is the source address of the datagram, which is the
+    /// address of the sender or of a load balancer.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
         self.now = now;
         let headers = headers(datagram, self.config.versions);
@@ -292,7 +294,7 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None),
         };
         let opened = gap.is_none();
-        // The first segment of an event always fits, so that no event is open without a segment.
+        // Recording the first segment of an event cannot fail, so no event is open without a segment.
         let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
@@ -303,7 +305,7 @@ impl Reassembler {
         Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
     }
 
-    /// Opens an event and finds a buffer for it.
+    /// Opens an event and returns its event buffer.
     fn open(&mut self, key: Key, first: &Range<u32>, length: u32, tick: Option<u64>) -> Result<u32, Cause> {
         if let Some(cause) = self.ended.find(&key, tick, self.now) {
             return Err(cause);
@@ -315,12 +317,12 @@ impl Reassembler {
         }
         let lacks = self.lacks_addresses(length);
         if lacks > 0 {
-            // This check comes first, so that nothing is evicted for an event that cannot be opened.
+            // This check is done before any eviction, so that nothing is evicted for an event that cannot be opened.
             self.claim_victims(lacks)?;
         }
         self.make_room(None, first, length)?;
         self.make_addresses(length)?;
-        // The evictions for memory or addresses may have been enough for these limits, too.
+        // The number of open events is read again, because events may have been evicted for memory or address space.
         if self.sources.open_events(key.source) >= self.config.max_open_per_source {
             self.evict_stalest(key.source.at, Eviction::Sender);
         } else if self.slots.open_events() >= self.config.max_open {
@@ -334,15 +336,15 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Makes room for the length of a new event. The longest open events of the sender with most bytes are evicted, if
-    /// they are enough.
+    /// Makes room for the length of a new event by evicting the longest open events of the sender with the most bytes.
+    /// Returns an error if evictions cannot make enough room.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
         let lacks = self.lacks_addresses(length);
         if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
     }
 
-    /// Returns the number of bytes by which the sum of all lengths would exceed its limit with a new event of this
+    /// Returns the number of bytes by which the sum of all lengths would exceed its limit after a new event of this
     /// length.
     #[inline(always)]
     fn lacks_addresses(&self, length: u32) -> u64 {
@@ -356,8 +358,9 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes: the longest ones of the sender with most
-    /// bytes, then those of the sender with the second most, and so on.
+    /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
+    /// most bytes are chosen first. If they are too short, events of the sender with the second most bytes follow, and
+    /// so on.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -375,8 +378,8 @@ impl Reassembler {
         Ok(victims)
     }
 
-    /// Makes room for a part of an event. The largest open event of the sender with most memory is evicted, unless it
-    /// is the event itself or frees too little.
+    /// Makes room for a part of an event by evicting the largest open event of the sender with the most memory. Returns
+    /// an error if the part belongs to this event, or if this event has too little memory.
     #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);
@@ -400,18 +403,19 @@ impl Reassembler {
 
     fn evict(&mut self, slot: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
-            // The list is bounded, for a caller that does not poll it.
+            // The list is bounded, because a caller may never poll it.
             self.evicted.pop_front();
         }
         let evicted = self.give_up(slot, |counters| counters.evict(eviction));
         self.evicted.push_back(evicted);
     }
 
-    /// Returns the next event that was given up: it was evicted, or got no segment for [`Config::timeout`], or was open
-    /// for [`Config::lifetime`]. Its memory is free or already used for another event. Call this until it returns
-    /// `None`.
+    /// Returns the next event that was given up. The event was evicted, got no segment for [`Config::timeout`], or was
+    /// open for [`Config::lifetime`]. The event's memory is free or already used for another event. The caller must
+    /// call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // A caller may handle old segments later, with an earlier time. Events that ended before have the later time.
+        // `now` may be earlier than the time of a segment that was handled before. Events that end in this function are
+        // remembered with the later time.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);
@@ -420,12 +424,13 @@ impl Reassembler {
         (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
     }
 
-    /// Returns the next evicted event. Unlike [`Reassembler::poll_given_up`], this does not check for timeouts.
+    /// Returns the next evicted event. Unlike [`Reassembler::poll_given_up`], this function does not check for
+    /// time-outs.
     pub fn poll_evicted(&mut self) -> Option<Incomplete> {
         self.evicted.pop_front()
     }
 
-    /// Returns the time at which to call [`Reassembler::poll_given_up`].
+    /// Returns the next time at which [`Reassembler::poll_given_up`] must be called.
     pub fn next_timeout(&self) -> Option<Time> {
         if self.evicted.is_empty() { self.due().map(|(due, _)| due) } else { Some(self.now) }
     }
@@ -436,8 +441,8 @@ impl Reassembler {
         stale.into_iter().chain(old).min()
     }
 
-    /// Releases an event: the caller has consumed a complete one, or has no use for an incomplete one, which is then
-    /// given up. Returns false if the event does not exist any more.
+    /// Releases an event that the caller does not need any more. An incomplete event is given up and counts as
+    /// abandoned. Returns false if the event does not exist any more.
     pub fn release(&mut self, id: EventId) -> bool {
         let Some(slot) = self.slots.slot(id) else { return false };
         if self.slots.is_complete(slot) {
@@ -449,8 +454,8 @@ impl Reassembler {
         true
     }
 
-    /// Releases an event that the caller has no use for, complete or not. A complete one counts as abandoned and not as
-    /// complete. Returns false if the event does not exist any more.
+    /// Releases an event that the caller could not use. A complete event counts as abandoned instead of complete.
+    /// Returns false if the event does not exist any more.
     pub fn abandon(&mut self, id: EventId) -> bool {
         if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
             let source = self.sources.present(self.slots.key(slot).source);
@@ -473,12 +478,13 @@ impl Reassembler {
         incomplete
     }
 
-    /// Returns the number of events that are open; complete events do not count.
+    /// Returns the number of open events, without complete events.
     pub fn open_events(&self) -> u32 {
         self.slots.open_events()
     }
 
-    /// Returns the bytes of memory that segments of events have touched, in whole pages: at most [`Config::memory`].
+    /// Returns the number of bytes of memory that segments of events have touched, in whole pages. The number is at
+    /// most [`Config::memory`].
     pub fn touched_memory(&self) -> u64 {
         self.slots.touched_memory()
     }
@@ -488,7 +494,7 @@ impl Reassembler {
         self.sources.total()
     }
 
-    /// Returns the counters of each sender; the entry of unknown senders comes first.
+    /// Returns the counters of each sender. The first entry has the counters of unknown senders.
     pub fn sources(&self) -> impl Iterator<Item = SourceStats> + '_ {
         self.sources.stats()
     }

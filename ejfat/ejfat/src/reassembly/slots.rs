@@ -1,4 +1,4 @@
-//! Event buffers, for events that are open, or complete and not released.
+//! The event buffers. An event has an event buffer from its first segment until it is given up or released.
 
 use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
@@ -20,13 +20,13 @@ struct Slot {
     state: State,
     key: Key,
     length: u32,
-    /// The tick of the first segment, if it had an LB header.
+    /// The tick of the first segment, if the first segment had an LB header.
     tick: Option<u64>,
     opened: Time,
     cover: Cover,
-    /// The bytes of the pages that segments of the event touched, at most the pages of the event.
+    /// The number of bytes of the pages that segments of the event touched, at most all pages of the event.
     memory: u64,
-    /// The time when a segment was accepted last.
+    /// The time at which the last segment was accepted.
     touched: Time,
 }
 
@@ -42,30 +42,31 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
     index: HashMap<Key, u32, FixedState>,
-    /// Open events, the one without a segment for longest first.
+    /// The open events. The event that got no segment for the longest time is the first one.
     stale: List,
     links: Links,
-    /// Open events, the one that was opened first at the beginning.
+    /// The open events in the order in which they were opened.
     old: List,
     links_old: Links,
-    /// The open events of each source, the one without a segment for longest first.
+    /// The open events of each sender. The event that got no segment for the longest time is the first one.
     stale_of: Vec<List>,
     links_of: Links,
-    /// The memory of each source's open events, in bytes.
+    /// The memory of each sender's open events, in bytes.
     memory_of: Vec<u64>,
-    /// The sum of the lengths of each source's open events, in bytes.
+    /// The sum of the lengths of each sender's open events, in bytes.
     claimed_of: Vec<u64>,
-    /// The sum of the lengths of all events, open or complete, in bytes.
+    /// The sum of the lengths of all open and complete events, in bytes.
     claimed: u64,
     open: u32,
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// The buffers found last, because segments of an event arrive close together.
+    /// The event buffers that were found last. They are checked first, because segments of an event arrive close
+    /// together.
     recent: [u32; RECENT],
 }
 
-/// The number of buffers in `recent`, a power of two.
+/// The number of event buffers in `recent`, a power of two.
 const RECENT: usize = 16;
 
 impl Slots {
@@ -86,7 +87,7 @@ impl Slots {
         Self {
             slots: (0..config.slots).map(slot).collect(),
             free: (0..config.slots).rev().collect(),
-            // The table has twice the needed capacity, so that removed entries are cleaned up without growing it.
+            // The table has twice the needed capacity, so that removed entries can be cleaned up without an allocation.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
@@ -110,7 +111,8 @@ impl Slots {
         (u64::from(bytes) + (self.page - 1)) & !(self.page - 1)
     }
 
-    /// Returns the bytes of the pages that a part of an event touches; buffers begin at a page.
+    /// Returns the number of bytes of the pages that a part of an event touches. Every event buffer begins at the start
+    /// of a page.
     #[inline]
     fn touched_by(&self, part: &Range<u32>) -> u64 {
         self.whole_pages(part.end) - (u64::from(part.start) & !(self.page - 1))
@@ -139,7 +141,7 @@ impl Slots {
         EventId { slot, generation: self.at(slot).generation }
     }
 
-    /// Returns the buffer of an event that is open or complete.
+    /// Returns the event buffer of an open or complete event.
     pub(super) fn slot(&self, id: EventId) -> Option<u32> {
         let slot = self.slots.get(id.slot as usize)?;
         (slot.generation == id.generation && slot.state != State::Free).then_some(id.slot)
@@ -162,12 +164,12 @@ impl Slots {
         Incomplete { id: self.id(slot), name: key.name, length: *length, received: cover.received() }
     }
 
-    /// Returns the open event that got no segment for longest.
+    /// Returns the open event that got no segment for the longest time.
     pub(super) fn stalest(&self) -> Option<u32> {
         Some(self.stale.first).filter(|&slot| slot != NONE)
     }
 
-    /// Returns the event that has been open for longest.
+    /// Returns the event that has been open for the longest time.
     pub(super) fn oldest(&self) -> Option<u32> {
         Some(self.old.first).filter(|&slot| slot != NONE)
     }
@@ -184,10 +186,12 @@ impl Slots {
         self.memory
     }
 
-    /// Returns how many bytes of memory are missing to accept a part of an event, which may be open in `slot` already.
+    /// Returns the number of bytes of memory that are missing to accept a part of an event. `slot` is the event buffer
+    /// of an open event, or `None` for a new event.
     #[inline]
     pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
-        // The part needs at most this much memory, which mostly fits.
+        // The fast path: the part needs at most the memory of all pages that it touches, and mostly this memory is
+        // free.
         if self.memory + self.touched_by(part) <= self.most_memory {
             return 0;
         }
@@ -196,29 +200,30 @@ impl Slots {
         (self.memory - before + after).saturating_sub(self.most_memory)
     }
 
-    /// Returns the memory of each source's open events, in bytes.
+    /// Returns the memory of each sender's open events, in bytes.
     pub(super) fn memory_of(&self) -> &[u64] {
         &self.memory_of
     }
 
-    /// Returns the sum of the lengths of each source's open events, in bytes.
+    /// Returns the sum of the lengths of each sender's open events, in bytes.
     pub(super) fn claimed_of(&self) -> &[u64] {
         &self.claimed_of
     }
 
-    /// Returns the sum of the lengths of all events, open or complete, in bytes.
+    /// Returns the sum of the lengths of all open and complete events, in bytes.
     pub(super) fn claimed(&self) -> u64 {
         self.claimed
     }
 
-    /// Returns the open event of a source with most memory. If several have equal memory, it is the one that got no
-    /// segment for longest.
+    /// Returns the open event of a sender that has the most memory. If several events have equal memory, the event that
+    /// got no segment for the longest time is returned.
     pub(super) fn largest_of(&self, source: u32) -> Option<u32> {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Returns as many of the longest open events of a source as have `bytes` together, but at most [`MOST_EVICTED`],
-    /// and their sum. If lengths are equal, events without a segment for longest come first.
+    /// Returns the longest open events of a sender, and the sum of their lengths. Events are added until the sum is at
+    /// least `bytes` or there are [`MOST_EVICTED`] events. If events have equal lengths, the event that got no segment
+    /// for the longest time is chosen first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
@@ -258,7 +263,8 @@ impl Slots {
         !self.free.is_empty()
     }
 
-    /// Opens an event, which must not be open already. Returns its buffer, or `None` if no buffer is free.
+    /// Opens an event, which must not be open already. Returns the event buffer of the event, or `None` if no buffer is
+    /// free.
     pub(super) fn open(&mut self, now: Time, key: Key, length: u32, tick: Option<u64>) -> Option<u32> {
         let at = self.free.pop()?;
         let slot = &mut self.slots[at as usize];
@@ -276,8 +282,8 @@ impl Slots {
         Some(at)
     }
 
-    /// Accepts a part of an event. The caller has made sure that there is memory for it. Returns whether the event is
-    /// now complete.
+    /// Accepts a part of an event. The caller must make sure that there is memory for the part. Returns true if the
+    /// event is complete now.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -306,7 +312,8 @@ impl Slots {
         Ok(complete)
     }
 
-    /// Finds the place in an event for a segment with this length and tick.
+    /// Finds the gap in an event for a segment. `length` and `tick` are the event's length and tick by the segment's
+    /// headers.
     #[inline]
     pub(super) fn check(
         &mut self,
@@ -335,7 +342,7 @@ impl Slots {
         self.open -= 1;
     }
 
-    /// Takes the record of the bytes that arrived from an event that ended.
+    /// Takes the bitmap blocks of an event that ended, so that the caller can free them.
     pub(super) fn take_cells(&mut self, at: u32) -> Chain {
         mem::replace(&mut self.slots[at as usize].cover, Cover::new(at)).into_cells()
     }

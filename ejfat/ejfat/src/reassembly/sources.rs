@@ -1,4 +1,4 @@
-//! Senders and their counters.
+//! The senders and their counters.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
@@ -10,24 +10,25 @@ use super::{
 };
 use crate::Time;
 
-/// How long a sender keeps its entry after its last datagram.
+/// The time for which a sender that completed an event keeps its entry after its last datagram.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Counters of segments and events. Events opened = complete + timed out + evicted + abandoned + open.
+/// The counters of segments and events. The number of opened events is the sum of complete, timed out, evicted,
+/// abandoned and open events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Received datagrams; `bytes` is the number of their bytes.
+    /// The number of received datagrams. `bytes` is the number of bytes in these datagrams.
     pub segments: u64,
     pub bytes: u64,
-    /// The payload bytes that were placed in events.
+    /// The number of payload bytes that were placed in events.
     pub placed_bytes: u64,
     dropped: [u64; Cause::ALL.len()],
     pub opened: u64,
     pub complete: u64,
-    /// Events that were given up because they took too long.
+    /// The number of events that were given up after a time-out.
     pub timed_out: u64,
     evicted: [u64; Eviction::ALL.len()],
-    /// Events that the caller released before they were complete, or had no use for.
+    /// The number of events that the caller released before they were complete, or abandoned.
     pub abandoned: u64,
 }
 
@@ -73,7 +74,7 @@ impl Counters {
     }
 }
 
-/// The index of a sender's entry, and a number for each sender that had this entry.
+/// The index of a sender's entry, and a generation that tells apart the senders which have had this entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SourceId {
     pub(super) at: u32,
@@ -84,17 +85,17 @@ pub(super) struct SourceId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Party {
     address: IpAddr,
-    /// The data id with [`LimitsBy::Stream`], `None` with [`LimitsBy::Address`].
+    /// The data id with [`LimitsBy::Stream`], or `None` with [`LimitsBy::Address`].
     data_id: Option<u16>,
 }
 
 /// The counters of one sender.
 #[derive(Clone, Debug)]
 pub struct SourceStats {
-    /// The address of the sender. `None` in the entry of unknown senders, and of senders for which the table has no
-    /// entry.
+    /// The address of the sender, or `None` in the entry of unknown senders. Senders without an entry of their own
+    /// count as unknown senders.
     pub address: Option<IpAddr>,
-    /// The data id of the stream, with [`LimitsBy::Stream`]. `None` in the entry of unknown senders.
+    /// The data id of the stream with [`LimitsBy::Stream`], or `None` in the entry of unknown senders.
     pub data_id: Option<u16>,
     pub last_heard: Time,
     pub open: u32,
@@ -103,32 +104,33 @@ pub struct SourceStats {
 }
 
 impl SourceStats {
-    /// Returns the missing events of each stream, with [`Numbering::Consecutive`](super::Numbering) only.
+    /// Returns the counters of each stream. Streams are counted only with [`Numbering::Consecutive`](super::Numbering).
     pub fn streams(&self) -> impl Iterator<Item = StreamStats> + '_ {
         self.streams.stats()
     }
 }
 
-/// The entry of a sender. All entries may be searched for each datagram of an unknown sender, so an entry is small.
+/// The entry of a sender. An entry is small, because a datagram of an unknown sender may cause a search of all entries.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     party: Option<Party>,
     last_heard: Time,
     open: u32,
-    /// Whether an event of this sender was completed.
+    /// True if an event of this sender was completed.
     proven: bool,
     era: u32,
 }
 
 impl Seat {
-    /// Returns the time from which another sender may take this entry, if no event is open. Datagrams can come from
-    /// made-up addresses, so a sender that completed an event keeps its entry for a while.
+    /// Returns the time from which another sender may take this entry, if this sender has no open event. A sender that
+    /// completed an event keeps its entry for [`KEPT`], so that datagrams from forged addresses do not displace this
+    /// sender.
     fn free_from(&self) -> Time {
         if self.proven { self.last_heard + KEPT } else { Time::default() }
     }
 }
 
-/// All senders. The first entry is that of the unknown ones.
+/// The entries of all senders. The first entry is for all unknown senders together.
 #[derive(Debug)]
 pub(super) struct Sources {
     seats: Vec<Seat>,
@@ -138,7 +140,7 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// No entry is free before this time, unless a sender's last open event ends.
+    /// The time before which no entry is free. When a sender's last open event ends, this time may become earlier.
     none_free_until: Time,
 }
 
@@ -162,7 +164,7 @@ impl Sources {
         }
     }
 
-    /// Finds the sender of a datagram. With [`LimitsBy::Stream`], a datagram whose data id cannot be read counts for the
+    /// Finds the sender of a datagram. With [`LimitsBy::Stream`], a datagram without a readable data id counts for the
     /// unknown senders.
     #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SourceId {
@@ -206,8 +208,9 @@ impl Sources {
         new as u32
     }
 
-    /// Finds an entry that another sender may take, because its sender has no open event. Each datagram of a sender
-    /// without an entry calls this, so all entries are searched only if one may be free.
+    /// Finds an entry that a new sender may take, because the old sender of this entry has no open event. This function
+    /// is called for each datagram of a sender without an entry, so it searches the entries only if an entry may be
+    /// free.
     fn free_seat(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -227,7 +230,8 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// Returns the same sender if it still has its entry, else the unknown senders, to which its counters were added.
+    /// Returns `source` if the sender still has its entry. Otherwise returns the unknown senders, because the sender's
+    /// counters were added to their counters.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }
@@ -244,7 +248,7 @@ impl Sources {
     pub(super) fn closed(&mut self, source: SourceId, complete: bool) {
         let seat = &mut self.seats[source.at as usize];
         seat.open -= 1;
-        // The first entry is that of many senders and is never proven.
+        // The first entry is for many unknown senders, so it never counts as a sender that completed an event.
         seat.proven |= complete && source.at != 0;
         if seat.open == 0 && source.at != 0 {
             self.none_free_until = self.none_free_until.min(seat.free_from());
@@ -255,19 +259,21 @@ impl Sources {
         self.seats[source.at as usize].open
     }
 
-    /// Chooses the sender that makes room for another event: the one with most open events.
+    /// Chooses the sender that loses an open event for another event. This is the sender with the most open events, by
+    /// the rule of [`Sources::with_most`].
     pub(super) fn with_most_open(&self) -> u32 {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Chooses the sender that makes room for more bytes: the one with most bytes, among those that are not in `asked`.
+    /// Chooses the sender that loses bytes for another event. This is the sender with the most bytes, by the rule of
+    /// [`Sources::with_most`], without the senders in `asked`.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Chooses the sender with the largest share. As long as senders that never completed an event have more than half
-    /// of all, only these senders are considered.
+    /// Chooses the sender with the largest share. If senders that never completed an event have more than half of all
+    /// shares, only these senders can be chosen.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.seats.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

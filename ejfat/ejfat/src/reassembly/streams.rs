@@ -1,23 +1,28 @@
-//! Counts events of which no segment arrived, by gaps in the event numbers of a sender's stream.
+//! Counters of events of which no segment arrived. The events are counted by gaps in the event numbers of a sender's
+//! stream.
 
-/// The number of event numbers that may still arrive, late.
+/// The number of event numbers in the window. An event that arrives late is counted correctly if its number is still in
+/// the window.
 const WINDOW: u64 = 1024;
-/// The number of event numbers before the first one that may arrive late, too.
+/// The number of event numbers below the first received number that may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// An event number that is further ahead than this begins a new count, because the sender was started again. The same
-/// holds for a number that is [`BACK`] behind, and for one of the very first numbers.
+/// The largest step above the highest event number. A larger step begins a new count, because the sender must have been
+/// restarted. A number more than [`BACK`] below the window, or a number below the window and below [`BEFORE_FIRST`],
+/// begins a new count, too.
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
-/// The most streams of one sender that are counted.
+/// The most counted streams of one sender.
 const MOST: usize = 64;
 
-/// Says whether event numbers show which events are missing.
+/// The kind of event numbers, which decides whether missing events can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// The numbers do not show it, because they are ticks, or other workers get some of the events.
+    /// The event numbers do not show missing events, because the numbers are ticks, or because other workers get some
+    /// of the events.
     #[default]
     Sparse,
-    /// The numbers show it: all events come here, and each number is one above the previous.
+    /// The event numbers show missing events. All events of a stream come to this worker, and each event number is one
+    /// above the previous event number.
     Consecutive,
 }
 
@@ -25,19 +30,19 @@ pub enum Numbering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamStats {
     pub data_id: u16,
-    /// Events of which a segment arrived.
+    /// The number of events of which a segment arrived.
     pub seen: u64,
     pub highest: u64,
-    /// Events below the highest number of which no segment arrived, or not yet.
+    /// The number of events below the highest number of which no segment has arrived.
     pub missing: u64,
-    /// How often the numbers began anew.
+    /// The number of times that a new count began.
     pub restarts: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
     stats: StreamStats,
-    /// The first number of the window.
+    /// The first event number of the window.
     base: u64,
     seen: [u64; (WINDOW / 64) as usize],
 }
@@ -66,7 +71,7 @@ impl Stream {
         self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns how many numbers of the window did not arrive, up to the highest that arrived.
+    /// Returns the number of event numbers in the window that are below the highest number and did not arrive.
     fn gaps(&self) -> u64 {
         self.stats.highest - self.base + 1 - self.marked()
     }
@@ -81,7 +86,7 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if back.is_some_and(|back| back > 0) {
-            // This event was already counted as missing.
+            // An event below the window was already counted as missing.
             self.stats.missing = self.stats.missing.saturating_sub(1);
             return;
         }
@@ -92,7 +97,8 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Moves the window on. Numbers that leave it without having arrived are missing.
+    /// Moves the window up by `by` event numbers. Numbers that leave the window and did not arrive are counted as
+    /// missing.
     fn slide(&mut self, by: u64) {
         if by >= WINDOW {
             self.stats.missing += by - self.marked();
@@ -185,7 +191,7 @@ mod tests {
                 next += random.range(1..=most);
             }
             sent.push(next);
-            // Some events are late by a few places, by fewer numbers than the window has.
+            // Some events are moved by a few positions, so that they are late by less than the size of the window.
             for at in 0..sent.len() {
                 let other = (at + random.below(8) as usize).min(sent.len() - 1);
                 if sent[other].abs_diff(sent[at]) < 60 {

@@ -2,14 +2,14 @@
 
 use super::{BLOCK, CREDIT, shared};
 
-/// The number of slots of a ring and the bytes of one slot.
+/// The number of slots of a ring, and the number of bytes of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     slots: u32,
     slot_bytes: u32,
 }
 
-/// The reason why there can be no ring with this geometry.
+/// The reason why a geometry is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     #[error("a ring of {0} slots; it has 1 to {most}", most = Geometry::MOST_SLOTS)]
@@ -22,7 +22,7 @@ pub enum GeometryError {
 
 impl Geometry {
     pub const MOST_SLOTS: u32 = 1 << 16;
-    /// The unit of a slot's size: events begin at multiples of a cache line.
+    /// The unit of a slot's size in bytes, so that every event begins at the start of a cache line.
     pub const UNIT: u32 = 64;
 
     pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, GeometryError> {
@@ -52,17 +52,19 @@ impl Geometry {
         self.slots as usize * self.slot_bytes as usize
     }
 
-    /// Returns the offset of the ring in shared memory ([`shared`](super::shared)), which is at a page.
+    /// Returns the offset of the ring in the file of events in shared memory ([`shared`](super::shared)). The ring
+    /// begins at the start of a page.
     pub fn shared_ring_at(self) -> usize {
         (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
     }
 
-    /// Returns the bytes of that shared memory.
+    /// Returns the number of bytes of the file of events in shared memory.
     pub fn shared_bytes(self) -> usize {
         self.shared_ring_at() + self.ring_bytes()
     }
 
-    /// Returns the number of descriptors, which is a power of two, so that sequence numbers may wrap.
+    /// Returns the number of descriptors. The number is a power of two, so that the index of a descriptor stays right
+    /// when sequence numbers wrap.
     fn descriptors(self) -> u32 {
         self.slots.next_power_of_two()
     }
@@ -71,7 +73,8 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the bytes of the credits: a block with their count, then a word for each slot.
+    /// Returns the number of bytes of the credits. The credits consist of a block with the count of credits, followed
+    /// by a word for each slot.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }
@@ -86,12 +89,13 @@ impl Geometry {
         u64::from(slot) * u64::from(self.slot_bytes)
     }
 
-    /// Returns the number of slots that an event takes, at least one; `None` if the ring has fewer.
+    /// Returns the number of slots that an event takes, which is at least one. Returns `None` if the ring has fewer
+    /// slots.
     pub fn slots_for(self, length: u32) -> Option<u32> {
         Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
     }
 
-    /// Returns the offset of the descriptor of a sequence number.
+    /// Returns the offset of the descriptor for a sequence number.
     pub fn descriptor_at(self, sequence: u32) -> usize {
         (sequence & (self.descriptors() - 1)) as usize * BLOCK
     }

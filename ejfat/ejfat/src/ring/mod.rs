@@ -1,27 +1,29 @@
-//! Event rings: memory of a worker that a bridge fills with events. The worker releases the events in any order.
+//! Event rings. A ring is memory of a worker that a bridge fills with events. The worker releases the events in any
+//! order.
 //!
 //! ```text
 //! bridge  Slots::take ─► bytes of the event ─► Slots::send ─► Descriptor, immediate = sequence number
-//! worker  Reader::handle ─► Given: where the event lies ─► Reader::credit ─► word of its first slot
+//! worker  Reader::handle ─► Given: the location of the event ─► Reader::credit ─► word of its first slot
 //! bridge  Slots::look at the words ─► free slots
 //! ```
 //!
-//! A ring has [`Geometry::slots`] slots; an event takes as many adjacent slots as it needs. Outside the ring are a
-//! descriptor and a credit word for each slot.
+//! A ring has [`Geometry::slots`] slots, and an event takes as many adjacent slots as it needs. The descriptors and the
+//! credit words are outside the ring. Each slot has one credit word.
 //!
-//! **Rules.** The descriptor of sequence number n lies at n modulo the number of descriptors, which is the number of
-//! slots rounded up to a power of two. It is written before the immediate. Events are announced in order, so at most as
-//! many descriptors are unread as there are slots, and none is overwritten unread. Credit for an event is the
-//! generation of its first slot, which the worker writes in that slot's word; the count of credits changes afterwards.
-//! Any other change of a word is counted and changes nothing.
+//! **Rules.** The descriptor of sequence number n has the index n modulo the number of descriptors. The number of
+//! descriptors is the number of slots rounded up to a power of two. A descriptor is written before its immediate.
+//! Events are announced in order, and each event needs at least one slot, so no descriptor is overwritten before the
+//! worker has read it. To release an event, the worker writes the generation of the event's first slot into the credit
+//! word of this slot. Afterwards, the worker changes the count of credits. The bridge counts any other change of a
+//! credit word as wrong, and ignores it.
 //!
-//! A worker asks for one of two versions. A worker of version 1 gets no event that another worker had. A worker of
-//! version 2 may also get events of workers that ended, whichever version those used, and the descriptor of such an
-//! event says so.
+//! A worker requests one of two versions of the protocol. A worker of version 1 never gets an event that was delivered
+//! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers
+//! used. A flag in the descriptor marks such an event.
 //!
-//! Over RDMA a worker subscribes by an ordinary call of MRSP, `subscribe` (80), with a region for each parameter. The
-//! bridge writes events and descriptors after the response. The immediate of a descriptor's WRITE is the sequence
-//! number of its event, from 1 on.
+//! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` (80), with a region for each
+//! parameter. The bridge writes events and descriptors after the response. The immediate of a descriptor's WRITE is the
+//! sequence number of the event. The first event has sequence number 1.
 //!
 //! | parameter | bytes | who writes it while subscribed |
 //! |---|---|---|

@@ -26,21 +26,20 @@ impl Given {
     }
 }
 
-/// Reads a ring, and tracks which events the worker has not released.
+/// The worker's state of a ring, with the events that the worker has not released.
 #[derive(Clone, Debug)]
 pub struct Reader {
     geometry: Geometry,
-    /// Whether the worker uses version 2, in which events may be delivered again.
+    /// True if the worker uses version 2, in which events may be delivered again.
     again: bool,
     next: u32,
-    /// A bit for each slot of unreleased events.
+    /// One bit for each slot of the ring, which is set if an unreleased event has the slot.
     held: Vec<u64>,
     outstanding: u32,
 }
 
 impl Reader {
-    /// Creates a reader of an empty ring. `again` says whether it reads version 2, in which events may be delivered
-    /// again.
+    /// Creates a reader for an empty ring. `again` is true for version 2, in which events may be delivered again.
     pub fn new(geometry: Geometry, again: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
         Self { geometry, again, next: 1, held, outstanding: 0 }
@@ -60,12 +59,13 @@ impl Reader {
         self.next
     }
 
-    /// Returns the number of events that were received and not released.
+    /// Returns the number of received events that the worker has not released.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Checks an event that was announced by its sequence number. `descriptor` is a copy that was made afterwards.
+    /// Checks an event that was announced by its sequence number. The caller must copy `descriptor` after the
+    /// announcement.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
         if descriptor.again && !self.again {
@@ -90,7 +90,8 @@ impl Reader {
         Ok(Given(descriptor))
     }
 
-    /// Releases an event. Returns the number of the credit word and its new value.
+    /// Releases an event. Returns the index of the credit word that the worker must write, and the new value of this
+    /// word.
     pub fn credit(&mut self, given: Given) -> (u32, u32) {
         debug_assert!(self.holds(given.0.slot));
         self.flip(&given.0);

@@ -14,12 +14,13 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The slot is free, or not the first slot of a run.
+    /// The slot is free, or it is in use and is not the first slot of a run.
     Free,
     Filling {
         slots: u32,
     },
-    /// The event was announced. Its slots become free when `acknowledged` and `credited` are true.
+    /// The event was announced to the worker. The event's slots become free when `acknowledged` and `credited` are both
+    /// true.
     Sent {
         slots: u32,
         tag: u32,
@@ -32,9 +33,9 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
     pub slot: u32,
-    /// The tag that was given to [`Slots::send`].
+    /// The tag that the caller passed to [`Slots::send`].
     pub tag: u32,
-    /// Whether the event was known to have arrived before.
+    /// True if the event was acknowledged before it was released.
     pub acknowledged: bool,
 }
 
@@ -42,37 +43,39 @@ pub struct Credited {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
     pub credits: u32,
-    /// The number of words that changed to something else than the credit of an event.
+    /// The number of words that changed to a value that is not the credit of an event.
     pub wrong: u32,
 }
 
-/// The state of all slots of a ring. Its size is bounded by the ring's geometry.
+/// The state of all slots of a ring. The size of this state is bounded by the ring's geometry.
 #[derive(Clone, Debug)]
 pub struct Slots {
     geometry: Geometry,
-    /// A bit for each slot in use, in words of 64.
+    /// One bit for each slot, in words of 64 bits. The bit is set if the slot is in use.
     used: Vec<u64>,
     in_use: u32,
-    /// No slot before this one is free. The first free slots are used first, because caches are likely to have them.
+    /// A lower bound of the first free slot. The first free slots are used first, because CPU caches are likely to
+    /// contain them.
     lowest: u32,
     states: Vec<State>,
-    /// The generations of the events that begin in each slot.
+    /// For each slot, the generation of the last event that began in this slot.
     generations: Vec<u32>,
-    /// The credit words as they were read last.
+    /// The values of the credit words when they were last read.
     seen: Vec<u32>,
-    /// The number of slots of events that are not complete.
+    /// The number of slots of events that were not sent yet.
     filling: u32,
-    /// A search for this many adjacent slots failed since slots last became free.
+    /// The number of adjacent slots for which a search failed, or `u32::MAX` if slots became free after the last failed
+    /// search.
     in_vain: Cell<u32>,
-    /// The first slots of events that were sent and are not known to have arrived, in order.
+    /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,
-    /// The number of events that were sent and not released.
+    /// The number of sent events that the worker has not released.
     outstanding: u32,
     next_sequence: u32,
 }
 
 impl Slots {
-    /// Creates the state of an empty ring. The first event has sequence number 1.
+    /// Creates the state of an empty ring. The first event gets sequence number 1.
     pub fn new(geometry: Geometry) -> Self {
         let slots = geometry.slots() as usize;
         Self {
@@ -99,7 +102,7 @@ impl Slots {
         self.in_use
     }
 
-    /// Returns the number of events that were sent and are not known to have arrived.
+    /// Returns the number of sent events that were not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.unacknowledged.len()
     }
@@ -109,23 +112,23 @@ impl Slots {
         self.next_sequence
     }
 
-    /// Returns the number of events that the worker has not released.
+    /// Returns the number of sent events that the worker has not released.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Returns the number of slots of events that are not sent yet.
+    /// Returns the number of slots of events that were not sent yet.
     pub fn filling(&self) -> u32 {
         self.filling
     }
 
-    /// Whether [`take`](Self::take) would find slots.
+    /// Returns true if [`take`](Self::take) would find slots for an event of `length` bytes.
     pub fn has_room(&self, length: u32) -> bool {
         let slots = self.geometry.slots_for(length);
         slots.is_some_and(|slots| slots <= self.geometry.slots() - self.in_use && self.find(slots).is_some())
     }
 
-    /// Takes slots for an event, if enough adjacent slots are free.
+    /// Takes slots for an event of `length` bytes. Returns `None` if not enough adjacent slots are free.
     pub fn take(&mut self, length: u32) -> Option<Run> {
         let slots = self.geometry.slots_for(length)?;
         if slots > self.geometry.slots() - self.in_use {
@@ -138,13 +141,14 @@ impl Slots {
         }
         self.states[slot as usize] = State::Filling { slots };
         self.filling += slots;
-        // The generation differs from the present value of the word, so that this value is no credit for the event.
+        // The generation differs from the current value of the credit word, so that the current value is not a credit
+        // for the new event.
         let generation = self.seen[slot as usize].wrapping_add(1);
         self.generations[slot as usize] = generation;
         Some(Run { slot, slots, generation })
     }
 
-    /// Finds the first run of `slots` free slots.
+    /// Finds the first `slots` adjacent free slots.
     fn find(&self, slots: u32) -> Option<u32> {
         if slots >= self.in_vain.get() {
             return None;
@@ -162,7 +166,7 @@ impl Slots {
         while at < to {
             let word = self.used[at as usize / 64] >> (at % 64);
             if word & 1 == 1 {
-                // Skip the slots that are in use.
+                // Slots that are in use are skipped.
                 at += word.trailing_ones();
                 free = 0;
                 continue;
@@ -195,10 +199,10 @@ impl Slots {
         self.mark(slot, slots, false);
     }
 
-    /// Frees the slots of an event that will not come and was not announced to the worker.
+    /// Frees the slots of an event that was taken and will not be sent.
     ///
     /// # Panics
-    /// If no event is being filled into these slots.
+    /// If no event that was not sent yet has these slots.
     pub fn give_back(&mut self, slot: u32) {
         match self.states[slot as usize] {
             State::Filling { slots } => {
@@ -209,10 +213,10 @@ impl Slots {
         }
     }
 
-    /// Notes that the event in these slots is announced to the worker. Returns its sequence number; the first one is 1.
+    /// Notes that the event in these slots is announced to the worker. Returns the event's sequence number.
     ///
     /// # Panics
-    /// If no event is being filled into these slots.
+    /// If no event that was not sent yet has these slots.
     pub fn send(&mut self, slot: u32, tag: u32) -> u32 {
         let State::Filling { slots } = self.states[slot as usize] else {
             panic!("slot {slot} is {:?}, so nothing is being filled", self.states[slot as usize]);
@@ -226,8 +230,8 @@ impl Slots {
         sequence
     }
 
-    /// Notes that the oldest unacknowledged event has arrived. In the result, `acknowledged` says whether it was
-    /// released before.
+    /// Notes that the oldest unacknowledged event has arrived. In the result, `acknowledged` is true if the event was
+    /// released before it was acknowledged.
     pub fn acknowledge(&mut self) -> Option<Credited> {
         let slot = self.unacknowledged.pop_front()?;
         let State::Sent { slots, tag, acknowledged, credited } = &mut self.states[slot as usize] else {
@@ -241,7 +245,7 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged: credited })
     }
 
-    /// Reads the credit words, one for each slot.
+    /// Reads the credit words, one for each slot, and calls `given_back` for each released event.
     pub fn look(&mut self, words: &[u32], mut given_back: impl FnMut(Credited)) -> Looked {
         const TOGETHER: usize = 16;
         let mut looked = Looked::default();
@@ -284,7 +288,7 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged })
     }
 
-    /// Returns the first slot and the tag of each event that the worker has not released.
+    /// Returns the first slot and the tag of each sent event that the worker has not released.
     pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..).zip(&self.states).filter_map(|(slot, state)| match state {
             State::Sent { tag, credited: false, .. } => Some((slot, *tag)),
@@ -347,19 +351,19 @@ mod tests {
     fn wrong_credit_is_counted_once_and_changes_nothing() {
         let mut slots = slots(4);
         let look = |slots: &mut Slots, words: [u32; 4]| slots.look(&words, |_| ());
-        // The slot has no event, and its generation would be a later one.
+        // The slot has no event, so any change of its word is wrong.
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 1);
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 0);
         let run = slots.take(64).unwrap();
         slots.send(run.slot, 0);
         slots.acknowledge();
-        // The word had this value before the event was there, so it is no credit.
+        // The word had the value 1 before the event was sent, so this value is not a credit for the event.
         assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, Looked::default()));
         assert_eq!(look(&mut slots, [3, 0, 0, 9]), Looked { credits: 0, wrong: 2 });
         assert_eq!(slots.in_use(), 1);
         assert_eq!(look(&mut slots, [2, 0, 0, 9]), Looked { credits: 1, wrong: 0 });
         assert_eq!(slots.in_use(), 0);
-        // The event is released a second time.
+        // Any change of the word after the event's release is wrong.
         assert_eq!(look(&mut slots, [0, 0, 0, 9]).wrong, 1);
     }
 

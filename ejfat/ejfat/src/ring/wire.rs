@@ -1,5 +1,5 @@
-//! The messages between bridge and worker, in blocks of 64 bytes. Integers are little-endian, as in the blocks of
-//! built-in functions.
+//! The messages between bridge and worker, in blocks of 64 bytes. Integers are little-endian, like in the argument
+//! blocks of built-in functions.
 //!
 //! ```text
 //! subscription  version u32 | slots u32 | slot bytes u32 | data ids: first u16, last u16 | member u16 | flags u16
@@ -10,37 +10,36 @@
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
 //!
-//! Bit 0 of a subscription's flags says that it has a member. Bit 0 of a descriptor's flags says that the event has a
-//! tick. Bit 1, which exists only in version 2, says that the event is delivered again.
+//! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
+//! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
 //!
-//! A worker that asks for version 2 may also get events of workers that ended. The answer has the version that the
-//! worker asked for; a refusal always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All other
-//! fields are the same in both versions.
+//! A worker that requests version 2 may also get events of workers that ended. The answer has the version that the
+//! worker requested, but a refusal always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All
+//! other fields are the same in both versions.
 
 use arrayvec::ArrayString;
 
 use super::{Geometry, GeometryError};
 use crate::reassembly::Name;
 
-/// The bytes of a subscription, an answer or a descriptor.
+/// The number of bytes of a subscription, an answer or a descriptor.
 pub const BLOCK: usize = 64;
-/// The bytes of a credit word, and of the count of credits.
+/// The number of bytes of a credit word, and of the count of credits.
 pub const CREDIT: usize = 4;
-/// The version in which no event is delivered again.
+/// The version of the protocol in which no event is delivered again.
 const ONCE: u32 = 1;
-/// The version in which events of ended workers may be delivered again.
+/// The version of the protocol in which events of ended workers may be delivered again.
 const AGAIN: u32 = 2;
 
-/// The name of a worker for people, in printable ASCII.
+/// The name of a worker, in printable ASCII. The name is only shown to people.
 pub type WorkerName = ArrayString<32>;
 
-/// Which events a worker takes.
+/// The selection of the events that a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// The data ids that the worker takes, from the first to the last, both included, where events are assigned by data
-    /// id.
+    /// The first and the last data id that the worker takes. This field counts if the bridge assigns events by data id.
     pub data_ids: (u16, u16),
-    /// The member that this worker is, where events are assigned by load-balancer tables.
+    /// The number of this worker as a member. This field counts if the bridge assigns events by load-balancer tables.
     pub member: Option<u16>,
 }
 
@@ -56,25 +55,26 @@ impl Filter {
     }
 }
 
-/// A worker's request: input 0 of `subscribe`.
+/// A worker's request, which is input 0 of the function `subscribe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub geometry: Geometry,
     pub filter: Filter,
     pub name: WorkerName,
-    /// Whether the worker asks for version 2, in which it may be given events that other workers had when they ended.
+    /// True if the worker requests version 2. In version 2, the worker may get events that other workers had when these
+    /// workers ended.
     pub again: bool,
 }
 
-/// How a bridge puts events into a ring.
+/// The delivery mode by which a bridge puts events into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Placing {
-    /// Events are reassembled in the bridge's memory, then written.
+    /// Events are reassembled in the bridge's memory, and written when they are complete.
     Store = 0,
     /// Events are written segment by segment, from the buffers in which segments were received.
     Cut = 1,
-    /// Events are reassembled in memory that bridge and worker map.
+    /// Events are reassembled in memory that bridge and worker both map.
     Shared = 2,
 }
 
@@ -90,7 +90,7 @@ impl Placing {
     }
 }
 
-/// The reason why a bridge does not take a worker.
+/// The reason why a bridge refuses a worker's subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
 pub enum Refusal {
@@ -127,19 +127,20 @@ impl Refusal {
     ];
 }
 
-/// The bridge's answer: output 0 of `subscribe`.
+/// The bridge's response to a subscription, which is output 0 of the function `subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The number of the worker, which rises with each worker of a bridge.
+    /// The number of the worker. Each new worker of a bridge gets a higher number.
     pub worker: u32,
     pub placing: Placing,
     /// A number that is different after each start of the bridge.
     pub instance: u64,
-    /// Whether the answer is of version 2, as the worker asked: events may be delivered again.
+    /// True if the answer has version 2, because the worker requested version 2. In version 2, events may be delivered
+    /// again.
     pub again: bool,
 }
 
-/// The reason why a block is not one of this protocol.
+/// The reason why a block is not a valid message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
@@ -164,7 +165,7 @@ impl From<Malformed> for Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     pub sequence: u32,
-    /// The generation of the first slot.
+    /// The generation of the event's first slot.
     pub generation: u32,
     pub slot: u32,
     pub slots: u32,
@@ -173,14 +174,14 @@ pub struct Descriptor {
     /// The length of the event in bytes.
     pub length: u32,
     pub name: Name,
-    /// The tick of its segments, if they had an LB header.
+    /// The tick of the event's segments, if the segments had an LB header.
     pub tick: Option<u64>,
-    /// The time when the first segment arrived, in nanoseconds of UNIX time by the bridge's clock.
+    /// The time at which the first segment arrived, in nanoseconds of UNIX time by the bridge's clock.
     pub first: u64,
-    /// The nanoseconds from the first segment until the last one arrived.
+    /// The time from the arrival of the first segment to the arrival of the last segment, in nanoseconds.
     pub assembly: u64,
-    /// Whether the event is delivered again: another worker had it, and ended before it released the event. That worker
-    /// may have processed it. Never set in version 1.
+    /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
+    /// other worker may have processed the event. This flag is never set in version 1.
     pub again: bool,
 }
 
@@ -192,7 +193,7 @@ fn encode_version(again: bool) -> [u8; 4] {
     if again { AGAIN } else { ONCE }.to_le_bytes()
 }
 
-/// Whether this is the version in which events may be delivered again.
+/// Returns true for the version in which events may be delivered again.
 fn decode_version(version: u32) -> Result<bool, Malformed> {
     match version {
         ONCE => Ok(false),
@@ -201,7 +202,7 @@ fn decode_version(version: u32) -> Result<bool, Malformed> {
     }
 }
 
-/// Reads the fields of a block one after the other.
+/// The fields of a block that were not read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -228,7 +229,7 @@ impl Fields<'_> {
     }
 }
 
-/// Returns a block of these fields, with zeros behind them.
+/// Returns a block that consists of these fields, filled up with zeros.
 fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
     let (mut block, mut at) = ([0; BLOCK], 0);
     for field in fields {
@@ -333,7 +334,8 @@ impl Descriptor {
         ])
     }
 
-    /// Decodes a descriptor of either version. [`Reader`](super::Reader) checks whether its fields fit a ring.
+    /// Decodes a descriptor of either version. [`Reader`](super::Reader) checks whether the descriptor's fields fit a
+    /// ring.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let (sequence, generation, offset) = (fields.u32(), fields.u32(), fields.u64());
@@ -398,7 +400,7 @@ mod tests {
         assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
     }
 
-    /// Blocks of version 2 differ from those of version 1 in the version, or in one flag.
+    /// Blocks of version 2 differ from blocks of version 1 only in the version number, or in one flag.
     #[test]
     fn golden_blocks_of_version_2() {
         let subscription = Subscription {

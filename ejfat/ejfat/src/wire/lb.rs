@@ -5,35 +5,37 @@
 //! v3   'L' 'B' | 3 | protocol u8 | slot select u16 | port select u16 | tick u64
 //! ```
 //!
-//! Any protocol and any value of version 2's reserved field are accepted. The P4 data plane checks neither.
+//! Any protocol and any value of version 2's zero field are accepted, because the P4 data plane does not check these
+//! fields.
 
 use super::Malformed;
 
 const MAGIC: u16 = 0x4c42;
 
-/// The fields that choose the calendar slot and the UDP port of the worker.
+/// The fields that select the calendar slot and the UDP port of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Select {
-    /// Version 2: the slot comes from the tick, the port from `entropy`.
+    /// In version 2, the tick selects the slot, and `entropy` selects the port.
     V2 { entropy: u16 },
-    /// Version 3: both come from fields of their own.
+    /// In version 3, the slot and the port are selected by a field each.
     V3 { slot: u16, port: u16 },
 }
 
-/// The header that is in front of every segment on its way from a sender to the load balancer. It is the same in all
-/// segments of an event.
+/// The header in front of every segment on its way from a sender to the load balancer. All segments of an event have
+/// the same LB header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LbHeader {
     pub select: Select,
-    /// The protocol of the bytes behind the header: [`LbHeader::REASSEMBLY`].
+    /// The protocol of the bytes behind the header, which is usually [`LbHeader::REASSEMBLY`].
     pub protocol: u8,
-    /// The tick, which decides the epoch, and in version 2 the slot. Senders use UNIX microseconds.
+    /// The tick, which selects the epoch. In version 2, the tick also selects the slot. Senders use UNIX microseconds
+    /// as ticks.
     pub tick: u64,
 }
 
 impl LbHeader {
     pub const LEN: usize = 16;
-    /// The value of `protocol` if an RE header follows.
+    /// The value of `protocol` if an RE header follows the LB header.
     pub const REASSEMBLY: u8 = 1;
 
     #[inline]
@@ -75,7 +77,7 @@ impl LbHeader {
         (u128::from(first) << 64 | u128::from(self.tick)).to_be_bytes()
     }
 
-    /// Returns the header and the bytes behind it.
+    /// Returns the header and the bytes behind the header.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (header, rest) =
@@ -95,15 +97,15 @@ impl LbHeader {
         Ok((Self { select, protocol: (first >> 32) as u8, tick }, rest))
     }
 
-    /// Whether a datagram begins with an LB header. The first two bytes tell, since the first bytes of an RE header are
-    /// lower.
+    /// Returns true if a datagram begins with an LB header. The first two bytes show this, because an RE header always
+    /// begins with a lower byte.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())
     }
 }
 
-/// Whether the data plane takes packets to this UDP destination port: 16384 to 32767.
+/// Returns true if the data plane accepts packets to this UDP destination port. The accepted ports are 16384 to 32767.
 pub fn is_data_port(port: u16) -> bool {
     port & 0xc000 == 0x4000
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! to the load balancer   LB header (16) | RE header (20) | payload
-//! to a worker                             RE header (20) | payload      (with the LB header if the worker wants it)
+//! to a worker                             RE header (20) | payload      (with the LB header if the member's rule keeps it)
 //! to the control plane   sync header (28)
 //! ```
 
@@ -14,11 +14,11 @@ pub use lb::{LbHeader, Select, is_data_port};
 pub use re::{ReHeader, Versions};
 pub use sync::SyncHeader;
 
-/// The default UDP port of a load balancer's data address, which is "LB" in ASCII.
+/// The default UDP port of a load balancer's data address. The two bytes of the port are "LB" in ASCII.
 pub const DATA_PORT: u16 = 0x4c42;
 
-/// The ports where segments are received unless others are named. The second one is the lowest port of the P4 data
-/// plane, which udplbd2 and E2SAR announce.
+/// The default UDP ports at which segments are received. The second port is the lowest port of the P4 data plane, which
+/// udplbd2 and E2SAR announce.
 pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 
 /// The reason why bytes are not a header of EJFAT.

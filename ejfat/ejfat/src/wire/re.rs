@@ -6,7 +6,7 @@
 
 use super::Malformed;
 
-/// The header that is in front of every segment's payload.
+/// The header in front of every segment's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReHeader {
     /// The number of the stream to which the event belongs.
@@ -15,19 +15,21 @@ pub struct ReHeader {
     pub offset: u32,
     /// The length of the whole event, in bytes.
     pub length: u32,
-    /// The event number, which names the event together with the data id.
+    /// The event number. An event is identified by its event number and its data id.
     pub event: u64,
 }
 
-/// The versions of RE headers to accept. Versions 0 to 2 have the same fields: E2SAR sends 1, udplbd's sender 0, older
-/// senders 2.
+/// The accepted versions of RE headers. Versions 0 to 2 have the same fields. E2SAR sends version 1, udplbd's sender
+/// sends version 0, and older senders send version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions(u16);
 
 impl Versions {
-    /// Version 1 only, which is the only one that E2SAR accepts.
+    /// Version 1 only. E2SAR accepts no other version.
     pub const ONE: Self = Self(1 << 1);
 
+    /// Creates the set of these versions.
+    ///
     /// # Panics
     /// If a version does not fit into 4 bits.
     pub fn of(versions: &[u8]) -> Self {
@@ -50,7 +52,7 @@ impl Default for Versions {
 
 impl ReHeader {
     pub const LEN: usize = 20;
-    /// The version that is sent.
+    /// The version in encoded headers.
     pub const VERSION: u8 = 1;
 
     pub fn encode(&self) -> [u8; Self::LEN] {
@@ -65,7 +67,7 @@ impl ReHeader {
         bytes
     }
 
-    /// Returns the header and the payload. Whether offset, length and payload fit each other is not checked here.
+    /// Returns the header and the payload. The caller must check that offset, length and payload match each other.
     #[inline]
     pub fn decode(bytes: &[u8], accept: Versions) -> Result<(Self, &[u8]), Malformed> {
         let (header, payload) =

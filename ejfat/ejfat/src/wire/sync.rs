@@ -1,4 +1,4 @@
-//! The sync header: a sender sends the control plane its current tick about once a second.
+//! The sync header. About once a second, a sender sends its current tick to the control plane in a sync header.
 //!
 //! ```text
 //! 'L' 'C' | 2 | zero u8 | source id u32 | tick u64 | ticks per second u32 | UNIX nanoseconds u64
@@ -32,7 +32,7 @@ impl SyncHeader {
         bytes
     }
 
-    /// Decodes a datagram, which must be exactly as long as the header.
+    /// Decodes a datagram. The datagram must have exactly the length of the header.
     pub fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;
         let [m0, m1, version, _, s0, s1, s2, s3, rest @ ..] = *bytes;
