@@ -1,4 +1,4 @@
-//! Tables that change under traffic, and the counters.
+//! Tests of tables that change while packets flow, and of the counters.
 
 mod lb_common;
 
@@ -24,7 +24,7 @@ use simnet::Random;
 
 const LB: u8 = 2;
 
-/// Tables whose slots are given to these members in turn.
+/// Returns tables with a calendar whose slots are given to these members in turn.
 fn tables(members: &[u16]) -> Tables {
     let of = lb(LB);
     let mut all = rules(calendar(of, 0, members));
@@ -38,7 +38,7 @@ fn tables(members: &[u16]) -> Tables {
     Tables::new(&all)
 }
 
-/// The tables of the load balancer that all tests use.
+/// Returns the tables of load balancer [`LB`].
 fn of(tables: Tables) -> Arc<LbTables> {
     tables.of(lb(LB)).clone()
 }
@@ -103,7 +103,7 @@ fn what_is_dropped_is_not_routed() {
 #[test]
 fn the_operator_can_force_tables() {
     let mut balancer = Balancer::new(&tables(&[0]), 1);
-    // The clock of a sender is wrong.
+    // This tick comes from a sender whose clock is wrong.
     route(&mut balancer, u64::MAX);
     balancer.stage(of(tables(&[1])), 100).unwrap_err();
     assert_eq!(balancer.force(of(tables(&[1])), 100), Ok(0));
@@ -154,7 +154,7 @@ fn a_wrong_tick_is_forgotten() {
     assert_eq!(balancer.stage_next(of(tables(&[1]))), Ok(12));
     balancer.age();
     balancer.age();
-    // No event is in flight, and the tables for the next tick are still those from tick 12 on.
+    // No event is in flight. The tables whose first tick is 12 still apply to the next tick, so they are replaced.
     assert_eq!((balancer.newest_tick(lb(LB)), balancer.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut balancer, tick)), [0, 2]);
 }
@@ -169,7 +169,7 @@ fn no_update_splits_an_event() {
         for _ in 0..600 {
             clock += random.below(50);
             if random.chance(300_000) {
-                // Some segments of an event arrive much later.
+                // All segments of an event have the same tick, and some of them arrive much later.
                 let tick = clock.saturating_sub(random.below(100));
                 on_their_way.extend(vec![tick; random.range(1..=5) as usize]);
             }
@@ -257,7 +257,7 @@ fn bytes_are_those_of_packets_or_datagrams() {
     assert_eq!(balancer.members()[&(lb(LB), 3)], Traffic { packets: 2, bytes: 84 + 120 });
 }
 
-/// Tables with a thousand members from `first` on.
+/// Returns tables with a thousand members, whose ids begin with `first`.
 fn thousand(first: u16) -> Tables {
     let of = lb(LB);
     let mut all = Rules::default();
@@ -269,13 +269,14 @@ fn thousand(first: u16) -> Tables {
         put(Rule::Slot { lb: of, epoch: 0, slot, member: first + slot });
         put(member(of, first + slot, (address(V4, 100), 10_000).into(), 0, true));
     }
-    // A slot leads to a member without rules, and no slot leads to another member, which is in the tables nevertheless.
+    // One slot has a member without rules, and one member with a rule has no slot.
     put(Rule::Slot { lb: of, epoch: 0, slot: 1000, member: u16::MAX });
     put(Rule::Member { lb: of, ip: V6, id: u16::MAX - 1, member: Member::SoftEvicted });
     Tables::new(&all)
 }
 
-/// New members take the places of forgotten ones.
+/// When members are replaced again and again, new members get the counters' memory of forgotten members and count from
+/// 0.
 #[test]
 fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
     let mut balancer = Balancer::new(&thousand(0), 1);
@@ -307,13 +308,13 @@ fn members_keep_their_counters_within_bounds() {
         let members = balancer.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
-        // The previous set still exists while this one is staged.
+        // The previous set still exists while the next set is staged.
         assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
     }
     assert_eq!(most, 8001);
 }
 
-/// The tables of one load balancer with one member, its address and its sender.
+/// Returns the rules of one load balancer with one member, one destination address and one source address.
 fn own(of: u8, id: u16) -> Rules {
     let lb = lb(of);
     let mut all = rules(calendar(lb, 0, &[id]));
@@ -338,7 +339,7 @@ fn load_balancers_with_different_ticks_do_not_disturb_each_other() {
     let mut all = Rules::default();
     LbId::all().for_each(|lb| all.add(&own(lb.get(), 0)));
     let mut balancer = Balancer::new(&Tables::new(&all), 1);
-    // The ticks of each load balancer count from a different number. Each has an epoch a second.
+    // The ticks of each load balancer start at a different number. Each load balancer gets a new epoch every second.
     let tick = |of: u8, second: u64| second * 1000 + u64::from(of) * (1 << 50);
     for second in 1..=60u64 {
         for of in 0..LbId::COUNT as u8 {
@@ -346,7 +347,7 @@ fn load_balancers_with_different_ticks_do_not_disturb_each_other() {
             balancer.stage(lb_tables(of, second as u16), from).unwrap();
             assert_eq!(route_of(&mut balancer, of, from - 1), second as u16 - 1, "second {second}");
             assert_eq!(route_of(&mut balancer, of, from), second as u16, "second {second}");
-            // Segments of an event are not sent any more after two seconds.
+            // No segment of an event is sent later than two seconds after its tick.
             balancer.retire(lb(of), tick(of, second.saturating_sub(2)));
             assert!(balancer.sets(lb(of)).count() <= 4);
             assert_eq!(balancer.newest_tick(lb(of)), Some(from));
@@ -393,7 +394,8 @@ fn a_forged_tick_beyond_the_horizon_stands_in_nobodys_way() {
     balancer.stage(lb_tables(0, 1), 11).unwrap();
     route_of(&mut balancer, 0, 1000);
     assert_eq!(balancer.newest_tick(lb(0)), Some(1000));
-    // Nothing is forgotten if there is a horizon, so late tables are refused however long the senders pause.
+    // A load balancer with a horizon forgets no routed tick, so late tables are refused even after a long pause of the
+    // senders.
     (0..3).for_each(|_| balancer.age());
     let late = balancer.stage(lb_tables(0, 2), 1000);
     assert_eq!(late, Err(StageError::Routed { from: 1000, newest: 1000 }));
@@ -540,8 +542,8 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     balancer.reset(without.clone());
     assert_eq!(balancer.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
     balancer.stage(lb_tables(0, 1), 100).unwrap();
-    // Tables for a later tick allow the address, and the tables of the packet's own tick, which do not, choose the
-    // member.
+    // Tables for a later tick allow the address. The tables of the packet's own tick do not allow the address, but
+    // choose the member.
     assert_eq!(balancer.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
     let udp = Udp {
         from: (from, 4000).into(),
@@ -585,7 +587,8 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
     balancer.set_horizon(lb(0), 1000);
     assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000), "nothing is forgotten");
 
-    // The new horizon is between these ticks: of the ticks that it has reached, only the lowest one is known.
+    // The new horizon is between the counted ticks. The lowest tick is the only known tick that the horizon has
+    // reached.
     balancer.set_horizon(lb(0), 3000);
     assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
     assert_eq!(route_of(&mut balancer, 0, 4000), 0);

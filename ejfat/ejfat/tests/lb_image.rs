@@ -1,4 +1,4 @@
-//! Images of tables are read like hardware reads them, and compared with the balancer from which they were made.
+//! Tests that look up packets in images of tables, like hardware does, and compare the results with the balancer.
 
 mod lb_common;
 
@@ -17,7 +17,7 @@ use lb_common::{
 };
 use simnet::Random;
 
-/// Reads the fields of an entry from its lowest bit on.
+/// The fields of an entry, which are read from the lowest bit on.
 struct Fields(ImageEntry, usize);
 
 impl Fields {
@@ -40,7 +40,7 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// Returns the value of an address. Hardware reads four rows; this function searches all.
+/// Returns the value that a table has for an address. Hardware reads four rows, but this function searches all rows.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
     let mut found = (0..table.entries()).filter_map(|at| {
@@ -54,7 +54,7 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// Returns the number of the range of a load balancer and a tick, found in the tree of begins.
+/// Returns the number of the range for a load balancer and a tick. The range is found by the search tree of begins.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {
@@ -148,7 +148,7 @@ fn an_image_leads_where_the_sets_lead() {
     assert!(routed > 0);
 }
 
-/// Rules with one epoch for all ticks, whose slots lead to members with these ids.
+/// Returns rules with one epoch for all ticks, whose slots are given to the members with these ids in turn.
 fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
     let mut rules: Vec<_> = (0..512_u16)
         .zip(members.iter().cycle())
@@ -164,7 +164,7 @@ fn image(rules: &Rules) -> Result<Image, ImageError> {
 
 #[test]
 fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
-    // Unused entries of the table of begins have the same value as this tick.
+    // Unused entries of the table of begins contain the highest tick of the last load balancer.
     let of = lb(LbId::P4_COUNT as u8 - 1);
     let (to, from) = (address(V4, 50), address(V4, 1));
     let mut all = rules(one_epoch(of, 1, &[7]));
@@ -203,7 +203,7 @@ fn calendars_and_members_that_are_alike_are_there_once() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
-    // Sixteen different calendars of 1024 slots fit.
+    // The image has room for sixteen different calendars of 1024 slots.
     let calendars = |count: u16| {
         let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
         for set in 0..count {

@@ -1,4 +1,4 @@
-//! Compares routing by compiled tables with a model that searches the rules.
+//! Tests that compare routing by compiled tables with a model that searches the rules.
 
 mod lb_common;
 
@@ -15,7 +15,7 @@ use ejfat::{
 use lb_common::{address, all_ticks, lb, member, model_route, random_header, random_rules, rules, seeds};
 use simnet::Random;
 
-/// LB headers of both versions, sent by E2SAR 0.3.2.
+/// LB headers of version 2 and version 3 that E2SAR 0.3.2 has sent.
 const E2SAR_V2: u128 = 0x4c42_0201_0000_ccb3_0006_60c4_50dc_cce5;
 const E2SAR_V3: u128 = 0x4c42_0301_c0e5_c7cd_0006_60c4_5105_c0e5;
 
@@ -29,7 +29,7 @@ fn packets_of_e2sar_find_their_members() {
     let members: Vec<u16> = (0..512).map(|slot| 1000 + slot).collect();
     let mut rules = rules(calendar(lb, 7, &members));
     rules.insert(Rule::Source { lb, address: from }, false).unwrap();
-    // The ticks of both headers lie in this half minute.
+    // The ticks of both headers are in the 30 seconds that begin with this tick.
     let start = 0x0006_60c4_5000_0000;
     for ticks in prefixes(start..start + 30_000_000) {
         rules.insert(Rule::Epoch { lb, ticks, epoch: Epoch::new(7) }, false).unwrap();
@@ -90,7 +90,7 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
-/// A load balancer's rules with few slots, far apart, and epochs that share calendars.
+/// Returns rules of a load balancer with few slots, whose numbers are far apart, and with epochs that share calendars.
 fn sparse_rules(random: &mut Random) -> Rules {
     let lb = lb(1);
     let mut rules = rules([Rule::Source { lb, address: address(V4, 1) }]);
@@ -128,7 +128,7 @@ fn slots_far_apart_are_the_models() {
                 Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
                 _ => None,
             };
-            // The slot is mostly one that has a rule, or one beside it.
+            // The slot mostly has a rule, or is close to a slot that has a rule.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;
@@ -143,7 +143,7 @@ fn slots_far_apart_are_the_models() {
     assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
 }
 
-/// Returns the fewest prefixes that make up a part of the binary tree of ticks.
+/// Returns the smallest number of prefixes that make up the part of `range` below a node of the binary tree of ticks.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {
         return 0;

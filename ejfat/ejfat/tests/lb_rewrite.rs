@@ -1,4 +1,4 @@
-//! Compares rewritten packets with a model that computes every checksum from the beginning.
+//! Tests that compare rewritten packets with a model that computes every checksum from all covered bytes.
 
 mod lb_common;
 
@@ -15,7 +15,7 @@ use lb_common::{
 };
 use simnet::Random;
 
-/// Member 1 keeps the LB header, member 0 does not.
+/// Returns tables with the members 0 and 1. Packets to member 1 keep the LB header, and packets to member 0 do not.
 fn tables(of: LbId) -> Tables {
     let mut all = rules(calendar(of, 0, &[0, 1]));
     let mut put = |rule| all.insert(rule, false).unwrap();
@@ -101,7 +101,7 @@ fn rewriting_is_the_model() {
     assert!(seeds() < 100 || reached.len() == DropCause::ALL.len() + 1, "{reached:?}");
 }
 
-/// Changes or removes a few bytes, mostly of the headers.
+/// Flips one or two bits in the first 70 bytes of a packet, or truncates the packet.
 fn damage(random: &mut Random, packet: &mut Vec<u8>) {
     if random.chance(100_000) {
         packet.truncate(random.below(packet.len() as u64) as usize);
@@ -146,7 +146,7 @@ fn every_checksum_is_followed() {
     for (ip, id) in [(V4, 0), (V4, 1), (V6, 0), (V6, 1)] {
         let mut sent = packet(ip, id, &[0; 2]);
         for word in 0..=u16::MAX {
-            // The payload is covered by the UDP checksum, and in IPv4 the options by the header's.
+            // The UDP checksum covers the payload, and the IPv4 checksum covers the options.
             sent.payload[16..].copy_from_slice(&word.to_be_bytes());
             sent.options = word.to_be_bytes().repeat(2);
             let mut bytes = sent.bytes();
@@ -222,7 +222,8 @@ fn random_bytes() {
         for _ in 0..100 {
             let mut bytes = vec![0; random.below(120) as usize];
             random.fill(&mut bytes);
-            // Some packets are valid up to the check of the length or of the addresses.
+            // Some packets begin with a part of a valid header and have the right length, so that later checks are
+            // reached.
             let length = (bytes.len() as u16).to_be_bytes();
             if bytes.len() >= 40 && random.chance(700_000) {
                 let like = packet(random.pick(&[V4, V6]), 0, b"").bytes();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! to the load balancer   LB header (16) | RE header (20) | payload
-//! to a worker                             RE header (20) | payload      (with the LB header if the member's rule keeps it)
+//! to a worker                             RE header (20) | payload   (the member's rule may keep the LB header)
 //! to the control plane   sync header (28)
 //! ```
 

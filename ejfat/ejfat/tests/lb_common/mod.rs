@@ -1,4 +1,5 @@
-//! Packets, random rules, and a slow model of the load balancer that shares only the rules with it.
+//! Packets, random rules, and a slow model of the load balancer. The model and the load balancer have only the types of
+//! rules and headers in common.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,9 +19,9 @@ pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).unwrap()
 }
 
-/// The address of a host. The addresses of several hosts differ in nearly all bits.
+/// Returns the address of a host. The addresses of different hosts differ in nearly all bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
-    // Multiplication by an odd number gives each host an address of its own. The highest bits make it unicast.
+    // Multiplication by an odd number gives each host a different address. The highest bits make the address unicast.
     match ip {
         IpVersion::V4 => {
             let bits = u32::from(host).wrapping_mul(0x9e37_79b1);
@@ -43,7 +44,7 @@ pub(crate) fn rules(of: impl IntoIterator<Item = Rule>) -> Rules {
     rules
 }
 
-/// A rule by which all ticks have the epoch.
+/// Returns a rule by which all ticks have the epoch.
 pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
     Rule::Epoch { lb, ticks: TickPrefix::new(0, 0).unwrap(), epoch }
 }
@@ -53,7 +54,7 @@ pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_h
     Rule::Member { lb, ip: version(to.ip()), id, member: Member::Forward(forward) }
 }
 
-/// An IP packet with a UDP datagram. All its checksums are computed.
+/// An IP packet with a UDP datagram.
 #[derive(Clone, Debug)]
 pub(crate) struct Udp {
     pub(crate) from: SocketAddr,
@@ -95,7 +96,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(word).sum()
 }
 
-/// Returns the checksum for a one's complement sum: a number of 0 to 0xfffe.
+/// Returns the checksum for a one's complement sum. The checksum is a number from 0 to 0xfffe.
 fn complement(sum: u64) -> u16 {
     0xffff - if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 } as u16
 }
@@ -104,7 +105,7 @@ pub(crate) fn udp_at(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// Computes both checksums; a UDP checksum of 0 stays.
+/// Computes the IPv4 checksum and the UDP checksum. A UDP checksum of 0 stays 0.
 pub(crate) fn fill_checksums(packet: &mut [u8]) {
     let udp = udp_at(packet);
     let addresses = if packet[0] >> 4 == 4 {
@@ -124,14 +125,14 @@ pub(crate) fn fill_checksums(packet: &mut [u8]) {
     }
 }
 
-/// Whether both checksums are right.
+/// Returns true if the IPv4 checksum and the UDP checksum are right.
 pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
     let mut anew = packet.to_vec();
     fill_checksums(&mut anew);
     anew == packet
 }
 
-/// Returns where the model sends a packet of a load balancer.
+/// Returns the route by which the model sends a packet to a member of a load balancer.
 pub(crate) fn model_route(
     rules: &[Rule],
     lb: LbId,
@@ -190,7 +191,7 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Returns the packet that the model makes of a packet.
+/// Returns the packet that the model sends for a received packet, and its route.
 pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, Route), DropCause> {
     let (from, to) = addresses(packet).ok_or(DropCause::NotIp)?;
     let lb = rules.iter().find_map(|rule| match *rule {
@@ -240,7 +241,7 @@ pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, R
     Ok((sent, route))
 }
 
-/// The tick near which the ticks of rules and packets are.
+/// The tick to which most ticks of random rules and packets are close.
 const TICK: u64 = 0x0006_60c4_50dc_cce5;
 
 fn random_prefix(random: &mut Random) -> TickPrefix {
@@ -250,7 +251,7 @@ fn random_prefix(random: &mut Random) -> TickPrefix {
         _ => random.range(44..=63) as u8,
     };
     let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
-    // Prefixes should often begin or end together.
+    // Different prefixes should often begin or end at the same tick.
     let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
     let free = 64 - u32::from(length);
     let value = near.checked_shr(free).map_or(0, |bits| bits << free);
@@ -280,7 +281,7 @@ fn random_ip(random: &mut Random) -> IpVersion {
 fn random_mac(random: &mut Random) -> [u8; 6] {
     let mut mac = [0; 6];
     random.fill(&mut mac);
-    // The address must not be a group address.
+    // The MAC address must not be a group address.
     mac[0] &= !1;
     mac
 }
@@ -300,11 +301,11 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     }
 }
 
-/// Three load balancers, and the hosts that send to them.
+/// Three load balancers, and the hosts that send packets to these load balancers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The number of the host before the first sender.
+    /// The number of the host that precedes the first sender.
     senders: u8,
 }
 
@@ -312,7 +313,7 @@ impl Site {
     /// The load balancers 0, 1 and 2.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
-    /// Any three load balancers of those that the hardware has, the lowest first.
+    /// Returns three random load balancers with ids that the hardware supports, in ascending order.
     pub(crate) fn random(random: &mut Random) -> Self {
         let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
         while all.len() > 3 {
@@ -321,23 +322,25 @@ impl Site {
         Self { lbs: [all[0], all[1], all[2]], senders: random.below(40) as u8 }
     }
 
-    /// The address of a load balancer, 0 to 2. Addresses from 3 on are nobody's.
+    /// Returns a destination address of the load balancer with the index `at`, which is 0 to 2. For a higher index,
+    /// returns an address that belongs to no load balancer.
     pub(crate) fn lb(self, ip: IpVersion, at: u8) -> IpAddr {
         address(ip, 50 + self.lbs.get(usize::from(at)).copied().unwrap_or(LbId::P4_COUNT as u8 + at))
     }
 
-    /// The address of a sender, 1 to 5. No load balancer takes packets of sender 5.
+    /// Returns the address of the sender `at`, which is 1 to 5. No load balancer accepts packets from sender 5.
     pub(crate) fn sender(self, ip: IpVersion, at: u8) -> IpAddr {
         address(ip, self.senders + at)
     }
 }
 
-/// Rules of the load balancers 0, 1 and 2.
+/// Returns random rules of the load balancers 0, 1 and 2.
 pub(crate) fn random_rules(random: &mut Random) -> Rules {
     random_rules_of(random, Site::FIRST)
 }
 
-/// Rules with gaps in every table.
+/// Returns random rules of the load balancers of a site. Some rules of each kind are missing, except destination
+/// addresses.
 pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
@@ -378,7 +381,8 @@ pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     rules
 }
 
-/// Stages random rules of one of three load balancers from a random tick on, if the balancer permits it. They are added to `all` then.
+/// Stages random rules of one of the site's load balancers from a random tick on. If the balancer accepts these rules,
+/// they are added to `all`.
 pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, site: Site, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);
@@ -393,12 +397,12 @@ pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
     LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
 }
 
-/// A packet to the load balancer 0, 1 or 2 that is mostly fine.
+/// Returns a random packet to load balancer 0, 1 or 2. The packet is mostly valid.
 pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     random_packet_of(random, Site::FIRST, rules)
 }
 
-/// A packet that is mostly fine.
+/// Returns a random packet to a load balancer of a site. The packet is mostly valid.
 pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) -> Vec<u8> {
     let ip = random_ip(random);
     let mut payload = random_header(random, rules).encode().to_vec();
@@ -416,13 +420,14 @@ pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) 
     udp.bytes()
 }
 
-/// Shortens a packet to `left` bytes of UDP payload, and its length fields with it.
+/// Shortens a packet to `left` bytes of UDP payload, and updates its length fields and checksums.
 fn shorten(packet: &mut Vec<u8>, left: usize) {
     packet.truncate(udp_at(packet) + 8 + left);
     fill_lengths(packet);
 }
 
-/// Adds random bytes behind the UDP payload of a packet, up to the most that an IP packet holds. The lengths say so.
+/// Adds random bytes to the UDP payload of a packet, up to the longest IP packet, and updates its length fields and
+/// checksums.
 pub(crate) fn lengthen(random: &mut Random, packet: &mut Vec<u8>) {
     let most = u64::from(u16::MAX) - packet.len() as u64;
     let most = most >> random.below(6);
@@ -432,7 +437,7 @@ pub(crate) fn lengthen(random: &mut Random, packet: &mut Vec<u8>) {
     fill_lengths(packet);
 }
 
-/// All lengths and checksums anew.
+/// Computes all length fields and checksums of a packet.
 fn fill_lengths(packet: &mut [u8]) {
     let udp = udp_at(packet);
     let length = ((packet.len() - udp) as u16).to_be_bytes();
@@ -446,10 +451,11 @@ fn fill_lengths(packet: &mut [u8]) {
     fill_checksums(packet);
 }
 
-/// Damages some packets: pads them, cuts them off, shortens them, or flips bits of their headers. Returns whether it did.
+/// Damages some of the packets. A damaged packet is padded, truncated, shortened, or has a changed byte in its headers.
+/// Returns true if the packet was damaged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
-        // The end of such a long padding arrives after the packet itself was sent on.
+        // The padding is so long that its end arrives after the packet itself was forwarded.
         0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
         1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
