@@ -1,4 +1,4 @@
-//! Tests which worker gets an event, and which events wait or are lost.
+//! Tests of the choice of the worker that gets an event, and of events that wait or are lost.
 
 mod bridge_common;
 
@@ -63,7 +63,7 @@ fn the_share_of_a_member_is_anybodys_while_it_is_away_or_stalls() {
     }
     bench.acknowledge(first, 4);
     bench.after(10);
-    // The stalled worker gets a single event.
+    // The stalled worker gets one event.
     assert_eq!(bench.delivered(1, Target::Member(1)).0, first);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, second);
     bench.credit(first, its.slot, its.generation);
@@ -79,7 +79,7 @@ fn a_worker_that_gives_nothing_back_gets_one_now_and_then_until_it_does() {
     let (_, its) = bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     bench.after(10);
-    // The worker gets one more event, because it may keep an event until the next one comes.
+    // The worker gets one more event, because it may keep an event until the next event comes.
     bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     let (_, actions) = bench.event(1, ANYBODY);
@@ -121,7 +121,7 @@ fn events_longer_than_every_ring_are_too_large() {
     let mut bench = hold();
     let small = bench.worker(2, Filter::default(), Placing::Store);
     assert_eq!(bench.open(3, ANYBODY).1, Err(Loss::TooLarge));
-    // One ring is large enough, but its worker is stalled.
+    // The ring of `large` is long enough for an event of 3 slots, but this worker is stalled.
     let large = bench.worker(3, member(1), Placing::Store);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, large);
     bench.acknowledge(large, 1);
@@ -130,7 +130,7 @@ fn events_longer_than_every_ring_are_too_large() {
     bench.acknowledge(large, 1);
     let (waits, home) = bench.open(3, ANYBODY);
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
-    // The event that waits does not block events that go elsewhere.
+    // The waiting event does not block events for another worker.
     assert_eq!(bench.delivered(1, ANYBODY).0, small);
     let gone = Action::Forget { worker: large, given_up: 0 };
     assert_eq!(bench.remove(large), [Action::Drop { id: waits }, gone]);
@@ -186,7 +186,7 @@ fn small_events_do_not_starve_a_large_one() {
     let (behind, _) = bench.event(1, ANYBODY);
     for its in &small[..3] {
         assert_eq!(bench.give_back(worker, its), []);
-        // New events do not get a place in the ring either.
+        // A new event does not get slots in the ring, because the large event waits for these slots.
         assert_eq!(bench.open(1, ANYBODY).1, Ok(Home::Spill));
     }
     let actions = bench.give_back(worker, &small[3]);

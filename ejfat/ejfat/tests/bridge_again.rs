@@ -1,4 +1,4 @@
-//! Events that a worker had when it ended are delivered again.
+//! Tests that events which a worker had when it ended are delivered again.
 
 mod bridge_common;
 
@@ -26,7 +26,7 @@ fn again(actions: &[Action]) -> Vec<(WorkerId, u64, WorkerId, Descriptor)> {
     its.collect()
 }
 
-/// Returns the workers whose rings are to be released, each with the number of events that were given up.
+/// Returns the workers whose rings must be released, each with the number of events that were given up.
 fn forgotten(actions: &[Action]) -> Vec<(WorkerId, u32)> {
     let its = actions.iter().filter_map(|action| match *action {
         Action::Forget { worker, given_up } => Some((worker, given_up)),
@@ -142,7 +142,7 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
     let (_, segment_by_segment) = bench.delivered(2, ANYBODY);
     let (id, _) = bench.open(1, ANYBODY);
     bench.complete(id);
-    // The event was in spill memory, and is written from the staging ring.
+    // The event was in spill memory, so the staging ring has a copy of the event.
     let moved = deliveries(&bench.give_back(dies, &segment_by_segment))[0].1;
     let lives = of_version_2(&mut bench, 4);
     let actions = bench.remove(dies);
@@ -173,7 +173,7 @@ fn it_waits_for_room_before_what_waits() {
     assert!(!deliveries(&told)[0].1.again);
 }
 
-/// The limit exists because the event may be what makes its workers end.
+/// An event is delivered again at most [`Config::most_again`] times, because the event itself may make workers crash.
 #[test]
 fn an_event_is_not_delivered_again_for_ever() {
     let mut bench = bench();
@@ -194,7 +194,7 @@ fn an_event_is_not_delivered_again_for_ever() {
 fn rings_that_are_kept_are_few_and_the_largest_goes() {
     let again_bytes = u64::from(10 * SLOT);
     let mut bench = Bench::new(Config { again_bytes, ..config(Pressure::Hold, 8) });
-    // Each worker takes a data id of its own, so that no other worker gets its events.
+    // Each worker takes a different data id, so that no other worker gets the worker's events.
     let mut dead = |slots: u32| {
         let data_id = slots as u16;
         let dies = bench.worker_of(true, slots, data_ids(data_id, data_id), Placing::Store);

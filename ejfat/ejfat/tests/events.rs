@@ -1,5 +1,4 @@
-//! Any event, cut by any MTU, with segments in any order and duplicates, is reassembled without a change and without a
-//! missing byte.
+//! Tests that any event is reassembled correctly, for any MTU, any order of segments and duplicate segments.
 
 mod common;
 
@@ -81,7 +80,8 @@ fn never_with_a_segment_missing() {
     }
 }
 
-/// Compares segments of any length at any offset with a model that has a flag for each byte.
+/// Segments of any length at any offset are recognised as new, duplicate or overlapping. The model has a flag for each
+/// byte.
 #[test]
 fn any_pieces() {
     for seed in 0..seeds() {

@@ -1,4 +1,4 @@
-//! A sender that takes less than its share never loses an event to make room for others.
+//! Tests that a sender which takes less than its share never loses an event for other senders.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -28,8 +28,8 @@ fn known(reassembler: &mut Reassembler, from: Option<IpAddr>) {
     assert!(reassembler.release(place.id));
 }
 
-/// Sends four events of the honest sender with interleaved segments, and calls `between` to send the attackers'
-/// segments. Returns how many of the four become complete.
+/// Sends four events of the honest sender with interleaved segments. Calls `between` before each segment to send the
+/// attackers' segments. Returns the number of complete events of the honest sender.
 fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reassembler)) -> usize {
     let mut complete = 0;
     for part in 0..4 {
@@ -51,7 +51,8 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
     let mut n = 0u64;
-    // Each attacker has at most three open events, so the honest sender has most, with four.
+    // Each attacker has at most three open events, and the honest sender has four, so the honest sender has the most
+    // open events.
     let complete = four_at_once(&mut reassembler, |reassembler| {
         for _ in 0..12 {
             let _ = reassembler.handle(NOW, attacker((n / 3 % 40) as u8), &segment(n, 0, 1000, &[6; 8]));
@@ -63,7 +64,7 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
 
 #[test]
 fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
-    // The attacker may have 64 open events, and 32 pages of each take all memory.
+    // The attacker can have 64 open events. 32 pages for each of these events take all memory.
     let memory = 64 * 32 * 4096;
     let config = Config { slots: 256, max_open: 128, max_open_per_source: 64, memory, ..Config::default() };
     let mut reassembler = Reassembler::new(config).unwrap();
@@ -73,8 +74,8 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // The honest sender's event has 64 pages, twice as many as each of the attacker's events, and a thirty-second of
-    // the attacker's memory.
+    // The honest sender's event has 64 pages, and each of the attacker's 64 events has 32 pages. The honest sender
+    // therefore has 1/32 of the attacker's memory.
     let mut complete = false;
     for page in 0..64u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));
@@ -100,7 +101,7 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
         }
     };
     (0..20).for_each(|round| flood(&mut reassembler, round));
-    // The event takes half of all memory.
+    // The honest sender's event takes half of all memory.
     let mut complete = false;
     for page in 0..512u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
@@ -110,7 +111,7 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
     assert!(complete);
 }
 
-/// A configuration for segments that all come from the address of a load balancer.
+/// Returns a configuration for segments that all come from the address of one load balancer.
 fn behind_lb() -> Config {
     Config {
         slots: 2048,
@@ -125,7 +126,7 @@ fn behind_lb() -> Config {
 fn senders_behind_one_address_have_limits_of_their_own() {
     let config = Config { max_sources: 1024, ..behind_lb() };
     let mut reassembler = Reassembler::new(config).unwrap();
-    // Every stream has an event open at the same time, all with the same number.
+    // All streams have an open event at the same time, and all these events have the same event number.
     let mut complete = 0;
     for part in 0..2 {
         for stream in 0..1000 {
@@ -137,7 +138,7 @@ fn senders_behind_one_address_have_limits_of_their_own() {
     assert_eq!((complete, reassembler.counters().evicted_for_any_reason()), (1000, 0));
     let streams = reassembler.sources().filter(|source| source.data_id.is_some()).count();
     assert_eq!(streams, 1000);
-    // A stream that opens more than its share loses its own events.
+    // A stream that opens more events than its limit loses its own events.
     for event in 100..120 {
         reassembler.handle(NOW, HONEST, &of_stream(3, event, 0, 200, &[1; 100])).unwrap();
     }
@@ -159,7 +160,7 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
-    // Streams without an entry of their own share the limit of one sender.
+    // All streams without an entry of their own share the limit of one sender.
     let unknown = reassembler.sources().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -193,7 +194,8 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // These events claim all that may be claimed, and sixteen of them are less than the hostile event needs.
+    // The honest events claim nearly all address space that may be claimed. Sixteen of these events have claimed less
+    // than the hostile event needs.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }
@@ -216,11 +218,11 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // These events take a page each, which is all memory, and claim all that may be claimed.
+    // The honest events take a page each, which is all memory. They claim all address space that may be claimed.
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }
-    // The claim of the hostile event is twice that of sixteen events.
+    // The hostile event claims twice as much as sixteen honest events.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
         assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);
@@ -233,7 +235,7 @@ fn several_senders_make_room_where_one_has_too_little() {
     let config = Config { max_event: 1 << 20, memory: 1 << 20, page: 1, ..Config::default() };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // Senders with an event of half a MiB each have claimed all.
+    // 32 senders with an event of half a MiB each have claimed all address space.
     for sender in 0..32 {
         reassembler.handle(NOW, attacker(sender), &segment(1, 0, 512 << 10, &[1; 8])).unwrap();
     }
@@ -258,7 +260,7 @@ fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     reassembler.release(first);
     open(&mut reassembler, 4, 3);
     assert!(has_seat(&reassembler, 3) && !has_seat(&reassembler, 1));
-    // A sender that completed an event keeps its entry for a minute.
+    // A sender that completed an event keeps its entry for a minute after its last datagram.
     let minute = 60_000_000_000;
     let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
     assert!(proven.complete && reassembler.release(proven.id));

@@ -1,4 +1,4 @@
-//! Recorded bytes of E2SAR 0.3.2 and udplbd 2.3.1.
+//! Tests with recorded bytes of E2SAR 0.3.2 and udplbd 2.3.1.
 
 use ejfat::{
     segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
@@ -12,7 +12,8 @@ fn hex(text: &str) -> Vec<u8> {
 
 const V2: &str = "4c420201 0000ccb3 000660c450dccce5  100010e1 00000000 00000bb8 0000000000000000";
 const V3: &str = "4c420301 c0e5c7cd 000660c45105c0e5  100010e1 00000000 00000bb8 0000000000000000";
-/// A segment of udplbd's sender: the RE header has version 0, and the event number is the tick.
+/// The headers of a segment from udplbd's sender. The RE header has version 0, and the event number is equal to the
+/// tick.
 const UDPLBD: &str = "4c420301 4d290000 000660c4511d4d29  00000000 00000000 00001758 000660c4511d4d29";
 const SYNC: &str = "4c430200 000004d2 000660c4d763a905 000f4240 18ea00e95d4c3e2b";
 

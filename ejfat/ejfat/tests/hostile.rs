@@ -1,4 +1,5 @@
-//! Datagrams that crash, corrupt or fill other receivers are sent beside events that must not be affected.
+//! Tests with hostile datagrams, which try to crash a receiver, to corrupt events or to fill memory. Events of an
+//! honest sender must not be affected.
 
 mod common;
 
@@ -29,7 +30,7 @@ fn small() -> Config {
     }
 }
 
-/// Returns the cause of each datagram, if it is refused.
+/// Returns the cause for which each datagram is refused, or `None` for an accepted datagram.
 fn causes(worker: &mut Worker, datagrams: &[Vec<u8>]) -> Vec<Option<Cause>> {
     datagrams.iter().map(|datagram| worker.handle(NOW, HOSTILE, datagram).err()).collect()
 }
@@ -90,7 +91,8 @@ fn changing_lengths_and_overlaps_complete_nothing() {
     let expected =
         [None, Some(Conflict), Some(Conflict), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
     assert_eq!(got, expected);
-    // The event has 8 bytes of 1, 7 of 4 and 9 of 3: every byte arrived once.
+    // The event has 8 bytes with the value 1, 7 bytes with the value 4 and 9 bytes with the value 3, so every byte
+    // arrived once.
     assert_eq!(worker.reassembler.counters().complete, 1);
 }
 
@@ -106,7 +108,8 @@ fn a_claim_reserves_no_memory() {
 
 #[test]
 fn touched_pages_are_bounded() {
-    // The longest length that a header may claim, since longer events could never be complete.
+    // The length of each event is equal to the memory. This is the longest length that a header may claim, because a
+    // longer event could never be complete.
     let length: u32 = 512 << 10;
     let config = Config { max_event: u32::MAX, memory: length.into(), ..small() };
     let mut worker = Reassembler::new(config).unwrap();
@@ -124,11 +127,12 @@ fn touched_pages_are_bounded() {
     assert_eq!(most, worker.config().memory);
 }
 
-/// Sends an honest sender's events, with a segment after every `every` hostile datagrams.
+/// Sends 200 events of an honest sender, with `every` hostile datagrams before each segment. Returns the worker and the
+/// number of delivered events.
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (Worker, u64) {
     let mut worker = Worker::new(small());
     let random = &mut Random::new(1, 0);
-    // A sender is proven once one of its events is complete.
+    // A sender counts as proven when one of its events is complete.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {
@@ -188,11 +192,11 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(place.id.slot(), places[2].id.slot());
     assert_ne!(place.id, places[2].id);
     assert!(!reassembler.release(places[2].id), "another event has its slot");
-    // Late segments of events that are over open nothing.
+    // A late segment of a released event does not open the event again.
     assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
 }
 
-/// A caller that handles old segments with an earlier time still recognises duplicates.
+/// A segment of a released event is refused as a duplicate, even if the caller polled with an earlier time before.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();
@@ -213,7 +217,7 @@ fn events_without_news_time_out() {
         reassembler.handle(ms(at), HONEST, &segment(event, 0, 16, &[1; 4])).unwrap();
     }
     reassembler.handle(ms(200), HONEST, &segment(1, 4, 16, &[1; 4])).unwrap();
-    // A duplicate does not count as a new segment.
+    // A duplicate segment does not begin the time-out again.
     reassembler.handle(ms(300), HONEST, &segment(2, 0, 16, &[1; 4])).unwrap_err();
     assert_eq!(reassembler.next_timeout(), Some(ms(600)));
     assert_eq!(reassembler.poll_given_up(ms(599)), None);
@@ -241,7 +245,7 @@ fn bounds_that_exclude_each_other() {
     assert!(Reassembler::new(Config { chunks: 0, ..small() }).is_err());
 }
 
-/// Returns a datagram with an LB header of this tick in front.
+/// Returns a datagram with an LB header of this tick in front of the other bytes.
 fn with_tick(tick: u64, datagram: &[u8]) -> Vec<u8> {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
     [&header.encode()[..], datagram].concat()
@@ -259,7 +263,7 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(Cause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // If there is no tick, late segments are recognised for the time-out of events.
+    // Without a tick, late segments are recognised only until [`Config::timeout`] has passed.
     assert_eq!(handle(400, &whole), Err(Cause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }

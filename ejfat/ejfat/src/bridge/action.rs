@@ -10,9 +10,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Anybody,
-    /// Workers that take this data id.
+    /// The workers that take this data id.
     DataId(u16),
-    /// The worker with this member number, which load-balancer tables name. If no worker with this number is
+    /// The worker with this member number, which comes from load-balancer tables. If no worker with this number is
     /// subscribed, any worker may get the event.
     Member(u16),
 }
@@ -41,8 +41,8 @@ pub enum Home {
 pub enum Action {
     /// Copy an event from spill memory to this offset of a worker's ring or staging ring.
     Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
-    /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the
-    /// staging ring, because it was reassembled there or moved there, WRITE it to the worker's ring first.
+    /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the staging
+    /// ring, because the event was reassembled or moved there, first WRITE the event to the worker's ring.
     Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
     /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. The event's
     /// location is spill memory from now on.
@@ -50,8 +50,8 @@ pub enum Action {
     /// Release the reassembler's event buffer.
     Drop { id: EventId },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
-    /// the place that the descriptor says in the ring of `worker`. If `worker` has a staging ring, copy the event to
-    /// the staging ring, and WRITE it to the worker's ring. Announce the event to `worker` after that.
+    /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
+    /// to the staging ring, and WRITE it to the worker's ring. Announce the event to `worker` after that.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
     /// Release the ring or staging ring of a worker that ended. This action comes once for each worker that was
     /// removed. `given_up` is the number of events in the ring that could have been delivered again and were not.

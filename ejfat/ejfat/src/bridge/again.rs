@@ -1,7 +1,8 @@
-//! Redelivery: the events that a worker had when it ended are delivered to other workers, which use version 2 of the ring.
+//! Redelivery of events. The events that a worker had when it ended are delivered to other workers, which use version 2
+//! of the ring.
 //!
 //! ```text
-//! remove() ─► Ended: the worker's events, in the order of their delivery ─► room at a worker of version 2 ─► Action::Again
+//! remove() ─► Ended: the worker's events, the oldest first ─► room at a worker of version 2 ─► Action::Again
 //!                 all were delivered again, or their time is over, or too many rings are kept ─► Action::Forget
 //! ```
 
@@ -16,7 +17,7 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The most events without room that one search for events with room skips.
+/// The most events without room that one search skips. The search looks for events that are delivered again.
 const MOST_PASSED: usize = 256;
 
 /// An event that was announced to a worker.
@@ -56,9 +57,9 @@ impl Told {
 pub(super) struct Ended {
     worker: WorkerId,
     geometry: Geometry,
-    /// The time when the ring is given up at the latest.
+    /// The time at which the ring is given up at the latest.
     until: Time,
-    /// The events that wait to be delivered again, each with its first slot in the ring; the oldest first.
+    /// The events that wait to be delivered again, each with its first slot in the ring. The oldest event is the first.
     events: VecDeque<(u32, Told)>,
 }
 
@@ -69,15 +70,15 @@ impl Ended {
 }
 
 impl Dispatcher {
-    /// Keeps the events that an ended worker had and that are in the bridge's memory, to deliver them again. Keeps no events if
-    /// no worker of version 2 is to be expected.
+    /// Keeps the events of an ended worker that are in the bridge's memory, so that they can be delivered again. Keeps
+    /// no events if no worker of version 2 can be expected.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 is to be expected if a worker of version 2 is subscribed. It is also to be expected if the ended
-        // worker used version 2, since that worker may come back.
+        // A worker of version 2 can be expected if such a worker is subscribed, or if the ended worker used version 2.
+        // The ended worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -135,14 +136,14 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up rings of ended workers: rings in which no event waits, and rings whose time is over. While more rings or bytes
-    /// are kept than the limits allow, also gives up the largest ring.
+    /// Gives up the rings of ended workers in which no event waits or whose time is over. If the kept rings exceed the
+    /// limit of rings or of bytes, also gives up the largest rings.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;
         while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
-            // The largest ring is given up first, so that one worker with a large ring does not displace the rings of other
-            // workers. Among equally large rings, the oldest is given up first.
+            // The largest ring is given up first, so that one worker with a large ring does not displace the rings of
+            // other workers. Of several equally large rings, the oldest ring is given up first.
             let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
             let Some(at) = largest else { return };
             self.forget_at(at);
@@ -165,14 +166,16 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the ring of a worker that ended, because the caller needs the memory. Does nothing for a worker whose ring is not kept.
+    /// Gives up the ring of a worker that ended, because the caller needs the memory of the ring. Does nothing if the
+    /// worker's ring is not kept.
     pub fn forget(&mut self, worker: WorkerId) {
         if let Some(at) = self.ended.iter().position(|its| its.worker == worker) {
             self.forget_at(at);
         }
     }
 
-    /// Gives up the rings of all workers that ended, and keeps no rings from now on. Call this function when the bridge ends.
+    /// Gives up the rings of all workers that ended, and keeps no rings from now on. The caller must call this function
+    /// when the bridge ends.
     pub fn forget_all(&mut self) {
         self.keeps = false;
         while !self.ended.is_empty() {

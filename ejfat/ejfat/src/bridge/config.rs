@@ -1,8 +1,8 @@
-//! Limits of a dispatcher.
+//! The limits of a dispatcher.
 
 use std::time::Duration;
 
-/// The back-pressure policy, which says what happens to events for which no worker has room.
+/// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
     /// Complete events wait. If [`Config::most_waiting`] events wait already, a new event is lost.
@@ -24,27 +24,28 @@ impl Pressure {
     }
 }
 
-/// Limits and settings of a dispatcher.
+/// The limits and settings of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub pressure: Pressure,
     pub max_workers: u32,
-    /// The most complete events that wait. Beyond this limit, an event of the target with most waiting events is lost, so that
-    /// a slow worker costs no events of other workers.
+    /// The most complete events that wait. Beyond this limit, an event of the target with the most waiting events is
+    /// lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
-    /// The longest time that a complete event waits for room. It is also the longest time that an event of an ended worker
-    /// waits to be delivered again.
+    /// The longest time that a complete event waits for room. An event of an ended worker waits for the same time to be
+    /// delivered again.
     pub hold: Duration,
-    /// The most bytes of all kept rings of ended workers together. Beyond this limit the largest ring is given up. The number
-    /// of kept rings is at most [`Config::max_workers`].
+    /// The most bytes of all kept rings of ended workers together. Beyond this limit, the largest ring is given up. The
+    /// number of kept rings is at most [`Config::max_workers`].
     pub again_bytes: u64,
-    /// The most times that an event is delivered again. The limit exists because the event itself may make workers crash.
+    /// The most times that an event is delivered again. This limit exists because the event itself may make workers
+    /// crash.
     pub most_again: u32,
-    /// The stall time. A worker that has events and has released none for this time counts as stalled until it releases an
-    /// event. A stalled worker gets a single event each time the stall time has passed, because it may keep an event until the
-    /// next event comes.
+    /// The stall time. A worker that has events and has released none for this time counts as stalled until it releases
+    /// an event. A stalled worker gets one event each time the stall time has passed, because some workers keep an
+    /// event until the next event comes.
     pub stall: Duration,
-    /// A worker that has not acknowledged WRITEs for this time counts as stalled.
+    /// The time after which a worker that has not acknowledged WRITEs counts as stalled.
     pub silence: Duration,
     /// The number of events in the trace buffer.
     pub journal: u32,

@@ -2,7 +2,7 @@
 
 use super::Histogram;
 
-/// The cause for which an event was lost that the reassembler did not give up.
+/// The cause for which a bridge lost an event. An event that the reassembler gave up does not count as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Loss {
@@ -37,38 +37,40 @@ impl Loss {
     }
 }
 
-/// Numbers of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent + delivered_again` is
-/// the sum of `released`, `held_by_ended` and the events that subscribed workers have not released.
+/// The counters of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent +
+/// delivered_again` is the sum of `released`, `held_by_ended` and the number of events that subscribed workers have not
+/// released.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub opened: u64,
-    /// Events in reassembly, and complete events that wait for room.
+    /// The number of events in reassembly and of complete events that wait for room.
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
-    /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`]; 0 if no event was.
+    /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`], or 0 if no event was lost as
+    /// `TooLarge`.
     pub longest_too_large: u32,
-    /// Events that were announced to a worker. An event that is delivered again counts only once.
+    /// The number of events that were announced to a worker. An event that is delivered again counts only once.
     pub sent: u64,
     pub sent_bytes: u64,
-    /// Events that are known to have arrived at a worker.
+    /// The number of deliveries that are known to have arrived at a worker.
     pub delivered: u64,
     pub released: u64,
-    /// Events that a worker had not released when it ended. An event that several ended workers had counts for each of these
-    /// workers.
+    /// The number of events that a worker had not released when it ended. An event that several ended workers had
+    /// counts for each of these workers.
     pub held_by_ended: u64,
-    /// Events of `held_by_ended` that were delivered again to another worker.
+    /// The number of times that an event of an ended worker was delivered again to another worker.
     pub delivered_again: u64,
-    /// Events that became complete in spill memory. They were there because no ring had room for their first segment, or because
-    /// their worker ended.
+    /// The number of events that became complete in spill memory. An event is in spill memory because no ring had room
+    /// for the event when its first segment arrived, or because its worker ended.
     pub spilled: u64,
-    /// Changes of credit words to values that are no valid credit.
+    /// The number of changes of credit words to values that are not a valid credit.
     pub wrong_credits: u64,
-    /// Workers that have subscribed, including workers that ended.
+    /// The number of workers that have subscribed, including workers that ended.
     pub workers: u64,
-    /// The time from an event's first segment until the event is known to have arrived at its worker.
+    /// The times from the arrival of an event's first segment until the event is known to have arrived at its worker.
     pub latency: Histogram,
-    /// The time from the known arrival of an event until its release.
+    /// The times from the known arrival of an event at its worker until its release.
     pub held: Histogram,
 }
 

@@ -1,6 +1,7 @@
 //! Histograms of durations.
 
-/// Counts durations in nanoseconds, with four buckets for each power of two. So a duration is known to 25 %.
+/// A histogram of durations in nanoseconds, with four buckets for each power of two. The error of a duration is
+/// therefore at most 25 %.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: [u64; Self::BUCKETS],
@@ -15,7 +16,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The number of buckets, for durations up to 2^40 ns, which is 18 minutes.
+    /// The number of buckets. The buckets have durations below 2^42 ns, which is 73 minutes. Longer durations count in
+    /// the last bucket.
     const BUCKETS: usize = 4 * 40;
 
     fn bucket(nanos: u64) -> usize {
@@ -25,7 +27,7 @@ impl Histogram {
         (4 * (log - 2) + step).min(Self::BUCKETS - 1)
     }
 
-    /// Returns the shortest duration in nanoseconds that is above this bucket.
+    /// Returns the shortest duration in nanoseconds that is longer than all durations of this bucket.
     fn end(bucket: usize) -> u64 {
         let (log, step) = (bucket / 4 + 2, bucket as u64 % 4);
         (4 + step + 1) << (log - 2)
@@ -46,8 +48,8 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the duration in nanoseconds that `part` (0 to 1) of all durations do not exceed. Returns `None` if no
-    /// duration was counted.
+    /// Returns the duration in nanoseconds that is not exceeded by `part` (0 to 1) of all durations. Returns `None` if
+    /// no duration was counted.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;
@@ -58,7 +60,7 @@ impl Histogram {
         Some(Self::end(bucket) - 1)
     }
 
-    /// Returns how many durations are at most as long as each of these ascending durations in nanoseconds.
+    /// Returns the number of durations in all buckets that contain only durations of at most `nanos` nanoseconds.
     pub fn up_to(&self, nanos: u64) -> u64 {
         let ends = (0..Self::BUCKETS).take_while(|&bucket| Self::end(bucket) - 1 <= nanos).count();
         self.counts[..ends].iter().sum()

@@ -21,9 +21,10 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub opened: Opened,
-    /// The time when the event's first segment arrived, in nanoseconds of UNIX time.
+    /// The time at which the event's first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,
-    /// The times of the event's first segment (`at`) and last segment (`last`) by the dispatcher's clock.
+    /// The time at which the event's first segment arrived, by the dispatcher's clock. `last` is the time of the
+    /// event's last segment.
     pub at: Time,
     pub last: Time,
     pub worker: Option<WorkerId>,
@@ -34,8 +35,8 @@ pub struct Record {
     pub fate: Fate,
 }
 
-/// A ring buffer of traces. Each trace has a number, its tag; the trace is stored at the index tag modulo capacity.
-/// The tag of a trace that was overwritten finds no trace.
+/// A ring buffer of traces. Each trace has a number, which is its tag. The trace is stored at the index tag modulo
+/// capacity. A search for the tag of an overwritten trace finds no trace.
 #[derive(Debug)]
 pub(super) struct Journal {
     records: Vec<Record>,
@@ -81,7 +82,7 @@ impl Journal {
         }
     }
 
-    /// Notes that an event arrived at its worker. Returns the nanoseconds since the event's first segment.
+    /// Notes that an event arrived at its worker. Returns the time since the event's first segment, in nanoseconds.
     pub(super) fn delivered(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.delivered = Some(now);
@@ -89,7 +90,7 @@ impl Journal {
         Some(now.0.saturating_sub(record.at.0))
     }
 
-    /// Notes that a worker released an event. Returns the nanoseconds since the event arrived at the worker.
+    /// Notes that a worker released an event. Returns the time since the event arrived at the worker, in nanoseconds.
     pub(super) fn released(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.released = Some(now);

@@ -3,20 +3,21 @@
 //!
 //! ```text
 //! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
-//! last segment  ─► complete() ─► Action::Deliver, or it waits
+//! last segment  ─► complete() ─► Action::Deliver, or the event waits
 //! credit words  ─► look() ─► free slots ─► Action::Move, Action::Deliver
 //! worker ended  ─► remove() ─► Action::Rescue, Action::Drop, Action::Again, Action::Forget
-//! time          ─► tick() ─► what waited too long, who stalls
+//! time          ─► tick() ─► expired events, stalled workers
 //! ```
 //!
-//! The caller reassembles events. It owns the memory: spill memory for each event buffer of its reassembler, and each
+//! The caller reassembles events. The caller owns spill memory for each event buffer of its reassembler, and each
 //! worker's ring or staging ring. The caller must carry out all [actions](Action) in order before it calls any function
 //! of [`Dispatcher`] except [`Dispatcher::poll_action`].
 //!
 //! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends when
 //! the worker releases the event, or when the worker ends. An event that a worker had when it ended is delivered again
-//! to a worker that uses version 2 of the ring. This needs a copy of the event in the bridge's memory. The event waits
-//! at most [`Config::hold`] for such a worker. The event's new descriptor says that the event is delivered again.
+//! to a worker that uses version 2 of the ring, if the bridge's memory has a copy of the event. The event waits for a
+//! worker of version 2 for at most [`Config::hold`]. A flag in the event's new descriptor shows that the event is
+//! delivered again.
 
 mod action;
 mod again;
@@ -58,24 +59,24 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     opened: Opened,
-    /// The time of the event's first segment; `unix` is the same time in nanoseconds of UNIX time.
+    /// The time at which the event's first segment arrived. `unix` is this time in nanoseconds of UNIX time.
     at: Time,
     unix: u64,
     last: Time,
     state: State,
 }
 
-/// Dispatches events to workers.
+/// The state of a bridge that dispatches events to workers.
 #[derive(Debug)]
 pub struct Dispatcher {
     config: Config,
     /// The open and waiting events. The index is the event's buffer in the reassembler.
     events: Vec<Option<Event>>,
-    /// Complete events that wait for room in a ring; the oldest first.
+    /// The complete events that wait for room in a ring. The oldest event is the first.
     waiting: VecDeque<EventId>,
-    /// Workers that ended and whose rings are kept; the oldest first.
+    /// The workers that ended and whose rings are kept. The worker that ended first is the first.
     ended: VecDeque<Ended>,
-    /// Whether the events of workers that end are kept from now on.
+    /// True if the events of workers that end are kept from now on.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -120,7 +121,7 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// Notes that a worker knows that its subscription was accepted, so that it can be given events.
+    /// Notes that a worker was informed that its subscription was accepted. From now on, the worker can get events.
     pub fn ready(&mut self, now: Time, worker: WorkerId) {
         if let Some(worker) = self.workers.get_mut(worker) {
             worker.ready = true;
@@ -131,12 +132,12 @@ impl Dispatcher {
     /// Returns the location for a new event. If an error is returned, the event is lost, and the caller must release
     /// the reassembler's event buffer.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
-        // An event that is still in this buffer was evicted without a call of `gave_up`.
+        // An older event with the same event buffer was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
         self.counters.opened += 1;
-        // Incomplete events may take at most half of a ring, since their lengths are only claimed by headers.
+        // Incomplete events may take at most half of a ring, because their lengths are only claimed by headers.
         let (state, home) = match self.workers.choose(opened.target, opened.length, Need::Way) {
             Choice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
@@ -191,7 +192,7 @@ impl Dispatcher {
         self.journal.lost(&event.record(Fate::Incomplete));
     }
 
-    /// Handles the credit words of a worker's ring: `words` has one for each slot of the ring.
+    /// Handles the credit words of a worker's ring. `words` has one credit word for each slot of the ring.
     pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> Looked {
         let Some(its) = self.workers.get_mut(worker) else { return Looked::default() };
         let (counters, journal) = (&mut self.counters, &mut self.journal);
@@ -219,8 +220,7 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // The worker released the event before it acknowledged the delivery, so the event's slots become free only
-            // now.
+            // The event was released before its delivery was acknowledged, so the event's slots become free only now.
             self.serve_waiting(now);
         }
     }
@@ -232,16 +232,15 @@ impl Dispatcher {
         }
     }
 
-    /// Notes whether too many WRITEs to a worker are queued. As long as `behind` is true, the worker gets no new
-    /// events.
+    /// Sets whether too many WRITEs to a worker are queued. While `behind` is true, the worker gets no new events.
     pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.behind = behind;
         }
     }
 
-    /// Removes a worker that ended. Keep the worker's ring or staging ring until you have carried out
-    /// [`Action::Forget`] for this worker. That action comes at once or later.
+    /// Removes a worker that ended. The caller must keep the worker's ring or staging ring until it carries out
+    /// [`Action::Forget`] for this worker.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
         for (_, tag) in ended.slots.held() {
@@ -268,11 +267,11 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    /// Does what is due at this time: finds stalled workers, and gives up what waited too long. Call this function
+    /// Finds stalled workers, and gives up events and rings that waited too long. The caller should call this function
     /// often, about every tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
-        // Waiting events may have room now, because stalled workers do not block it any more, or because events were
+        // Waiting events may have room now, because a worker may have stalled or recovered, or because events were
         // given up.
         self.serve_waiting(now);
         let mut dropped = false;
@@ -360,7 +359,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the part of the slots of all rings that is in use, 0 to 1. Returns 1 if there is no worker.
+    /// Returns the part of the slots of all rings that is in use, from 0 to 1. Returns 1 if there is no worker.
     pub fn fill(&self) -> f64 {
         self.workers.fill()
     }
@@ -379,13 +378,13 @@ impl Dispatcher {
         self.workers.stats()
     }
 
-    /// Returns the workers that have unreleased events. The credit words of these workers have to be read.
+    /// Returns the workers that have unreleased events. The caller must read the credit words of these workers.
     pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.with_events_out()
     }
 
-    /// Returns the traces of events with this tick, or with this event number if an event has no tick. The latest event
-    /// comes first.
+    /// Returns the traces of events with this tick, or with this event number if an event has no tick. The newest trace
+    /// is the first.
     pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
         self.journal.find(tick)
     }

@@ -1,5 +1,5 @@
-//! Complete events that wait for room in a ring. This module decides in which order they are served, and which event is
-//! lost if too many wait.
+//! The queue of complete events that wait for room in a ring. This module decides the order in which waiting events get
+//! room, and the event that is lost if too many events wait.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives waiting events to workers that have room now, the oldest first. If an event finds no room for its length,
-    /// later events do not take the room for which that event waits. Events that are delivered again are served first,
-    /// because they are older.
+    /// Delivers waiting events to workers that have room now, the oldest event first. If an event finds no room for its
+    /// length, later events do not take the room for which this event waits. Events that are delivered again come
+    /// before all waiting events, because they are older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
         self.serve_again(now);
@@ -55,8 +55,8 @@ impl Dispatcher {
         }
     }
 
-    /// Drops waiting events above the limit of the back-pressure policy. Returns whether an event was dropped, so that
-    /// another event may have room.
+    /// Drops waiting events above the limit of the back-pressure policy. Returns true if an event was dropped, because
+    /// another event may have room then.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
             Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,

@@ -33,24 +33,25 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
-    /// Whether the worker uses version 2 of the ring. Such a worker may get events that other workers had when they
-    /// ended.
+    /// True if the worker uses version 2 of the ring. A worker of version 2 may get events that other workers had when
+    /// they ended.
     pub(super) again: bool,
     /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
-    /// event. The list ends at the highest slot in which an event began so far.
+    /// event. The length of the list is limited by the highest slot in which an event has begun.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
-    /// Whether the ring's free room is kept for an event that waits for more room.
+    /// True if the ring's free room is kept for an event that waits for more room.
     blocked: bool,
     stalled: bool,
-    /// Whether the worker gets one event although it is stalled, because it may release an event when the next event
+    /// True if the worker gets one event although it is stalled. Some workers release an event only when the next event
     /// comes.
     trial: bool,
     last_sent: Time,
-    /// The time when the worker last released an event, or got an event while it had none.
+    /// The last time at which the worker released an event, or got an event while it had no other event.
     progress: Time,
-    /// The last time when the worker acknowledged a WRITE, or had no WRITE to acknowledge.
+    /// The last time at which the worker acknowledged a WRITE, or got a WRITE while it had no other WRITE to
+    /// acknowledge.
     pub(super) heard: Time,
     since: Time,
     sent: u64,
@@ -69,7 +70,7 @@ pub struct WorkerStats<'a> {
     pub slots: u32,
     pub slot_bytes: u32,
     pub in_use: u32,
-    /// The part of the worker's slots that is in use, 0 to 1.
+    /// The part of the worker's slots that is in use, from 0 to 1.
     pub fill: f64,
     pub stalled: bool,
     pub since: Time,
@@ -78,19 +79,19 @@ pub struct WorkerStats<'a> {
     pub released: u64,
     pub outstanding: u32,
     pub wrong_credits: u64,
-    /// Whether the worker uses version 2 of the ring. Such a worker may get events that other workers had when they
-    /// ended.
+    /// True if the worker uses version 2 of the ring. A worker of version 2 may get events that other workers had when
+    /// they ended.
     pub again: bool,
 }
 
-/// The reason why an event needs a place in a ring.
+/// The reason why an event needs slots in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// The event is to be reassembled in the ring. Incomplete events may take half of the ring's slots.
+    /// The event will be reassembled in the ring. Incomplete events may take at most half of the ring's slots.
     Way,
-    /// The event is complete, and is delivered at once.
+    /// The event is complete, and will be delivered at once.
     Room,
-    /// The event is delivered again at once. Only workers of version 2 can get the event.
+    /// The event will be delivered again at once. Only workers of version 2 can get the event.
     Again,
 }
 
@@ -99,9 +100,9 @@ pub(super) enum Need {
 pub(super) enum Choice {
     /// The worker with this index has room.
     Room(usize),
-    /// There is a worker that may get the event, but no such worker has room now.
+    /// Some workers may get the event, but none of these workers has room now.
     Full,
-    /// No ring that the event may go to is large enough.
+    /// The event is longer than the ring of every worker that may get the event.
     TooLarge,
     Nobody,
 }
@@ -222,13 +223,13 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Whether any subscribed worker may get events of this target, now or later.
+    /// Returns true if any subscribed worker may get events of this target, now or later.
     pub(super) fn has_taker(&self, target: Target) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
 
-    /// Chooses the least filled worker that may get an event and has room. If no worker is the member that the target
-    /// names, any worker may get the event.
+    /// Chooses the least filled worker that may get an event and has room. If the target is a member and no worker has
+    /// this member number, any worker may get the event.
     pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
@@ -261,8 +262,7 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // If a worker that gets no events at the moment has a ring that is large enough, the event can wait for that
-        // worker.
+        // A worker that gets no events now may have a ring that is long enough. The event can wait for this worker.
         let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
@@ -318,12 +318,12 @@ impl Workers {
         worker.told[at] = is_here.then_some(told);
     }
 
-    /// Whether any worker uses version 2 of the ring.
+    /// Returns true if any worker uses version 2 of the ring.
     pub(super) fn has_again(&self) -> bool {
         self.iter().any(|worker| worker.again)
     }
 
-    /// Whether any worker of version 2 may have room for events that are delivered again.
+    /// Returns true if any worker of version 2 may have room for events that are delivered again.
     pub(super) fn any_takes_again(&self) -> bool {
         self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
     }
@@ -332,7 +332,8 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Blocks all workers that may get an event of this length. Their free room is kept for this event.
+    /// Blocks all workers that may get an event of this length. The free room in the rings of these workers is kept for
+    /// this event.
     pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
         let absent = matches!(target, Target::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
@@ -346,14 +347,14 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Finds stalled workers: those that release no events, or acknowledge no WRITEs.
+    /// Marks each worker as stalled that releases no events or acknowledges no WRITEs.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // Without this trial, a worker that keeps each event until the next event comes would never get another
-            // event.
+            // The trial is for a worker that keeps each event until the next event comes. Without the trial, this
+            // worker would never get another event.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

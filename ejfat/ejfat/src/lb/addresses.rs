@@ -1,4 +1,4 @@
-//! Hash tables of IP addresses. They are searched for every packet.
+//! Hash tables of IP addresses, which are searched for every packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ pub(super) struct Addresses<T> {
 }
 
 impl<T: Copy> Addresses<T> {
-    /// Builds the map. `all` must have each address at most once.
+    /// Creates a map of these addresses and values. `all` must have each address at most once.
     pub(super) fn new(all: &[(IpAddr, T)]) -> Self {
         let v4 = all.iter().filter_map(|&(address, value)| match address {
             IpAddr::V4(address) => Some((address.to_bits(), value)),
@@ -41,9 +41,9 @@ impl<T: Copy> Addresses<T> {
     }
 }
 
-/// A hash table with linear probing that does not change after it was built. A key is at the place of its hash, or
-/// behind that place with no free place between. The table is at least half empty. Its keys come from rules; packets
-/// cannot add keys.
+/// A hash table with linear probing, which does not change after its creation. A key has the index of its hash, or a
+/// later index without a free index between both. At least half of the table is free. All keys of the table come from
+/// rules, so packets cannot add keys.
 #[derive(Clone, Debug)]
 struct Table<K, T> {
     places: Vec<Option<(K, T)>>,
@@ -86,7 +86,7 @@ impl<K: Key, T: Copy> Table<K, T> {
 
     #[inline]
     fn place(&self, key: K) -> usize {
-        // In the upper half of the hash, neighbouring keys differ most.
+        // The upper half of the hash is used, because hashes of neighbouring keys differ most in their upper half.
         self.next((key.hash() >> 32) as usize)
     }
 

@@ -1,4 +1,4 @@
-//! A dispatcher whose actions are checked instead of carried out.
+//! A dispatcher for tests. The tests check the actions of the dispatcher instead of carrying them out.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -12,7 +12,7 @@ use ejfat::{
 };
 
 pub(crate) const MS: u64 = 1_000_000;
-/// The bytes of a slot of every ring in these tests.
+/// The number of bytes of a slot in all rings of these tests.
 pub(crate) const SLOT: u32 = 64;
 const SLOTS: u32 = 256;
 
@@ -24,7 +24,8 @@ pub(crate) struct Bench {
     events: u64,
 }
 
-/// A configuration in which events wait for 100 ms, and workers stall after 10 ms, or after 2 ms of silence.
+/// Returns a configuration in which events wait for at most 100 ms. A worker stalls after 10 ms without a release, or
+/// after 2 ms without an acknowledgement.
 pub(crate) fn config(pressure: Pressure, most_waiting: u32) -> Config {
     let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
@@ -55,12 +56,12 @@ impl Bench {
         }
     }
 
-    /// Adds a worker that is ready.
+    /// Adds a worker that can get events at once.
     pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// Adds a worker that is ready. `again` says whether it uses version 2.
+    /// Adds a worker that can get events at once. `again` is true if the worker uses version 2.
     pub(crate) fn worker_of(
         &mut self,
         again: bool,
@@ -77,7 +78,7 @@ impl Bench {
         id
     }
 
-    /// Opens an event that takes this number of slots.
+    /// Opens an event that takes `slots` slots.
     pub(crate) fn open(&mut self, slots: u32, target: Target) -> (EventId, Result<Home, Loss>) {
         self.events += 1;
         let name = Name { event: self.events, data_id: 1 };
@@ -100,26 +101,26 @@ impl Bench {
         (id, self.complete(id))
     }
 
-    /// Opens and completes an event, which must be delivered at once.
+    /// Opens and completes an event, which the dispatcher must deliver at once.
     pub(crate) fn delivered(&mut self, slots: u32, target: Target) -> (WorkerId, Descriptor) {
         let (_, actions) = self.event(slots, target);
         *deliveries(&actions).last().expect("it is delivered")
     }
 
-    /// Acknowledges the oldest deliveries to a worker.
+    /// Acknowledges the `times` oldest deliveries to a worker.
     pub(crate) fn acknowledge(&mut self, worker: WorkerId, times: u32) -> Vec<Action> {
         (0..times).for_each(|_| self.dispatcher.acknowledged(self.now, worker));
         self.actions()
     }
 
-    /// Writes a credit word of the worker.
+    /// Writes a credit word of a worker, and lets the dispatcher read the worker's credit words.
     pub(crate) fn credit(&mut self, worker: WorkerId, slot: u32, value: u32) -> (Looked, Vec<Action>) {
         let words = self.words.get_mut(&worker).unwrap();
         words[slot as usize] = value;
         (self.dispatcher.look(self.now, worker, words), self.actions())
     }
 
-    /// Acknowledges an event and releases it.
+    /// Acknowledges the oldest delivery to a worker, and releases the event with this descriptor.
     pub(crate) fn give_back(&mut self, worker: WorkerId, its: &Descriptor) -> Vec<Action> {
         let mut actions = self.acknowledge(worker, 1);
         let (looked, more) = self.credit(worker, its.slot, its.generation);
@@ -143,7 +144,7 @@ impl Bench {
         std::iter::from_fn(|| self.dispatcher.poll_action()).collect()
     }
 
-    /// Returns the number of lost events of each cause.
+    /// Returns the number of lost events for each cause that has lost events.
     pub(crate) fn lost(&self) -> Vec<(Loss, u64)> {
         let counters = self.dispatcher.counters();
         let all = Loss::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));

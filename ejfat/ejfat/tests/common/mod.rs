@@ -1,4 +1,4 @@
-//! A worker's memory, and segments for it.
+//! A worker for tests, and segments for this worker.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use ejfat::{
 
 pub(crate) const NOW: Time = Time(1);
 
-/// A reassembler with memory in which its copy commands are executed.
+/// A reassembler with memory. The worker executes the reassembler's copy commands in this memory.
 pub(crate) struct Worker {
     pub(crate) reassembler: Reassembler,
     memory: Vec<Vec<u8>>,
@@ -41,7 +41,8 @@ impl Worker {
         Ok(place)
     }
 
-    /// Handles a datagram. Returns and releases the event that is complete with it, if there is one.
+    /// Handles a datagram. If an event is complete with this datagram, returns the event's bytes and releases the
+    /// event.
     pub(crate) fn event(
         &mut self,
         now: Time,
@@ -60,13 +61,13 @@ impl Worker {
     }
 }
 
-/// Returns a segment as a worker receives it.
+/// Returns a segment without an LB header, in the form that a worker receives.
 pub(crate) fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
     let header = ReHeader { data_id: 1, offset, length, event };
     [&header.encode()[..], payload].concat()
 }
 
-/// Returns the segments of an event as a sender sends them.
+/// Returns the segments of an event with LB headers, in the form that a sender sends.
 pub(crate) fn segments(name: EventName, size: SegmentSize, event: &[u8]) -> Vec<Vec<u8>> {
     let segments = Segments::new(LbVersion::V2, size, name, event.len() as u64).unwrap();
     segments.map(|segment| [&segment.headers, &event[segment.payload]].concat()).collect()
