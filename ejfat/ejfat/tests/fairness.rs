@@ -218,7 +218,8 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The honest events take a page each, which is all memory. They claim all address space that may be claimed.
+    // The honest events take a page each, which is all memory. The honest events also claim all address space that may
+    // be claimed.
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }

@@ -53,7 +53,7 @@ pub enum Action {
     /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
     /// to the staging ring, and WRITE it to the worker's ring. Announce the event to `worker` after that.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
-    /// Release the ring or staging ring of a worker that ended. This action comes once for each worker that was
-    /// removed. `given_up` is the number of events in the ring that could have been delivered again and were not.
+    /// Release the ring or staging ring of a worker that ended. Each removed worker has this action exactly once.
+    /// `given_up` is the number of events in the ring that could have been delivered again and were not.
     Forget { worker: WorkerId, given_up: u32 },
 }

@@ -143,7 +143,7 @@ impl Dispatcher {
         let most = self.config.max_workers as usize;
         while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
             // The largest ring is given up first, so that one worker with a large ring does not displace the rings of
-            // other workers. Of several equally large rings, the oldest ring is given up first.
+            // other workers. If several rings are equally large, the oldest of these rings is given up first.
             let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
             let Some(at) = largest else { return };
             self.forget_at(at);

@@ -38,8 +38,8 @@ pub struct Config {
     /// The most bytes of all kept rings of ended workers together. Beyond this limit, the largest ring is given up. The
     /// number of kept rings is at most [`Config::max_workers`].
     pub again_bytes: u64,
-    /// The most times that an event is delivered again. This limit exists because the event itself may make workers
-    /// crash.
+    /// The most times that an event is delivered again. The number of deliveries is limited because the event itself
+    /// may make workers crash.
     pub most_again: u32,
     /// The stall time. A worker that has events and has released none for this time counts as stalled until it releases
     /// an event. A stalled worker gets one event each time the stall time has passed, because some workers keep an

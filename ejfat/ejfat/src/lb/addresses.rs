@@ -42,7 +42,7 @@ impl<T: Copy> Addresses<T> {
 }
 
 /// A hash table with linear probing, which does not change after its creation. A key has the index of its hash, or a
-/// later index without a free index between both. At least half of the table is free. All keys of the table come from
+/// later index without a free index between both. The table is at least half empty. All keys of the table come from
 /// rules, so packets cannot add keys.
 #[derive(Clone, Debug)]
 struct Table<K, T> {

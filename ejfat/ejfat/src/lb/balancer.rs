@@ -173,9 +173,9 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. This function
-    /// is for senders that count from a lower tick again. Afterwards, the load balancer has no horizon. Events in
-    /// flight may be split.
+    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. A reset is for
+    /// senders that count from a lower tick again. Afterwards, the load balancer has no horizon. Events in flight may
+    /// be split.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);

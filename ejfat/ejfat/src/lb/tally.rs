@@ -78,7 +78,8 @@ impl Tally {
     }
 
     /// Returns the indexes of the counters for the members of new tables. Members that have counters already keep these
-    /// counters. Returns `None` if there are too many members. In this case the caller must call [`Tally::all_places`].
+    /// counters. Returns `None` if there are too many members. If it returns `None`, the caller must call
+    /// [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));

@@ -12,7 +12,7 @@ pub enum LimitsBy {
     /// Each address is one sender.
     #[default]
     Address,
-    /// Each data id of each address is one sender. This setting is for segments that come through a load balancer,
+    /// Each data id of each address is one sender. Limits by stream are for segments that come through a load balancer,
     /// because a load balancer replaces the senders' addresses by its own address.
     Stream,
 }

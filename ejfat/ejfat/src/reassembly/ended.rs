@@ -1,4 +1,5 @@
-//! Events that ended a short time ago. These events are remembered so that a late segment does not open an event again.
+//! Events that ended a short time ago. An ended event is remembered so that a late segment does not open the event
+//! again.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -19,8 +20,8 @@ struct End {
     number: u64,
 }
 
-/// The newest complete events and the newest events that were given up. Both kinds have separate lists, so that many
-/// incomplete events do not displace complete events.
+/// The newest complete events and the newest events that were given up. Complete events and given-up events have
+/// separate lists, so that many incomplete events do not displace complete events.
 #[derive(Debug)]
 pub(super) struct Ended {
     ends: HashMap<Key, End, FixedState>,

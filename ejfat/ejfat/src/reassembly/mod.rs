@@ -113,8 +113,8 @@ impl Eviction {
     }
 }
 
-/// The most events that are evicted to make room for the length of a new event. This limit bounds the time for one
-/// segment.
+/// The most events that are evicted to make room for the length of a new event. The number is limited to bound the
+/// processing time of one segment.
 const MOST_EVICTED: usize = 16;
 
 /// An event that was given up before it was complete.
@@ -317,7 +317,8 @@ impl Reassembler {
         }
         let lacks = self.lacks_addresses(length);
         if lacks > 0 {
-            // This check is done before any eviction, so that nothing is evicted for an event that cannot be opened.
+            // The claimed lengths are checked before any eviction, so that nothing is evicted for an event that cannot
+            // be opened.
             self.claim_victims(lacks)?;
         }
         self.make_room(None, first, length)?;

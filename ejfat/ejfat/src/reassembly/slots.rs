@@ -61,8 +61,8 @@ pub(super) struct Slots {
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// The event buffers that were found last. They are checked first, because segments of an event arrive close
-    /// together.
+    /// The event buffers that were found last. These event buffers are checked first, because segments of an event
+    /// arrive close together.
     recent: [u32; RECENT],
 }
 

@@ -37,9 +37,11 @@ pub type WorkerName = ArrayString<32>;
 /// The selection of the events that a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// The first and the last data id that the worker takes. This field counts if the bridge assigns events by data id.
+    /// The first and the last data id that the worker takes. The data ids count if the bridge assigns events by data
+    /// id.
     pub data_ids: (u16, u16),
-    /// The number of this worker as a member. This field counts if the bridge assigns events by load-balancer tables.
+    /// The number of this worker as a member. The member number counts if the bridge assigns events by load-balancer
+    /// tables.
     pub member: Option<u16>,
 }
 
@@ -181,7 +183,7 @@ pub struct Descriptor {
     /// The time from the arrival of the first segment to the arrival of the last segment, in nanoseconds.
     pub assembly: u64,
     /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
-    /// other worker may have processed the event. This flag is never set in version 1.
+    /// other worker may have processed the event. `again` is never true in version 1.
     pub again: bool,
 }
 
