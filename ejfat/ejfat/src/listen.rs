@@ -33,7 +33,7 @@ pub enum PortChoice {
     Range { first: u16, last: u16 },
 }
 
-/// The most ports for one address. An EJFAT data plane accepts packets to the same number of ports.
+/// The maximum number of ports for one address. An EJFAT data plane accepts packets to the same number of ports.
 pub const MOST_PORTS: u16 = 16_384;
 
 /// The reason why a text is not a valid address or choice of ports.

@@ -17,7 +17,7 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The most events without room that one search skips. The search looks for events that are delivered again.
+/// The maximum number of events without room that one search skips. The search is for events that are delivered again.
 const MOST_PASSED: usize = 256;
 
 /// An event that was announced to a worker.
@@ -77,8 +77,8 @@ impl Dispatcher {
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 can be expected if such a worker is subscribed, or if the ended worker used version 2.
-        // The ended worker may subscribe again.
+        // A worker of version 2 can be expected if a worker of version 2 is subscribed, or if the ended worker used
+        // version 2. The ended worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }

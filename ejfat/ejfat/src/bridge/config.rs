@@ -29,17 +29,17 @@ impl Pressure {
 pub struct Config {
     pub pressure: Pressure,
     pub max_workers: u32,
-    /// The most complete events that wait. Beyond this limit, an event of the target with the most waiting events is
-    /// lost, so that a slow worker does not cause losses for other workers.
+    /// The maximum number of complete events that wait. Beyond this limit, an event of the target with the most waiting
+    /// events is lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for the same time to be
     /// delivered again.
     pub hold: Duration,
-    /// The most bytes of all kept rings of ended workers together. Beyond this limit, the largest ring is given up. The
-    /// number of kept rings is at most [`Config::max_workers`].
+    /// The maximum number of bytes of all kept rings of ended workers together. Beyond this limit, the largest ring is
+    /// given up. The number of kept rings is at most [`Config::max_workers`].
     pub again_bytes: u64,
-    /// The most times that an event is delivered again. The number of deliveries is limited because the event itself
-    /// may make workers crash.
+    /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
+    /// event itself may make workers crash.
     pub most_again: u32,
     /// The stall time. A worker that has events and has released none for this time counts as stalled until it releases
     /// an event. A stalled worker gets one event each time the stall time has passed, because some workers keep an

@@ -347,13 +347,13 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Marks each worker as stalled that releases no events or acknowledges no WRITEs.
+    /// Marks workers as stalled if they release no events or acknowledge no WRITEs.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // The trial is for a worker that keeps each event until the next event comes. Without the trial, this
+            // The trial is for a worker that keeps each event until the next event arrives. Without the trial, this
             // worker would never get another event.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }

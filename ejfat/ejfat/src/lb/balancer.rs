@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{Time, segment::IpVersion, wire::LbHeader};
 
-/// The state of a data plane. For each load balancer, it has the current tables, the staged tables with their first
-/// ticks, and counters.
+/// The state of a data plane. The state contains the current tables, the staged tables with their first ticks, and the
+/// counters of each load balancer.
 ///
 /// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and tables are
 /// staged only for ticks that no packet has had yet. An update of tables therefore splits no event. Each load balancer
@@ -30,7 +30,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// The most staged sets of tables of one load balancer.
+    /// The maximum number of staged sets of tables of one load balancer.
     pub const MOST_STAGED: usize = 16;
 
     /// Creates the state of a data plane whose current tables are `tables`. `seed` is the seed of the members' hash
@@ -86,7 +86,7 @@ impl Balancer {
     }
 
     /// Stages like [`Balancer::stage`]. If tables with the same first tick are staged already, the new tables replace
-    /// them, because no packet can have been looked up in them.
+    /// them, because no packet can have been looked up in the existing tables.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -190,8 +190,8 @@ impl Balancer {
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
     /// the horizon therefore do not block new tables. Ticks up to the horizon are not forgotten any more. If ticks that
     /// were counted as beyond the old horizon are not above the new horizon, one of these ticks counts as routed from
-    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed, otherwise the
-    /// lowest counted tick. The ticks between the lowest and the highest tick are not known.
+    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed. Otherwise, the
+    /// lowest counted tick counts as routed. The ticks between the lowest and the highest tick are not known.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -352,10 +352,10 @@ impl Balancer {
     }
 
     /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
-    /// member for a minute, [`Balancer::members`] omits the member. If no tables have the member, the member also loses
-    /// its own counters after this minute. The caller should call this function every few seconds. A second call within
-    /// a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the time of
-    /// the previous call counts.
+    /// member for a minute, [`Balancer::members`] omits the member. When a member is omitted and no tables have the
+    /// member, the member loses its counters. The caller should call this function every few seconds. A second call
+    /// within a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the
+    /// time of the previous call counts.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

@@ -96,7 +96,7 @@ pub enum ImageError {
 /// The bits of a table's entry, the lowest bit first.
 pub type ImageEntry = [u64; 4];
 
-/// All tables with all their entries.
+/// An image, which has all entries of all tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
@@ -135,8 +135,8 @@ impl Image {
         })
     }
 
-    /// Returns the load balancer and the id of the member whose entries in [`ImageTable::Members`] have the indexes `2
-    /// * place` and `2 * place + 1`.
+    /// Returns the load balancer and the id of a member. `place` is half the index of the member's first entry in
+    /// [`ImageTable::Members`].
     pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
         self.members.get(place).copied()
     }
@@ -359,7 +359,8 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // A calendar without slots may begin behind the last slot. The remainder keeps its index within 14 bits.
+        // A calendar without slots may begin behind the last slot. The remainder keeps the index of the calendar's
+        // first slot within 14 bits.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)

@@ -1,4 +1,4 @@
-//! The load balancer: it chooses the worker that gets a segment, and rewrites the packet.
+//! The load balancer chooses the worker that gets a segment, and rewrites the packet.
 //!
 //! ```text
 //! Rules ─► Tables ─► Balancer::forward(packet):  destination address ─► load balancer, source address allowed?

@@ -32,7 +32,8 @@ impl Table {
         }
     }
 
-    /// Returns the most rules that this table can have on our own data planes, for all load balancers together.
+    /// Returns the maximum number of rules that this table can have on our own data planes, for all load balancers
+    /// together.
     pub const fn limit(self) -> usize {
         match self {
             Self::Destination => 2 * LbId::COUNT,
@@ -44,7 +45,8 @@ impl Table {
         }
     }
 
-    /// Returns the most rules that this table can have on ESnet's P4 data plane, for all load balancers together.
+    /// Returns the maximum number of rules that this table can have on ESnet's P4 data plane, for all load balancers
+    /// together.
     pub const fn p4_limit(self) -> usize {
         match self {
             Self::Destination => 64,
@@ -73,7 +75,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The most slot bits. The calendar table of ESnet's P4 data plane has room for 2^14 slots.
+    /// The maximum number of slot bits. The calendar table of ESnet's P4 data plane has room for 2^14 slots.
     pub const MOST_BITS: u8 = 14;
 
     /// Creates an epoch with 512 slots, the default.

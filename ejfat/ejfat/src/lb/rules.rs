@@ -9,7 +9,8 @@ use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
 use crate::segment::IpVersion;
 
 /// The rules of all tables. Each table is within its [limit](Table::limit), and each rule is valid by itself. A rule
-/// may name an epoch or a member for which there is no rule. Packets that match such a rule are dropped and counted.
+/// may name an epoch or a member for which there is no rule. A packet for which an epoch or a member is missing is
+/// dropped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(super) destinations: BTreeMap<IpAddr, LbId>,
@@ -177,8 +178,8 @@ impl Rules {
         Self { destinations, ..Self::default() }
     }
 
-    /// Adds other rules. A rule that exists already is replaced by the added rule with the same key. The number of
-    /// rules may exceed the tables' limits.
+    /// Adds the rules of `other`. A rule that exists already is replaced by the added rule with the same key. The
+    /// number of rules may exceed the tables' limits.
     pub fn add(&mut self, other: &Self) {
         self.destinations.extend(&other.destinations);
         self.sources_v4.extend(&other.sources_v4);

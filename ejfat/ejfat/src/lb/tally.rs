@@ -14,7 +14,7 @@ use crate::{Time, wire::LbHeader};
 /// The index of each member's counters in `Tally::traffic`, in the order of the members of some tables.
 pub(super) type Places = Vec<u32>;
 
-/// The index of a member for which there is no rule. No packet is sent to such a member.
+/// The index of a member for which there is no rule. No packet is sent to a member without rules.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
@@ -56,11 +56,12 @@ impl Tally {
     /// member. If the member is registered again within this time, the member keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The least time between two comparisons of members with unchanged tables. The limit is needed because a
+    /// The minimum time between two comparisons of members with unchanged tables. The limit is needed because a
     /// comparison takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// The most members with counters. If there are more, members that no tables have lose their counters.
+    /// The maximum number of members with counters. If more members have counters, members that no tables have lose
+    /// their counters.
     const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
     pub(super) fn new(seed: u64) -> Self {
@@ -78,7 +79,7 @@ impl Tally {
     }
 
     /// Returns the indexes of the counters for the members of new tables. Members that have counters already keep these
-    /// counters. Returns `None` if there are too many members. If it returns `None`, the caller must call
+    /// counters. Returns `None` if there are too many members. After `None`, the caller must call
     /// [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
@@ -123,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// Notes which members are in none of the tables of new ticks, which are in `live`. Such a member is forgotten if
+    /// Notes which members are in none of the tables of new ticks, which are in `live`. A noted member is forgotten if
     /// no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The
     /// tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing if the same
     /// tables were compared less than a second ago.

@@ -17,8 +17,8 @@ pub enum LimitsBy {
     Stream,
 }
 
-/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. A claimed length needs address
-/// space, and needs memory only when bytes arrive.
+/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. An event with a claimed length
+/// needs address space at once, but needs memory only when its bytes arrive.
 const CLAIMED: u64 = 16;
 
 /// The limits and settings of a reassembler.
@@ -26,18 +26,18 @@ const CLAIMED: u64 = 16;
 pub struct Config {
     /// The number of event buffers. Open events and complete events that are not released need an event buffer each.
     pub slots: u32,
-    /// The most open events. When another event is opened, the sender with the most open events loses its event that
-    /// got no segment for the longest time. If senders that never completed an event have more than half of all open
-    /// events, only these senders can lose an event.
+    /// The maximum number of open events. When another event is opened, the sender with the most open events loses its
+    /// event that got no segment for the longest time. If senders that never completed an event have more than half of
+    /// all open events, only these senders can lose an event.
     pub max_open: u32,
-    /// The most open events of one sender. When the sender opens another event, the sender loses its own event that got
-    /// no segment for the longest time. All unknown senders together count as one sender.
+    /// The maximum number of open events of one sender. When the sender opens another event, the sender loses its own
+    /// event that got no segment for the longest time. All unknown senders together count as one sender.
     pub max_open_per_source: u32,
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The most memory in bytes that segments of events may touch, counted in whole pages. If this memory is full, the
-    /// sender with the most memory loses its largest open event. The sender is chosen by the rule of `max_open`.
+    /// The maximum memory in bytes that segments of events may touch, counted in whole pages. If this memory is full,
+    /// the sender with the most memory loses its largest open event. The sender is chosen by the rule of `max_open`.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
@@ -49,7 +49,7 @@ pub struct Config {
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,
-    /// The most senders that are counted separately. Further senders count as unknown senders.
+    /// The maximum number of senders that are counted separately. Further senders count as unknown senders.
     pub max_sources: u32,
     /// The number of complete events whose late segments are recognised. The same number of events that were given up
     /// is remembered, too.

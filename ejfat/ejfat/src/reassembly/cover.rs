@@ -16,7 +16,7 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The least stride in bytes. Shorter segments get no cells, because a few short segments could take all blocks.
+/// The minimum stride in bytes. Shorter segments get no cells, because a few short segments could take all blocks.
 /// Segments for any permitted MTU are longer.
 const LEAST_STRIDE: u32 = 256;
 

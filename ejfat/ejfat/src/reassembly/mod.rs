@@ -113,8 +113,8 @@ impl Eviction {
     }
 }
 
-/// The most events that are evicted to make room for the length of a new event. The number is limited to bound the
-/// processing time of one segment.
+/// The maximum number of events that are evicted to make room for the length of a new event. The number is limited to
+/// bound the processing time of one segment.
 const MOST_EVICTED: usize = 16;
 
 /// An event that was given up before it was complete.
@@ -360,8 +360,8 @@ impl Reassembler {
     }
 
     /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
-    /// most bytes are chosen first. If they are too short, events of the sender with the second most bytes follow, and
-    /// so on.
+    /// most bytes are chosen first. If these events are too short, the longest events of the sender with the second
+    /// most bytes follow, and so on.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());

@@ -209,8 +209,8 @@ impl Sources {
     }
 
     /// Finds an entry that a new sender may take, because the old sender of this entry has no open event. This function
-    /// is called for each datagram of a sender without an entry, so it searches the entries only if an entry may be
-    /// free.
+    /// is called for each datagram of a sender without an entry. To save time, the function searches the entries only
+    /// if an entry may be free.
     fn free_seat(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -230,8 +230,8 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// Returns `source` if the sender still has its entry. Otherwise returns the unknown senders, because the sender's
-    /// counters were added to their counters.
+    /// Returns `source` if the sender still has its entry. Otherwise, returns the entry of the unknown senders, which
+    /// got the sender's counters.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }

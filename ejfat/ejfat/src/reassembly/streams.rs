@@ -11,7 +11,7 @@ const BEFORE_FIRST: u64 = 64;
 /// begins a new count, too.
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
-/// The most counted streams of one sender.
+/// The maximum number of counted streams of one sender.
 const MOST: usize = 64;
 
 /// The kind of event numbers, which decides whether missing events can be counted.

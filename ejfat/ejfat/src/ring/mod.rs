@@ -19,7 +19,7 @@
 //!
 //! A worker requests one of two versions of the protocol. A worker of version 1 never gets an event that was delivered
 //! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers
-//! used. A flag in the descriptor marks such an event.
+//! used. A flag in the descriptor marks an event that is delivered again.
 //!
 //! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` (80), with a region for each
 //! parameter. The bridge writes events and descriptors after the response. The immediate of a descriptor's WRITE is the

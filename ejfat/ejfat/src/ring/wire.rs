@@ -40,8 +40,8 @@ pub struct Filter {
     /// The first and the last data id that the worker takes. The data ids count if the bridge assigns events by data
     /// id.
     pub data_ids: (u16, u16),
-    /// The number of this worker as a member. The member number counts if the bridge assigns events by load-balancer
-    /// tables.
+    /// The member number of this worker in the load balancer's tables. The member number counts if the bridge assigns
+    /// events by load-balancer tables.
     pub member: Option<u16>,
 }
 
