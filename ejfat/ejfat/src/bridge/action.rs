@@ -51,7 +51,7 @@ pub enum Action {
     Drop { id: EventId },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
     /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
-    /// to the staging ring, and WRITE it to the worker's ring. Announce the event to `worker` after that.
+    /// to the staging ring, and WRITE it to the worker's ring. After the copy, announce the event to `worker`.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
     /// Release the ring or staging ring of a worker that ended. Each removed worker has this action exactly once.
     /// `given_up` is the number of events in the ring that could have been delivered again and were not.

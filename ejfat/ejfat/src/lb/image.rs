@@ -9,7 +9,7 @@
 //! calendars are stored once, and equal members are stored once.
 //!
 //! # Source
-//! `fpga/rtl/lb_tables_pkg.sv` has the fields of entries, the highest first, and the hash of addresses.
+//! `fpga/rtl/lb_tables_pkg.sv` defines the fields of entries, with the highest field first, and the hash of addresses.
 
 use std::{
     collections::{BTreeMap, HashMap},

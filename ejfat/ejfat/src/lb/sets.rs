@@ -81,7 +81,8 @@ pub(super) struct Sets {
     pub(super) before: Option<u64>,
     /// The highest tick that was routed before the load balancer stopped getting packets.
     pub(super) last: Option<u64>,
-    /// The highest tick that is remembered as routed. Packets with higher ticks are routed, too.
+    /// The highest tick that is remembered as routed. Packets with ticks above the horizon are routed, too, but their
+    /// ticks are not remembered.
     pub(super) horizon: u64,
     pub(super) beyond: Option<BeyondHorizon>,
 }

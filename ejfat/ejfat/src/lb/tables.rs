@@ -191,7 +191,7 @@ impl LbTables {
     }
 }
 
-/// Returns the number of begins that are at or below a tick. If there are only few begins, comparing all of them is
+/// Returns the number of ticks in `begins` that are not above `tick`. If `begins` is short, comparing all its ticks is
 /// faster than a binary search.
 #[inline]
 fn begun(begins: &[u64], tick: u64) -> usize {

@@ -124,10 +124,10 @@ impl Tally {
         }
     }
 
-    /// Notes which members are in none of the tables of new ticks, which are in `live`. A noted member is forgotten if
-    /// no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The
-    /// tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing if the same
-    /// tables were compared less than a second ago.
+    /// Notes the members that are in none of the tables in `live`, which are the tables of new ticks. A noted member is
+    /// forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables
+    /// in `all`. The tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing
+    /// if the same tables were compared less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -67,8 +67,8 @@ pub struct Name {
     pub data_id: u16,
 }
 
-/// A copy command. The caller must copy this part of the datagram into the event buffer. The caller must do this before
-/// the next segment is handled, because the next command may complete the event.
+/// A copy command. The caller must copy this part of the datagram into the event buffer. The caller must make the copy
+/// before the next segment is handled, because the next command may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub id: EventId,

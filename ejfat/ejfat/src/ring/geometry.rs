@@ -89,8 +89,8 @@ impl Geometry {
         u64::from(slot) * u64::from(self.slot_bytes)
     }
 
-    /// Returns the number of slots that an event takes, which is at least one. Returns `None` if the ring has fewer
-    /// slots.
+    /// Returns the number of slots that an event takes, which is at least one. Returns `None` if the event needs more
+    /// slots than the ring has.
     pub fn slots_for(self, length: u32) -> Option<u32> {
         Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
     }

@@ -183,7 +183,7 @@ pub struct Descriptor {
     /// The time from the arrival of the first segment to the arrival of the last segment, in nanoseconds.
     pub assembly: u64,
     /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
-    /// other worker may have processed the event. `again` is never true in version 1.
+    /// worker that ended may have processed the event already. `again` is never true in version 1.
     pub again: bool,
 }
 

@@ -339,8 +339,8 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     random_rules_of(random, Site::FIRST)
 }
 
-/// Returns random rules of the load balancers of a site. Some rules of each kind are missing, except destination
-/// addresses.
+/// Returns random rules of the load balancers of a site. Each rule is missing with some probability, but all rules for
+/// destination addresses exist.
 pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
