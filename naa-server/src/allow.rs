@@ -1,8 +1,8 @@
-//! The networks from which peers may connect.
+//! The networks from which hosts may connect.
 
 use std::{net::IpAddr, str::FromStr};
 
-/// An address and how many of its leading bits count.
+/// An address prefix: an address and the number of its leading bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -39,11 +39,12 @@ impl Network {
 }
 
 fn same_prefix(a: u128, b: u128, width: u32, bits: u8) -> bool {
-    // If no bits count, the shift by the whole width fails and the prefixes are equal.
+    // If no bits of an IPv6 address count, the shift by all 128 bits returns `None`, and the prefixes are equal. An
+    // IPv4 address is shifted by at most 32 of 128 bits, so its shift always succeeds.
     (a ^ b).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 
-/// Networks that may connect. An empty list lets everyone connect.
+/// The networks from which hosts may connect. An empty list lets all hosts connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Network>);
 

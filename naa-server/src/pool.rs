@@ -1,10 +1,11 @@
 //! The thread pool for calls that are too long for the server loop.
 //!
-//! Everything is bounded: calls that wait, run, or are done and not collected; threads; and abandoned calls. `schedule`
-//! decides which call runs next. A call cannot be killed, so one that exceeds its time, or whose session ended, is
-//! quarantined: it keeps its thread and its regions until it returns, runs only where a core has nothing else to do, and
-//! counts against its peer. Another thread replaces its thread. The pool has no clock of its own for deadlines; the server
-//! loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! Everything is bounded: the calls that wait, that run, or that are done and not collected; the threads; and the
+//! abandoned calls. The module `schedule` decides which call runs next. A running function cannot be interrupted. If a
+//! call exceeds its time, or its session ends, while the call runs, the call is quarantined. A quarantined call keeps
+//! its thread and its regions until it returns. Its thread runs only while a core has nothing else to do, and another
+//! thread takes calls in place of this thread. Quarantined calls count against the limits of their source network. The
+//! pool does not watch deadlines: the server loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
 
 mod schedule;
 
@@ -29,23 +30,25 @@ use schedule::Schedule;
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Threads that take calls, at least one.
+    /// The number of threads that take calls, at least one.
     pub workers: usize,
     /// The most calls that wait, or are done and not collected.
     pub queue: usize,
-    /// The most calls of one peer, abandoned ones included.
+    /// The most calls of one source network, including its abandoned calls.
     pub per_peer: usize,
-    /// The most extra threads: each is for a peer without a running call while all pool threads are taken.
+    /// The most extra threads. An extra thread is for a source network that has no running call while all pool threads
+    /// are taken.
     pub guests: usize,
-    /// The most abandoned calls, which is also the most threads started in their place. One peer may have half of them.
+    /// The most abandoned calls. This is also the most threads that are started in their place. One source network may
+    /// have half of the abandoned calls.
     pub quarantine: usize,
 }
 
-/// Identifies a call as long as its pool lives.
+/// The number of a call, which its pool never uses again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u64);
 
-/// Why a call was refused.
+/// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
@@ -74,22 +77,23 @@ pub struct Refused {
     pub task: Task,
 }
 
-/// The end of a call, reported once.
+/// The end of a call, which is reported once.
 #[derive(Debug)]
 pub struct Done {
     pub id: TaskId,
-    /// How much of each parameter is a result, or why there is none.
+    /// The part of each parameter that is a result, or the reason for which the call has no result.
     pub result: Result<Vec<Prefix>, Failed>,
-    /// The regions; `None` if the function still runs: then they are dropped when it returns.
+    /// The regions of the call. `None` if the function still runs; its regions are dropped when the function returns.
     pub regions: Option<Regions>,
 }
 
-/// The pool. Dropping it closes it; calls that run go on.
+/// A thread pool. A dropped pool accepts no more calls and withdraws waiting ones. Running functions are asked to stop,
+/// and end by themselves.
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
-    /// Called by a pool thread after a call is done.
+    /// The callback that a pool thread calls after a call is done.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
     /// Notified when a call is due for a pool thread, or the pool was closed.
@@ -98,8 +102,9 @@ struct Shared {
     guests_work: Condvar,
     /// Notified when a thread ended or a call is done.
     progress: Condvar,
-    /// Channel to the thread that drops abandoned calls when they return, at the priority of pool threads. Freeing
-    /// gigabytes of memory at the lowest priority would delay every thread that maps memory meanwhile.
+    /// Channel to the thread that drops abandoned calls after their functions returned, at the priority of pool
+    /// threads. The thread of an abandoned call has the lowest priority. If it freed gigabytes of memory, all threads
+    /// that map memory meanwhile would be delayed.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -107,21 +112,22 @@ struct Shared {
 struct State {
     next_id: u64,
     schedule: Schedule,
-    /// Calls that wait.
+    /// The calls that wait.
     tasks: BTreeMap<TaskId, Task>,
-    /// Calls waiting or running, except those in quarantine.
+    /// The calls that wait or run, except those in quarantine.
     open: BTreeMap<TaskId, Open>,
     deadlines: BTreeSet<(Instant, TaskId)>,
-    /// Abandoned calls that still run: those past their time, and those whose session ended.
+    /// The source network of each abandoned call that still runs. A call is abandoned when its time is over or its
+    /// session ended.
     quarantined: BTreeMap<TaskId, Peer>,
     done: VecDeque<Done>,
-    /// All threads, also those in quarantine.
+    /// The number of all threads, including those in quarantine.
     threads: usize,
     workers: Crew,
     guests: Crew,
     closed: bool,
-    /// The log limit for threads that could not be replaced, since a host that calls and disconnects can cause any number
-    /// of these lines.
+    /// The log limit for threads that could not be replaced. A host that repeatedly calls and disconnects could
+    /// otherwise cause any number of these lines.
     stuck: Lines<()>,
 }
 
@@ -129,9 +135,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
-    /// Threads that sleep until there is a call.
+    /// The number of threads that wait for a call.
     idle: usize,
-    /// Threads that run a call. A thread that does neither is about to look for a call.
+    /// The number of threads that run a call. A thread that neither waits nor runs a call is about to look for a call.
     running: usize,
 }
 
@@ -147,10 +153,11 @@ struct Open {
     peer: Peer,
     deadline: Instant,
     stop: Arc<Stop>,
-    /// The thread that runs the call, and since when; `None` before it runs.
+    /// The thread that runs the call, the kind of the thread, and the time at which the call started. `None` before the
+    /// call runs.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// At the deadline, the thread that waits for a kernel's process kills it. The call is given up only if that takes
-    /// longer than this.
+    /// The time for killing a kernel's process, or `None` if there is no process to kill. At the deadline, the pool
+    /// thread that waits for the process kills it. The call is abandoned only if killing takes longer than this time.
     kill_time: Option<Duration>,
 }
 
@@ -162,9 +169,9 @@ struct Job {
     stop: Arc<Stop>,
 }
 
-/// How long an extra thread waits for another call before it ends.
+/// The time for which an extra thread waits for another call before it ends.
 const GUEST_TIME: Duration = Duration::from_secs(1);
-/// How long the end of a killed process may take: it frees its memory first.
+/// The most time that the end of a killed process may take. The process frees its memory before it ends.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -174,7 +181,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts the pool threads. `wake` is called by a pool thread after each call that [`Pool::next_done`] then returns.
+    /// Starts the pool threads. A pool thread calls `wake` after each call that [`Pool::next_done`] can return.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -224,7 +231,8 @@ impl Pool {
     /// Accepts a call.
     ///
     /// # Errors
-    /// Returns the call if the pool is full, its peer has too many calls, the quarantine is full, or the pool is closed.
+    /// Returns the call if the pool is full, the source network has too many calls, the quarantine is full, or the pool
+    /// is closed.
     pub fn submit(&self, task: Task) -> Result<TaskId, Box<Refused>> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -247,12 +255,12 @@ impl Pool {
         Ok(id)
     }
 
-    /// The oldest call that ended and was not collected yet.
+    /// Returns the oldest call that ended and was not collected yet.
     pub fn next_done(&self) -> Option<Done> {
         self.0.lock().done.pop_front()
     }
 
-    /// When [`Self::expire`] is next to be called.
+    /// Returns the time at which [`Self::expire`] is next to be called.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
@@ -276,8 +284,8 @@ impl Pool {
         expired
     }
 
-    /// Forgets a call whose session ended: its end is not reported, and the function is asked to stop. Returns the regions
-    /// if the call was not running.
+    /// Abandons a call whose session ended. The end of the call is not reported, and its function is asked to stop.
+    /// Returns the regions if the call was not running.
     pub fn abandon(&self, id: TaskId) -> Option<Regions> {
         let mut state = self.0.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
@@ -293,12 +301,12 @@ impl Pool {
         self.0.lock().quarantined.len()
     }
 
-    /// How many calls of `peer` there are.
+    /// Returns the numbers of calls of `peer`.
     pub fn calls(&self, peer: Peer) -> Calls {
         self.0.lock().schedule.calls(peer)
     }
 
-    /// Accepts no more calls. Calls that wait end as abandoned, calls that run go on.
+    /// Closes the pool: it accepts no more calls. Waiting calls end as abandoned, and running calls continue.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -311,13 +319,14 @@ impl Pool {
         self.0.guests_work.notify_all();
     }
 
-    /// Whether no thread is left, which only happens after [`Self::close`].
+    /// Returns true if no thread is left. This happens only after [`Self::close`].
     pub fn is_stopped(&self) -> bool {
         self.0.lock().threads == 0
     }
 
-    /// Closes the pool, waits until every call has returned or it is `deadline`, and asks the remaining ones to stop.
-    /// Returns the number of threads that are still in a function; they end with the process at the latest.
+    /// Closes the pool, waits until every call has returned or `deadline` has passed, and asks the remaining functions
+    /// to stop. Returns the number of threads that are still in a function. These threads end with the process at the
+    /// latest.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();
@@ -354,7 +363,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts threads in place of those in quarantine, as far as the limit allows.
+    /// Starts pool threads in place of quarantined ones, up to the limit of threads.
     fn staff(self: &Arc<Self>, state: &mut State) {
         while !state.closed
             && state.workers.threads < self.settings.workers
@@ -387,12 +396,12 @@ impl Shared {
         if state.threads < state.schedule.most_threads()
             && let Err(error) = self.start(state, kind)
         {
-            // The existing threads do the work.
+            // If no thread can be started, the existing threads take the call later.
             tracing::debug!(%error, "cannot start a worker thread; raise `ulimit -u`");
         }
     }
 
-    /// The main function of a pool thread or extra thread.
+    /// The main function of a pool thread or an extra thread.
     fn work(self: &Arc<Self>, kind: Kind) {
         match kind {
             Kind::Worker => priority::become_worker(),
@@ -413,7 +422,7 @@ impl Shared {
         }
     }
 
-    /// The next call, or `None` if this thread is to end.
+    /// Waits for the next call and returns it. Returns `None` if this thread is to end.
     fn take(self: &Arc<Self>, own: Thread, kind: Kind) -> Option<Job> {
         let mut state = self.lock();
         let mut patience = (kind == Kind::Guest).then_some(GUEST_TIME);
@@ -424,7 +433,8 @@ impl Shared {
                 open.runs_on = Some((own, kind, Instant::now()));
                 let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
                 state.crew(kind).running += 1;
-                // A submitter of several calls may have woken one thread only, so this thread wakes the next one.
+                // A caller that submitted several calls may have woken only one thread, so this thread wakes the next
+                // one.
                 self.call_someone(&mut state);
                 return Some(job);
             }
@@ -456,13 +466,13 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call, which ran for `time`. Returns false if the call was in quarantine: then nobody waits for
-    /// its end.
+    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, where nobody waits
+    /// for its end.
     fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
             drop(state);
-            // The receiver of the channel lives as long as this pool.
+            // The receiver of the channel lives as long as this pool, so sending cannot fail.
             let _ = self.returns.send((done, peer));
             return false;
         }
@@ -477,12 +487,12 @@ impl Shared {
     }
 }
 
-/// The main function of the thread that drops abandoned calls after they returned.
+/// The main function of the thread that drops abandoned calls after their functions returned.
 fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
     priority::become_worker();
     while let Ok((done, peer)) = returned.recv() {
-        // Dropping regions deregisters them, so it is done outside the lock. They are dropped before the call is removed
-        // from the state.
+        // Dropped regions are deregistered, so they are dropped outside the lock. The call is removed from the state
+        // after its regions were dropped.
         drop(done);
         let Some(shared) = pool.upgrade() else { return };
         let mut state = shared.lock();
@@ -505,7 +515,7 @@ impl State {
         self.open.values().for_each(|open| open.stop.abandon());
     }
 
-    /// Extends the deadline of a running kernel, once, for the time in which it is killed.
+    /// Extends the deadline of a running kernel once, by the time for killing it. Returns false if the deadline stays.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -515,7 +525,7 @@ impl State {
         true
     }
 
-    /// Reports a waiting call that lost its place. The schedule has removed it already.
+    /// Reports a waiting call that lost its place. The schedule has already removed this call.
     fn displace(&mut self, id: TaskId) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));
@@ -523,7 +533,7 @@ impl State {
         self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
     }
 
-    /// Stops waiting for a call. Returns its regions if it has not started; if it runs, it is quarantined.
+    /// Stops waiting for a call. Returns its regions if the call has not started. A running call is quarantined.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
@@ -532,7 +542,7 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // The end of the call is recorded under the lock that is held here, so the thread still runs this call.
+        // The thread still runs this call, because the end of a call is recorded under the lock that is held here.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

@@ -1,13 +1,13 @@
-//! How the operating system schedules the threads that compute.
+//! The priorities that the operating system gives to the threads that compute.
 //!
-//! Threads that serve the network keep the priority of the process. Pool threads run below it, so that packets are
-//! answered while they compute. An abandoned call runs only where a core has nothing else to do.
+//! Threads that serve the network keep the priority of the process. Pool threads have a lower priority, so that packets
+//! are answered while pool threads compute. An abandoned call runs only while a core has nothing else to do.
 #![allow(unsafe_code)]
 
-/// How many nice levels a pool thread is below the threads that serve the network.
+/// The number of nice levels by which a pool thread is below the threads that serve the network.
 const WORKER: i32 = 10;
-/// How many nice levels an extra thread is below them. An extra thread serves a peer while all pool threads are taken,
-/// and has priority over those.
+/// The number of nice levels by which an extra thread is below the threads that serve the network. An extra thread
+/// serves a source network while all pool threads are taken, so it has priority over pool threads.
 const GUEST: i32 = 5;
 
 /// A thread of this process.
@@ -16,15 +16,16 @@ pub(crate) struct Thread(libc::pid_t);
 
 impl Thread {
     pub(crate) fn current() -> Self {
-        // SAFETY: the call takes nothing and always succeeds.
+        // SAFETY: `gettid` has no arguments and always succeeds.
         Self(unsafe { libc::gettid() })
     }
 
-    /// Lets the thread run only where a core has nothing else to do. A thread without privileges cannot raise its
-    /// priority again, so it ends after this work.
+    /// Lets the thread run only while a core has nothing else to do. A thread without privileges cannot raise its
+    /// priority again, so a demoted pool thread ends after its call.
     pub(crate) fn demote(self) {
         let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameters live as long as the call. A number that names no thread any more is an error.
+        // SAFETY: `parameters` is a local value that lives longer than the call. The function returns an error if no
+        // thread has this number any more.
         if unsafe { libc::sched_setscheduler(self.0, libc::SCHED_IDLE, &raw const parameters) } != 0 {
             let error = std::io::Error::last_os_error();
             tracing::debug!(%error, "a worker that nobody waits for keeps its priority");
@@ -32,21 +33,22 @@ impl Thread {
     }
 }
 
-/// Lets the calling thread run below the threads that serve the network.
+/// Lowers the priority of the calling thread to that of pool threads, below the threads that serve the network.
 pub(crate) fn become_worker() {
     nicer_by(WORKER);
 }
 
-/// Lets the calling thread run above the pool threads and below the threads that serve the network.
+/// Lowers the priority of the calling thread to that of extra threads, which is between pool threads and the threads
+/// that serve the network.
 pub(crate) fn become_guest() {
     nicer_by(GUEST);
 }
 
 fn nicer_by(steps: i32) {
-    // SAFETY: the calls take no pointers. On Linux, 0 names the calling thread.
+    // SAFETY: `getpriority` and `setpriority` take no pointers. On Linux, the id 0 names the calling thread.
     unsafe {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
-        // If this is not permitted, pool threads compete with the network threads for the cores.
+        // If the priority cannot be lowered, pool threads compete with the network threads for the cores.
         libc::setpriority(libc::PRIO_PROCESS, 0, own.saturating_add(steps));
     }
 }
@@ -58,14 +60,14 @@ mod tests {
     #[test]
     fn a_worker_is_below_the_network_and_abandoned_work_below_all() {
         std::thread::spawn(|| {
-            // SAFETY: no pointers.
+            // SAFETY: `getpriority` takes no pointers.
             let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
             let before = priority();
             become_worker();
             assert_eq!(priority(), (before + WORKER).min(19));
             let own = Thread::current();
             std::thread::spawn(move || own.demote()).join().unwrap();
-            // SAFETY: no pointers.
+            // SAFETY: `sched_getscheduler` takes no pointers.
             assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_IDLE);
         })
         .join()

@@ -1,4 +1,5 @@
-//! The choice of the call that runs next: fair among peers, and no thread is idle while a call waits.
+//! The scheduler of the pool chooses the call that runs next. It divides the threads fairly among source networks
+//! ([`Peer`]), and leaves no thread idle while a call waits.
 //!
 //! ```text
 //! admit ─► waiting ─► next ─► running ─► finished
@@ -6,18 +7,21 @@
 //!             └─► withdraw
 //! ```
 //!
-//! - While fewer calls run than there are pool threads, the next call is one of the peer with the fewest running calls. Among
-//!   several such peers it is the one that was served for the shortest time, then the one whose last turn is longest ago.
-//! - Each peer has a time for which it was served. The clock is the time that a peer with exactly its equal share would have.
-//!   A new peer starts at the clock. A peer that was served for more or less than its share while others waited keeps the
-//!   difference, also while it has no call.
-//! - When all pool threads are taken, a peer without a running call still gets an extra thread, because a running call cannot
-//!   be interrupted for another one.
-//! - When all places are taken, a peer with fewer calls takes the place of the newest waiting call of the peer with most.
-//! - The calls of one peer run in the order in which they came. A session has one call at a time, so the sessions of a peer
-//!   take turns.
+//! - While fewer calls run than there are pool threads, the next call comes from the source network with the fewest
+//!   running calls. Among source networks with equally many running calls, the one that was served for the shortest
+//!   time is chosen. Among source networks that were served for equal times, the one whose last turn is longest ago is
+//!   chosen.
+//! - Each source network has a time for which it was served. The clock is the time that a source network with exactly
+//!   its equal share would have. A new source network starts at the clock. A source network that was served for more or
+//!   less than its share while other source networks waited keeps the difference, also while it has no call.
+//! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
+//!   running call cannot be interrupted for another one.
+//! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
+//!   of the source network with the most calls.
+//! - The calls of one source network run in the order in which they came. A session has one call at a time, so the
+//!   sessions of a source network take turns.
 //!
-//! Time is an argument, so that tests can repeat every order of events.
+//! Time is an argument of the methods, so that tests can repeat any order of calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -31,61 +35,68 @@ use super::{Refusal, Settings, TaskId};
 #[derive(Debug)]
 pub(super) struct Schedule {
     settings: Settings,
-    /// Peers that have a call.
+    /// The source networks that have a call, also an abandoned one.
     peers: BTreeMap<Peer, Share>,
-    /// The time for which a peer with exactly its equal share was served.
+    /// The time for which a source network with exactly its equal share was served.
     clock: Duration,
     absent: Absent,
-    /// Counts turns, and arrivals of peers.
+    /// The number of turns plus the number of arrivals of source networks.
     turns: u64,
     waiting: usize,
     running: usize,
     abandoned: usize,
 }
 
-/// The calls of one peer, and the time for which it was served.
+/// The calls of one source network, and the time for which it was served.
 #[derive(Debug, Default)]
 struct Share {
     waiting: VecDeque<TaskId>,
     running: usize,
-    /// Abandoned calls that still run.
+    /// The number of abandoned calls that still run.
     abandoned: usize,
-    /// The time for which this peer was served: the clock at its arrival, plus the time that its calls ran while others
-    /// waited. It starts at the clock, so that staying away saves up no time, and it stays within [`MOST_OWED`] of the clock.
+    /// The time for which this source network was served. A new source network starts at the clock, so it saves up no
+    /// time while it makes no calls. The time of each call during which other source networks waited is added. The
+    /// value stays within [`MOST_OWED`] of the clock.
     served: Duration,
-    /// The number of its last turn, or of its arrival.
+    /// The value of [`Schedule::turns`] at the last turn of this source network, or at its arrival if it had no turn
+    /// since.
     last_turn: u64,
 }
 
 impl Share {
-    /// The number of calls whose result somebody waits for.
+    /// The number of calls that are not abandoned.
     fn wanted(&self) -> usize {
         self.waiting.len() + self.running
     }
 }
 
-/// Peers without a call that were served for more or less than their share.
+/// Source networks without a call that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each peer the size of the difference when it left, and whether it had more or less.
+    /// For each source network, the size of the difference when its last call ended, and the direction of the
+    /// difference.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
 
-/// Whether an absent peer was served for more or for less than its share.
+/// The direction of the difference between the time for which an absent source network was served and its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// It was served for more; the value is its `served`. The difference ends when the clock has reached that.
+    /// The source network was served for more than its share. The value is its [`Share::served`]. The difference ends
+    /// when the clock reaches this value.
     More(Duration),
-    /// It was served for less. The difference stays the same while it is absent.
+    /// The source network was served for less than its share. The difference stays the same while the source network is
+    /// absent.
     Less,
 }
 
-/// The number of absent peers that are remembered. When there are more, the one with the smallest difference is forgotten.
+/// The most absent source networks that are remembered. When there are more, the one with the smallest difference is
+/// forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference that is kept. During most of a longer call no other peer may have wanted a thread.
+/// The largest difference that is kept. A longer call may have delayed nobody for most of its time, because other
+/// source networks may have come only shortly before its end.
 const MOST_OWED: Duration = Duration::from_secs(10);
-/// Added to the time of each call, for what a pool thread does between two calls.
+/// The time that a pool thread needs between two calls. It is added to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
 
 impl Absent {
@@ -104,7 +115,7 @@ impl Absent {
         }
     }
 
-    /// The time for which a returning peer counts as served.
+    /// Removes a returning source network from the absent ones. Returns the time for which it counts as served.
     fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -115,12 +126,12 @@ impl Absent {
     }
 }
 
-/// How many calls of a peer there are.
+/// The numbers of calls of one source network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub waiting: usize,
     pub running: usize,
-    /// Calls that still run although their time is over or their session ended.
+    /// The number of calls that still run although their time is over or their session ended.
     pub abandoned: usize,
 }
 
@@ -146,11 +157,11 @@ impl Schedule {
         })
     }
 
-    /// Accepts a call of `peer`, while `done` calls are not collected yet. Returns the waiting call that lost its place to
-    /// it, if there is one.
+    /// Accepts a call of `peer`, while `done` ended calls are not collected yet. Returns the waiting call that lost its
+    /// place to the new call, if a call lost its place.
     ///
     /// # Errors
-    /// Why the call is refused.
+    /// Returns the reason if the call is refused.
     pub(super) fn admit(&mut self, peer: Peer, id: TaskId, done: usize) -> Result<Option<TaskId>, Refusal> {
         let Settings { workers, queue, per_peer, quarantine, .. } = self.settings;
         let calls = self.calls(peer);
@@ -180,7 +191,9 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Takes the place of the newest waiting call of the peer with most, for a peer that has `calls`.
+    /// Removes the newest waiting call of the source network with the most calls, and returns it. Its place is for a
+    /// source network that has `calls` calls. Returns `None` unless the source network with the most calls has at least
+    /// two calls more.
     fn displace(&mut self, calls: usize) -> Option<TaskId> {
         let waiting = self.peers.values_mut().filter(|share| !share.waiting.is_empty());
         let most = waiting.max_by_key(|share| share.wanted()).filter(|share| share.wanted() > calls + 1)?;
@@ -188,7 +201,7 @@ impl Schedule {
         most.waiting.pop_back()
     }
 
-    /// Removes a waiting call, which is then not run.
+    /// Removes a waiting call, which will never run. Returns false if the call does not wait.
     pub(super) fn withdraw(&mut self, peer: Peer, id: TaskId) -> bool {
         let Some(share) = self.peers.get_mut(&peer) else { return false };
         let Some(at) = share.waiting.iter().position(|waiting| *waiting == id) else { return false };
@@ -198,7 +211,7 @@ impl Schedule {
         true
     }
 
-    /// The call to run now, on one more thread than there are running calls that are not abandoned.
+    /// Returns the call to start now, and counts it as running. Returns `None` if no call may start now.
     pub(super) fn next(&mut self) -> Option<TaskId> {
         let peer = self.turn()?;
         let share = self.peers.get_mut(&peer)?;
@@ -211,7 +224,7 @@ impl Schedule {
         Some(id)
     }
 
-    /// Whether a call could run now.
+    /// Returns true if a call could start now.
     pub(super) fn is_due(&self) -> bool {
         self.turn().is_some()
     }
@@ -227,12 +240,13 @@ impl Schedule {
         may.min_by_key(|(_, share)| (share.running, share.served, share.last_turn)).map(|(peer, _)| *peer)
     }
 
-    /// Whether one more call of a peer may run. Running calls may be abandoned later, so both kinds count.
+    /// Returns true if one more call of a source network may run. Running calls may be abandoned later, so both running
+    /// and abandoned calls count.
     fn may_run(&self, share: &Share) -> bool {
         share.abandoned == 0 || share.abandoned + share.running < self.most_abandoned()
     }
 
-    /// Records that a call that ran for `time` is over.
+    /// Records the end of a call that ran for `time`.
     pub(super) fn finished(&mut self, peer: Peer, time: Duration) {
         self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
@@ -241,7 +255,7 @@ impl Schedule {
         self.wants_less(peer);
     }
 
-    /// Records that a call that ran for `time` is abandoned and goes on running.
+    /// Records that a call is abandoned after it ran for `time`. The call continues to run.
     pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
         self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
@@ -252,7 +266,7 @@ impl Schedule {
         self.wants_less(peer);
     }
 
-    /// Records that an abandoned call is over.
+    /// Records the end of an abandoned call.
     pub(super) fn returned(&mut self, peer: Peer) {
         let Some(share) = self.peers.get_mut(&peer) else { return };
         share.abandoned -= 1;
@@ -260,27 +274,29 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// The most abandoned calls of one peer: half of the quarantine, so that they do not delay the calls of others.
+    /// Returns the most abandoned calls that one source network may have. This is half of the quarantine, so that one
+    /// source network cannot fill the quarantine alone.
     fn most_abandoned(&self) -> usize {
         self.settings.quarantine.max(1).div_ceil(2)
     }
 
-    /// The most threads that there may be.
+    /// Returns the most threads that may exist.
     pub(super) fn most_threads(&self) -> usize {
         let Settings { workers, guests, quarantine, .. } = self.settings;
         workers.saturating_add(guests).saturating_add(quarantine)
     }
 
-    /// Counts a call of `peer` that ran for `time`, if others wait: the peer was served for that time, and the clock
-    /// advances by the equal share of each peer that has calls.
+    /// Counts a call of `peer` that ran for `time`, if a call of another source network waits. Adds `time` to the time
+    /// for which `peer` was served. Advances the clock by `time` divided by the number of source networks that have
+    /// calls.
     fn served(&mut self, peer: Peer, time: Duration) {
         let waits =
             |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The clamp below keeps at most this much: the distance from the furthest behind the clock to the furthest ahead of
-        // it.
+        // The clamp below keeps `served` within `MOST_OWED` on either side of the clock, so no call counts for more
+        // than twice `MOST_OWED`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
         let number = self.peers.values().filter(wants).count();
@@ -292,15 +308,16 @@ impl Schedule {
         }
     }
 
-    /// Called when a peer has one wanted call less. After its last one the peer counts as absent, with the difference to its
-    /// share.
+    /// Updates the absent source networks after `peer` lost a waiting or running call. After its last such call, `peer`
+    /// counts as absent, with the difference to its share.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
         {
             self.absent.insert(peer, share.served, self.clock);
         }
-        // When no peer has a call, the differences end, since nobody waits for the computation that follows.
+        // When no source network has a waiting or running call, no source network competes for threads, so all
+        // differences are forgotten.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }
@@ -342,11 +359,12 @@ mod tests {
         fill(&mut schedule, peer(1), 0..6);
         let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
         assert_eq!(first, [TaskId(0), TaskId(1)]);
-        // All pool threads compute for the first peer. One call of another peer gets a thread all the same, a second one
-        // waits.
+        // All pool threads compute for the first source network. One call of the second source network still gets an
+        // extra thread, while its other call waits.
         fill(&mut schedule, peer(2), 10..12);
         assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
-        // Each peer has one running call then, and the new peer was served for less time.
+        // After a call of the first source network ends, each source network has one running call and no call is due.
+        // After the call of the second source network ends, too, its waiting call gets a pool thread.
         schedule.finished(peer(1), 100 * MS);
         assert_eq!(schedule.next(), None);
         schedule.finished(peer(2), MS);
@@ -404,8 +422,8 @@ mod tests {
             id += 2;
             assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
         };
-        // The peer with short calls always has some that wait. The other one sends its next call when the last one has its
-        // response.
+        // The source network with short calls always has calls that wait. The source network with long calls sends its
+        // next call when its last call has its response.
         admit(&mut schedule, long);
         for _ in 0..4000 {
             while schedule.calls(short).waiting < 2 {
@@ -422,7 +440,8 @@ mod tests {
         assert!(served[0].abs_diff(served[1]) <= 1010 * MS, "{served:?}");
     }
 
-    /// Closed loops: a peer sends its next call when the call before has its response.
+    /// Returns the time for which `honest` was served in 20 s beside `outstanding` calls from changing addresses.
+    /// `honest` sends its next call when its last call has its response.
     fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
         let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
         let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);
@@ -466,7 +485,7 @@ mod tests {
         fill(&mut schedule, peer(1), 0..1);
         schedule.next().unwrap();
         schedule.gave_up(peer(1), MS);
-        // Two peers with calls for a minute.
+        // Two source networks make calls for a minute.
         let both = [peer(2), peer(3)];
         for id in 0..60_000 {
             for (at, of) in both.into_iter().enumerate() {
@@ -477,7 +496,8 @@ mod tests {
             let TaskId(ran) = schedule.next().unwrap();
             schedule.finished(both[(ran % 2) as usize], MS);
         }
-        // A peer that comes now shares the threads with both, whether it has an abandoned call or is new.
+        // A source network that comes now shares the threads with the first two, no matter if it has an abandoned call
+        // or is new.
         fill(&mut schedule, peer(1), 1_000_000..1_000_009);
         fill(&mut schedule, peer(4), 2_000_000..2_000_009);
         let mut turns = BTreeMap::<u64, u32>::new();
@@ -543,7 +563,8 @@ mod tests {
     fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_calls() {
         for (takes, least) in [(1000, 0.3), (60_000, 0.05)] {
             let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
-            // The first peer has one call of 10 ms at a time, the second one always two, the third one a long call at a time.
+            // The first source network has one waiting call of 10 ms at a time, the second has two, and the third has
+            // one long call.
             let peers = [(peer(1), 1, 10 * MS), (peer(2), 2, 10 * MS), (peer(3), 1, takes * MS)];
             let (mut id, mut served) = (0, [Duration::ZERO; 3]);
             while served.iter().sum::<Duration>() < 1000 * takes * MS {
@@ -567,7 +588,7 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_is_owed_to_nobody() {
         let mut schedule = Schedule::new(Settings { queue: 100, ..SETTINGS });
-        // One peer computes for a long time, another one uses the second pool thread.
+        // The first source network computes for a long time, while the second one uses the other pool thread.
         fill(&mut schedule, peer(1), 0..1);
         schedule.next().unwrap();
         for id in 10..20 {
@@ -575,7 +596,7 @@ mod tests {
             schedule.next().unwrap();
             schedule.finished(peer(2), 1000 * MS);
         }
-        // When other peers come, the first peer shares with them.
+        // When other source networks come, the second source network shares the threads with them.
         for number in 3..6 {
             fill(&mut schedule, peer(number), u64::from(number) * 100..u64::from(number) * 100 + 2);
         }
@@ -597,7 +618,8 @@ mod tests {
         let mut schedule = Schedule::new(settings);
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
-        // The newest call of the peer with most loses its place, until both peers have the same number.
+        // The newest call of the source network with the most calls loses its place, until both source networks have
+        // three calls.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));
@@ -612,10 +634,10 @@ mod tests {
             schedule.next().unwrap();
             schedule.gave_up(peer(1), MS);
         }
-        // One peer may fill half of the quarantine.
+        // One source network may fill half of the quarantine.
         assert_eq!(schedule.admit(peer(1), TaskId(9), 0), Err(Refusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
-        // Abandoned calls do not take pool threads from others.
+        // Abandoned calls do not take pool threads from other source networks.
         assert_eq!(
             (schedule.next(), schedule.next(), schedule.next()),
             (Some(TaskId(20)), Some(TaskId(21)), None)
@@ -637,7 +659,7 @@ mod tests {
         assert_eq!(abandoned, SETTINGS.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
         assert_eq!(schedule.next(), Some(TaskId(30)));
-        // Waiting calls run again when an abandoned call returns.
+        // Waiting calls become due again when an abandoned call returns.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
     }
@@ -652,7 +674,8 @@ mod tests {
         fill(&mut schedule, peer(1), 12..13);
     }
 
-    /// The counts are right after any order of events, and no thread is idle while a call waits.
+    /// The numbers of calls are right after any order of admissions and ends, and no thread is idle while a call is
+    /// due.
     #[test]
     fn no_order_of_events_loses_a_call_or_a_thread() {
         for seed in 0..200 {
