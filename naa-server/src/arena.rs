@@ -1,16 +1,20 @@
-//! Memory of sessions: it is accounted for, and there are slices of it only while no peer can reach it.
+//! The memory of sessions. All memory is charged to accounts, and slices of memory are made only while no peer can
+//! reach it.
 //!
-//! An [`Allocation`] owns its registration and gives out neither it nor the memory, so it knows whether a peer has access. It shares its session's
-//! count of unfinished [`Sends`], so it knows whether the device may still read the memory: scatter-gather elements are made only while a send is
-//! counted, and mutable slices only while none is. This module and `priority` are the only ones of the crate with `unsafe`.
+//! An [`Allocation`] owns the registration of its memory and never hands out its registration or its memory, except to
+//! a stream. An allocation therefore has a record of the access that peers may have. It shares the count of unfinished
+//! [`Sends`] with its session, so it can check if the device may still read the memory. Scatter-gather elements are
+//! made only while a send is counted, and mutable slices are made only while no send is counted. This module and
+//! `priority` are the only modules of the crate with `unsafe`.
 //!
-//! A NIC takes access rights back at the price of many calls, or not at all (`DeviceAttr::revokes`). Then a host keeps the access with which its
-//! regions were registered, and a host that breaks the protocol can change them while a function works on them. So there are never slices of memory
-//! that a host can write. Functions work on a [working copy](Allocation::work_on), which is not registered with any device; the bytes are copied
-//! there before a call and back after it.
+//! A NIC revokes access rights only at the price of many calls, or does not revoke them (`DeviceAttr::revokes`). On a
+//! NIC that does not revoke them, a host keeps the access with which its regions were registered. A host that breaks
+//! the protocol can then change regions while a function works on them. For this reason, slices of memory that a host
+//! can write are never made. Functions work on a [working copy](Allocation::work_on) instead, which is not registered
+//! with any device. The bytes are copied to the working copy before a call, and back after the call.
 //!
-//! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may live as long as its [`Lease`] is
-//! held; until then there are no slices of that allocation here.
+//! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
+//! until its [`Lease`] is dropped. No slices of this allocation are made until then.
 #![allow(unsafe_code)]
 
 use std::{
@@ -28,30 +32,32 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 pub use crate::ledger::{ArenaError, Shares};
 use crate::ledger::{Charge, Ledger, Meter, Owner};
 
-/// The number of files that the server has open for a process that runs kernels: its socket and its pidfd.
+/// The number of files that the server has open for a process that runs kernels. The files are its socket and its
+/// pidfd.
 pub(crate) const FILES_OF_A_PROCESS: u64 = 2;
 
-/// The memory that all sessions together may have. Clones share it.
+/// The memory that all sessions together may have. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct Arena {
     ledger: Arc<Ledger>,
-    /// The account of open files, if each allocation has a file.
+    /// The ledger of open files, if each allocation has a file.
     files: Option<Arc<Ledger>>,
 }
 
 impl Arena {
-    /// An arena of `limit` bytes in whole pages: a region of any size, also of 0 bytes, takes at least one page. A single peer may have all of it.
+    /// Makes an arena of `limit` bytes in whole pages. A region of any size, also of 0 bytes, takes at least one page.
+    /// A single source network may have the whole arena.
     pub fn new(limit: u64) -> Self {
         Self::divided(Shares::undivided(limit), None)
     }
 
-    /// An arena that peers share as `shares` says. With `files` each allocation is a file, which other processes can map; `files` says how many open
-    /// files there may be, and how many of them one peer may have.
+    /// Makes an arena that source networks share as `shares` says. With `files`, each allocation is a file, which other
+    /// processes can map. `files` has the most open files of the server and of one source network.
     pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
 
-    /// Bytes in use by live allocations.
+    /// Returns the bytes that are in use by live allocations and reservations.
     pub fn used(&self) -> u64 {
         self.ledger.server.used()
     }
@@ -60,12 +66,14 @@ impl Arena {
         self.ledger.shares.total
     }
 
-    /// The quota of a session whose peer has no other session: at most `limit` bytes of this arena.
+    /// Returns the quota of a session whose source network has no other session. The session may have at most `limit`
+    /// bytes of this arena.
     pub fn quota(&self, limit: u64) -> Quota {
         self.quota_of(&Account::default(), limit)
     }
 
-    /// The quota of a session: at most `limit` bytes of this arena, and together with the other sessions of its peer no more than a peer may have.
+    /// Returns the quota of a session, which may have at most `limit` bytes of this arena. All sessions of the source
+    /// network `peer` together have at most what one source network may have.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
         let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
         let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };
@@ -75,7 +83,8 @@ impl Arena {
     /// Allocates `len` zeroed bytes that are charged to no session.
     ///
     /// # Errors
-    /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the Linux kernel refuses.
+    /// [`ArenaError::Server`] or [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`]
+    /// if the Linux kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.map(len, None, Sends::default())
     }
@@ -104,7 +113,7 @@ impl Arena {
     }
 }
 
-/// The bytes and the files that all sessions of a peer have together. Clones share the account.
+/// The account of bytes and files of all sessions of a source network together. Clones share the account.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     bytes: Arc<Meter>,
@@ -112,18 +121,18 @@ pub struct Account {
 }
 
 impl Account {
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub fn used(&self) -> u64 {
         self.bytes.used()
     }
 }
 
-/// What one session may have of an [`Arena`]. Allocations may outlive their quota. Clones share it.
+/// The part of an [`Arena`] that one session may have. Allocations may outlive their quota. Clones share the quota.
 #[derive(Clone, Debug)]
 pub struct Quota {
     arena: Arena,
     owner: Owner,
-    /// The same kind of account for files. A session may have all files of its peer.
+    /// The session's accounts of files. A session may have all files of its source network.
     files: Owner,
     sends: Sends,
 }
@@ -132,13 +141,14 @@ impl Quota {
     /// Allocates `len` zeroed bytes that are charged to the session.
     ///
     /// # Errors
-    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or [`ArenaError::ServersFiles`] past a limit,
-    /// [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel refuses.
+    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or
+    /// [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel
+    /// refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.arena.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
 
-    /// Charges `bytes` for memory that a function takes beside the regions, without allocating any.
+    /// Charges `bytes` of scratch memory to the session without allocating memory.
     ///
     /// # Errors
     /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit.
@@ -149,19 +159,19 @@ impl Quota {
     /// Charges the files of the process that runs a session's kernels. Charges nothing if allocations have no files.
     ///
     /// # Errors
-    /// [`ArenaError::Files`] or [`ArenaError::ServersFiles`].
+    /// [`ArenaError::Files`] or [`ArenaError::ServersFiles`] past a limit.
     pub(crate) fn reserve_process(&self) -> Result<Option<Reservation>, ArenaError> {
         let charge = |files: &Arc<Ledger>| files.charge(Some(&self.files), FILES_OF_A_PROCESS);
         let charged = self.arena.files.as_ref().map(charge).transpose();
         charged.map(|charge| charge.map(Reservation)).map_err(ArenaError::of_files)
     }
 
-    /// The count of the session's sends from its allocations.
+    /// Returns the count of the session's unfinished sends.
     pub fn sends(&self) -> &Sends {
         &self.sends
     }
 
-    /// Bytes in use by live allocations of this session.
+    /// Returns the bytes that are charged to this session for live allocations and reservations.
     pub fn used(&self) -> u64 {
         self.owner.session.used()
     }
@@ -171,7 +181,8 @@ impl Quota {
 #[derive(Debug)]
 pub struct Reservation(#[expect(dead_code, reason = "it is held for its end")] Charge);
 
-/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. It starts at the start of a page.
+/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. The memory starts at the
+/// start of a page.
 #[derive(Debug)]
 pub struct Scratch {
     memory: Memory,
@@ -179,10 +190,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Maps `len` bytes. They are charged to `quota`, if there is one.
+    /// Maps `len` bytes. They are charged to `quota`, if it is given.
     ///
     /// # Errors
-    /// The same errors as [`Quota::reserve`]; [`ArenaError::Map`] if the Linux kernel refuses.
+    /// The errors of [`Quota::reserve`], or [`ArenaError::Map`] if the Linux kernel refuses.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, ArenaError> {
         let taken = footprint(len as u64)?;
         let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;
@@ -190,23 +201,24 @@ impl Scratch {
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is this value's alone: it is never registered, sent from, cloned or lent, and `&mut self`
-        // keeps other slices away.
+        // SAFETY: only this value has the mapping `self.memory`, which it never registers, sends from, clones or lends.
+        // The mapping lives as long as this value. `&mut self` excludes other slices while this slice exists.
         unsafe { self.memory.as_mut_slice() }
     }
 }
 
-/// The number of a session's sends that have not completed. While it is not 0, the device may read allocations. Clones share the count.
+/// The number of a session's sends that have not completed. While this number is not 0, the device may read
+/// allocations. Clones share the number.
 #[derive(Clone, Debug, Default)]
 pub struct Sends(Arc<AtomicU32>);
 
 impl Sends {
-    /// Counts one more send. Call this before making its scatter-gather elements.
+    /// Counts one more send. Call this before you make the scatter-gather elements of the send.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a completed send. Returns true if it was the last one.
+    /// Counts a completed send. Returns true if all sends have completed.
     pub fn complete(&self) -> bool {
         let less = |count: u32| Some(count.saturating_sub(1));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before <= 1)
@@ -227,34 +239,35 @@ fn no_such_size(len: u64) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, format!("no region can have {len} bytes; map smaller regions"))
 }
 
-/// What other parties can reach an allocation.
+/// The access that peers and streams have to an allocation.
 #[derive(Debug)]
 enum Held {
-    /// Nobody can, since the memory is not registered.
+    /// The memory is not registered, so nobody else can reach it.
     Private,
-    /// The memory is registered, with every right of peers revoked.
+    /// The memory is registered, and all access rights of peers are revoked.
     Revoked(Mr),
     /// The memory is registered, and peers may have access.
     Granted(Mr),
-    /// The memory is registered and was handed out to a stream: there are no slices any more.
+    /// The memory is registered and was handed out to a stream. No more slices of it are made.
     Streaming(Mr),
 }
 
-/// Zeroed memory that knows whether a peer can reach it. Dropping it ends its registration, and then the charge for its bytes.
+/// Zeroed memory with a record of the access that peers may have to it. Dropping an allocation first ends its
+/// registration, and afterwards the charge for its bytes.
 pub struct Allocation {
-    // Fields are dropped in order: the memory is deregistered before its charge ends.
+    // Fields are dropped in this order: the memory is deregistered before its charge ends.
     held: Held,
     memory: Memory,
-    /// The file with the memory's pages, if other processes are to map them.
+    /// The file with the memory's pages, if other processes can map them.
     file: Option<OwnedFd>,
     /// The lease of the last process that got the file.
     lent: Weak<Lease>,
-    /// Whether it was registered for writes of peers on a device that does not take access back.
+    /// True if the memory was registered for writes of peers on a device that does not revoke access.
     in_reach: bool,
-    /// The working copy, which functions use while peers can reach the memory.
+    /// The working copy, which functions use if peers could reach the memory during a call.
     twin: Option<Box<Allocation>>,
     sends: Sends,
-    /// The charge for the bytes, and the one for the file.
+    /// The charge for the bytes, and the charge for the file.
     _charges: (Charge, Option<Charge>),
 }
 
@@ -273,15 +286,16 @@ impl Allocation {
         self.memory.is_empty()
     }
 
-    /// The virtual address, which peers use too.
+    /// Returns the virtual address of the memory. Peers use the same address.
     pub fn addr(&self) -> u64 {
         self.memory.addr()
     }
 
-    /// Registers the memory for the access rights `most`; [`Self::grant`] then gives some or all of them to peers. A former registration ends.
+    /// Registers the memory for the access rights `most`, and ends an earlier registration. Peers have no access yet:
+    /// [`Self::grant`] gives them all these rights or a part of them.
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
-        // The rights are in force at once.
+        // `reg_mr` gives the rights to peers at once, so the state is `Granted` until `revoke` succeeds.
         self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
         self.in_reach = most.remote_write && !pd.context().attr().revokes;
         self.revoke()
@@ -292,19 +306,21 @@ impl Allocation {
         self.in_reach = false;
     }
 
-    /// Whether peers can write the memory at any time, since the device takes no access back. Then slices need a working copy.
+    /// Returns true if peers can write the memory at any time, because the device does not revoke access. Functions
+    /// then need a working copy.
     pub fn is_in_reach(&self) -> bool {
         self.in_reach
     }
 
-    /// Gives the allocation a working copy. If this memory is in reach, [`Self::bytes_mut`] then copies the bytes to `twin` and returns a slice of
-    /// that. `twin` has the same length and is not registered.
+    /// Gives the allocation a working copy `twin`, which has the same length and is not registered. While this memory
+    /// is in reach, [`Self::bytes_mut`] copies the bytes to `twin` and returns a slice of `twin`.
     pub fn work_on(&mut self, twin: Self) {
         debug_assert!(twin.len() == self.len() && matches!(twin.held, Held::Private));
         self.twin = Some(Box::new(twin));
     }
 
-    /// Copies the bytes that [`Self::bytes_mut`] gave back from the working copy, since they are sent from here. Does nothing without a working copy.
+    /// Copies the bytes of the working copy to this memory, from which they are sent. Does nothing without a working
+    /// copy.
     pub fn settle(&mut self) {
         if let Some(twin) = self.twin.as_ref().filter(|_| self.in_reach) {
             twin.memory.copy_to(0, &self.memory, 0, self.memory.len());
@@ -320,12 +336,13 @@ impl Allocation {
                 return Ok(());
             }
         };
-        // The grant is recorded before the driver is asked: after an error it is unknown whether peers have access.
+        // The grant is recorded before the driver grants access, because peers may have access even if the driver
+        // returns an error.
         self.mr().map_or(Ok(()), |mr| mr.set_access(access))
     }
 
-    /// Takes all access from peers. When this returns, no access of theirs is under way, unless the device does not revoke (`DeviceAttr::revokes`);
-    /// then peers keep their access.
+    /// Revokes all access of peers. When this returns, no access of peers is in progress. If the device does not revoke
+    /// access (`DeviceAttr::revokes`), peers keep it.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Held::Granted(mr) = &self.held {
             mr.set_access(Access::LOCAL)?;
@@ -337,21 +354,22 @@ impl Allocation {
         Ok(())
     }
 
-    /// The key that peers use; `None` before the memory is registered.
+    /// Returns the RKey of the memory, or `None` if the memory is not registered.
     pub fn rkey(&self) -> Option<u32> {
         self.mr().map(Mr::rkey)
     }
 
-    /// A scatter-gather element of `len` bytes from `offset` on, if the memory is registered, the range lies inside, and the send was counted. The
-    /// device reads the bytes until the send has completed.
+    /// Returns a scatter-gather element of `len` bytes from `offset` on. Returns `None` if the memory is not
+    /// registered, the range is not inside the memory, or no send is counted. The device reads the bytes until the send
+    /// has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;
         self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
-    /// Lends the file of the pages to a process, which may write to them while `lease` is held. There are no slices until the lease ends. `None` if
-    /// there is no file, or another process has it.
+    /// Lends the file of the memory's pages to a process, which may write to them until `lease` is dropped. No slices
+    /// are made until then. Returns `None` if the allocation has no file, or another process has the file.
     pub fn lend(&mut self, lease: &Arc<Lease>) -> Option<BorrowedFd<'_>> {
         if self.is_lent() && !self.lent.ptr_eq(&Arc::downgrade(lease)) {
             return None;
@@ -360,7 +378,7 @@ impl Allocation {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The file of the pages, while it is lent.
+    /// Returns the file of the memory's pages, while it is lent.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().filter(|_| self.is_lent()).map(AsFd::as_fd)
     }
@@ -376,8 +394,9 @@ impl Allocation {
         }
     }
 
-    /// The memory and its key, for code that writes and reads it from now on while peers have `access`. There are no slices of it any more. `None` if
-    /// the memory is not registered, or a process may have its file.
+    /// Returns the memory and its LKey, for code that writes and reads the memory from now on while peers have
+    /// `access`. No slices of the memory are made any more. Returns `None` if the memory is not registered, or a
+    /// process may have its file.
     pub(crate) fn stream(&mut self, access: Access) -> Result<Option<(Memory, u32)>, verbs::Error> {
         if self.is_lent() {
             return Ok(None);
@@ -391,24 +410,27 @@ impl Allocation {
         Ok(self.mr().map(|mr| (self.memory.clone(), mr.lkey())))
     }
 
-    /// Whether peers, or the code of a stream, may write.
+    /// Returns true if peers, or the code of a stream, may write the memory.
     fn is_open(&self) -> bool {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
-    /// The bytes, unless a peer or another process may have access, or the memory is in reach.
+    /// Returns the bytes, unless a peer or another process may have access, or the memory is in reach.
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
         }
-        // SAFETY: no peer and no stream can write (not open), and no other process lives that maps the file. Granting and lending take `&mut self`,
-        // which no slice survives. This process writes the memory through `bytes_mut` only: clones are with the registration, or with streams. If the
-        // device does not revoke, no peer was ever given the right to write (not in reach).
+        // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and streams
+        // cannot write it, because it is not open. No other process that maps its file runs, because it is not lent. If
+        // the device does not revoke access, peers never got the right to write, because the memory is not in reach.
+        // This process writes the mapping only in methods that take `&mut self`, and in streams. Granting and lending
+        // also take `&mut self`, so the mapping cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send. If the memory is in reach,
-    /// they are those of the working copy, which [`Self::settle`] copies back.
+    /// Returns the bytes for writing, unless a peer or another process may have access, or the device may read the
+    /// memory for a send. If the memory is in reach, the bytes are those of the working copy, which [`Self::settle`]
+    /// copies back.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;
@@ -418,8 +440,10 @@ impl Allocation {
             self.memory.copy_to(0, &twin.memory, 0, self.memory.len());
             return twin.bytes_mut();
         }
-        // SAFETY: as in `bytes`; `&mut self` keeps other slices and new elements of sends away, all earlier sends
-        // are complete, and every allocation is a mapping of its own.
+        // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. As in `bytes`, no
+        // peer, stream or other process can write it. The device does not read it, because all earlier sends are
+        // complete. `&mut self` excludes other slices, and scatter-gather elements for new sends, while this slice
+        // exists.
         Some(unsafe { self.memory.as_mut_slice() })
     }
 }

@@ -1,4 +1,4 @@
-//! A call as its function sees it: regions as slices, while no peer can reach them.
+//! A call from the view of its function, which gets regions as slices while no peer can reach them.
 
 use std::{
     borrow::Cow,
@@ -22,8 +22,8 @@ use crate::{
     pool::Refusal,
 };
 
-/// The direction of a region from the function's view. A single-send parameter counts as sent. A region without flags
-/// can still be read.
+/// Returns the direction of a region from the function's view. A single-send parameter counts as an input. A region
+/// without flags counts as an input, too, so that functions can read it.
 pub fn direction(flags: RegionFlags) -> Direction {
     let sent = flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
     match (flags.contains(RegionFlags::INTERNAL), flags.contains(RegionFlags::OUTPUT)) {
@@ -43,8 +43,8 @@ pub struct RegionRef<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// The regions of a call, each of which can be taken once as a slice. Input i is the i-th region that is sent, output i
-/// the i-th that is returned; an in-out region counts as both.
+/// The regions of a call, each of which can be taken once as a slice. Input i is the i-th region that the host sends,
+/// and output i is the i-th region that the host gets back. An in-out region counts as both an input and an output.
 #[derive(Debug)]
 pub struct Parts<'a>(Vec<(Direction, Option<&'a mut [u8]>)>);
 
@@ -58,7 +58,8 @@ impl<'a> Parts<'a> {
             .map(|(at, _)| at)
     }
 
-    /// The bytes of input `index` without taking it, if there is such an input and it was not taken.
+    /// Returns the bytes of input `index` without taking it. Returns `None` if the call has no such input, or the input
+    /// was taken.
     pub fn peek_input(&self, index: usize) -> Option<&[u8]> {
         self.0[self.index(is_input, index)?].1.as_deref()
     }
@@ -78,7 +79,7 @@ impl<'a> Parts<'a> {
         self.0[at].1.take()
     }
 
-    /// Whether both are the same region.
+    /// Returns true if input `input` and output `output` are the same region.
     pub fn is_in_place(&self, input: usize, output: usize) -> bool {
         let input = self.index(is_input, input);
         input.is_some() && input == self.index(is_output, output)
@@ -93,20 +94,19 @@ fn is_output(direction: Direction) -> bool {
     matches!(direction, Direction::Output | Direction::InOut)
 }
 
-/// Why a call did not succeed. [`Failure::code`] is what the host learns of it.
+/// The reason for which a call did not succeed. The host gets it as [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The host's regions or arguments do not fit the function.
     #[error("bad arguments: {0}")]
     Arguments(Cow<'static, str>),
-    /// The function cannot read its input data, though its arguments are right.
+    /// The function cannot read its input data, although its arguments are right.
     #[error("malformed input: {0}")]
     Input(Cow<'static, str>),
-    /// `needed` bytes would be enough, if that number is known.
+    /// An output is too small. `needed` is the number of bytes that would be enough, if the function knows it.
     #[error("output {output} is too small{}; map a larger one", .needed.map_or(String::new(), |n| format!(", {n} bytes are needed")))]
     OutputTooSmall { output: usize, needed: Option<u64> },
-    /// The function needs memory beside the call's regions, which exceeds the session's quota or the memory of the
-    /// machine.
+    /// The function needs scratch memory that exceeds the session's quota or the memory of the machine.
     #[error("the call needs {needed} bytes of memory beside its regions: {why}")]
     OverLimit { needed: u64, why: Cow<'static, str> },
     #[error("not finished in time; raise the time allowed for a call or give it less to do")]
@@ -116,10 +116,10 @@ pub enum Failure {
     /// The pool did not run the call.
     #[error("{0}")]
     Refused(Refusal),
-    /// A return code of the function itself.
+    /// The function returned a return code of its own.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned { code: ReturnCode, text: String },
-    /// A kernel returned `code`, or its process ended; `why` begins with a verb.
+    /// A kernel returned `code`, or its process ended. `why` begins with a verb.
     #[error("kernel {name} {why}")]
     Kernel { name: String, code: ReturnCode, why: String },
     /// A defect in the server.
@@ -128,8 +128,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the operator of the server should know: the return code does not tell the host what happened, the
-    /// function wrote a text for the log, or the server refused the call.
+    /// Returns true if the failure is important for the operator of the server. It is important if the return code does
+    /// not say what happened, if the function wrote a text for the log, or if the server refused the call.
     pub fn is_for_the_log(&self) -> bool {
         match self {
             Self::TimedOut
@@ -145,7 +145,7 @@ impl Failure {
         }
     }
 
-    /// The return code for the host.
+    /// Returns the return code for the host.
     pub fn code(&self) -> ReturnCode {
         match self {
             Self::Arguments(_) => ReturnCode::BAD_ARGUMENTS,
@@ -161,11 +161,11 @@ impl Failure {
     }
 }
 
-/// Why a call failed, and how many status bytes are sent all the same.
+/// The reason for which a call failed, and the number of status bytes that are sent nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub why: Failure,
-    /// The number of bytes in the first output that hold a status.
+    /// The number of bytes in the first output that are a status.
     pub status_bytes: u32,
 }
 
@@ -181,7 +181,7 @@ impl From<&Failed> for mrsp::naa::Failure {
     }
 }
 
-/// When a function is to give up. Functions that take long check it now and then.
+/// The deadline of a call and its mark as abandoned. Functions that take long check them at intervals.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,
@@ -202,6 +202,8 @@ impl Stop {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
+    /// Checks if the function should stop.
+    ///
     /// # Errors
     /// [`Failure::TimedOut`] or [`Failure::Abandoned`] if the function should give up.
     pub fn check(&self) -> Result<(), Failure> {
@@ -215,33 +217,33 @@ impl Stop {
     }
 }
 
-/// The quota that pays for memory which a function takes beside the regions of a call. There is none where a program
-/// computes for itself.
+/// The quota to which the scratch memory of a call is charged. A program that computes without a server has no quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Purse<'a>(Option<&'a Quota>);
 
 impl Purse<'_> {
-    /// No quota: memory is charged to nobody, and is not limited.
+    /// No quota: memory is not charged and not limited.
     pub const UNLIMITED: Self = Self(None);
 
-    /// Charges `bytes` until the result is dropped. Call this before allocating the memory.
+    /// Charges `bytes` until the result is dropped. Call this before you allocate the memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with the bytes that are left and a remedy.
+    /// [`Failure::OverLimit`] with the number of bytes that are left, and a remedy.
     pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
 
-    /// Allocates `bytes` zeroed bytes, charged until they are dropped.
+    /// Allocates `bytes` zeroed bytes. They are charged until they are dropped.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`], also if the machine has not enough memory.
+    /// [`Failure::OverLimit`] if the quota is exceeded, or the machine has not enough memory.
     pub fn scratch(self, bytes: usize) -> Result<Scratch, Failure> {
         Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
     }
 
-    /// Reserves as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation fails. It
-    /// also refuses sizes for which the address space has no room at this moment; to find out, it maps the memory and
+    /// Charges `bytes` as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
+    /// fails. This function also refuses a size for which the address space has no room at this moment. To check this,
+    /// it maps the memory and unmaps it again.
     /// unmaps it.
     ///
     /// # Errors
@@ -249,7 +251,8 @@ impl Purse<'_> {
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // The double size leaves room for what other threads allocate meanwhile, and for the allocator's own data.
+            // Twice the size leaves room for allocations of other threads in the meantime, and for the allocator's own
+            // data.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -257,7 +260,7 @@ impl Purse<'_> {
     }
 }
 
-/// Allocators keep this many bytes ready, so smaller sizes are not checked.
+/// The least size for which the room in the address space is checked. Allocators keep about this many bytes ready.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -271,7 +274,7 @@ fn over_limit(needed: u64, why: &ArenaError) -> Failure {
     Failure::OverLimit { needed, why: text.into() }
 }
 
-/// A call as its function sees it.
+/// A call from the view of its function.
 #[derive(Debug)]
 pub struct Call<'a> {
     regions: Vec<RegionRef<'a>>,
@@ -292,7 +295,7 @@ impl<'a> Call<'a> {
         Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
-    /// Makes a call. Returns how much of each parameter is a result.
+    /// Makes a call. Returns the part of each parameter that is a result.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,
@@ -304,31 +307,32 @@ impl<'a> Call<'a> {
             Ok(()) => Ok(call.prefixes),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
         };
-        // This is done after a failure too, since there may be a status.
+        // Regions are settled after a failure, too, because the first output may have a status.
         regions.settle();
         result
     }
 
-    /// The 24 user bits, which the host chose.
+    /// Returns the 24 user bits, which the host chose.
     pub fn user(&self) -> U24 {
         self.user
     }
 
-    /// The limits of the call. The reference outlives borrows of the call, so that it can be used while slices are held.
+    /// Returns the limits of the call. The reference does not borrow the call, so it can be used together with slices
+    /// of regions.
     pub fn stop(&self) -> &'a Stop {
         self.stop
     }
 
-    /// The quota that pays for memory beside the regions. It outlives borrows of the call.
+    /// Returns the quota to which scratch memory is charged. The result does not borrow the call.
     pub fn purse(&self) -> Purse<'a> {
         self.purse
     }
 
-    /// Charges the session for `bytes` of memory beside the regions until the result is dropped. Call this before
-    /// allocating the memory.
+    /// Charges `bytes` of scratch memory to the session until the result is dropped. Call this before you allocate the
+    /// memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with the bytes that are left and a remedy.
+    /// [`Failure::OverLimit`] with the number of bytes that are left, and a remedy.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.purse.reserve(bytes)
     }
@@ -337,7 +341,7 @@ impl<'a> Call<'a> {
         self.stop.check().is_err()
     }
 
-    /// Parameters and internal regions, in the order in which the host described them.
+    /// Returns parameters and internal regions in the order in which the host described them.
     pub fn regions(&mut self) -> &mut [RegionRef<'a>] {
         &mut self.regions
     }
@@ -346,12 +350,13 @@ impl<'a> Call<'a> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
 
-    /// Sets how many bytes of output 0 hold a status, which is sent even if the call fails or panics.
+    /// Sets the number of bytes of output 0 that are a status. A status is sent even if the call fails or panics.
     pub fn set_status(&mut self, bytes: u32) {
         self.status_bytes = bytes;
     }
 
-    /// Sets how many bytes of output `output` are a result; if this is not called, all are.
+    /// Sets the number of bytes of output `output` that are a result. Without a call of this function, all its bytes
+    /// are a result.
     ///
     /// # Panics
     /// If there is no such output, or it is shorter than `len`.
@@ -365,25 +370,25 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A call to be made.
+/// A call that is to be made.
 #[derive(Debug)]
 pub struct Task {
     pub function: Arc<dyn Function>,
     pub regions: Regions,
-    /// The peer that made the call.
+    /// The source network whose host made the call.
     pub peer: Peer,
     /// The 24 user bits, which the host chose.
     pub user: U24,
     pub deadline: Instant,
-    /// The session's process, if the function is a kernel or a kernel of the session may have run there.
+    /// The process of the session. `None` if the function is no kernel and no kernel of the session has run.
     pub process: Option<Arc<SessionProcess>>,
 }
 
 impl Task {
-    /// Runs the function on this thread. Returns how much of each parameter is a result.
+    /// Runs the function on this thread. Returns the part of each parameter that is a result.
     ///
     /// # Errors
-    /// The failure of the function; [`Failure::Internal`] if it panics.
+    /// The failure of the function, or [`Failure::Internal`] if the function panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);
@@ -391,12 +396,12 @@ impl Task {
             let process = self.process.as_deref();
             return Ok(kernel::run(kernel, process, &mut self.regions, user, self.deadline)?);
         }
-        // The process is stopped first, because no slices are made of memory that a process may write.
+        // The process is stopped first, because slices are made only of memory that no process may write.
         if let Some(process) = &self.process {
             process.stop();
         }
         Call::make(&mut self.regions, user, stop, |call| {
-            // Unwind-safe: after a panic only bytes of the call's own regions may be inconsistent.
+            // Unwinding is safe here: after a panic, only bytes of the call's own regions may be inconsistent.
             panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<&str>().copied();
                 let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

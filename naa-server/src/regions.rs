@@ -1,4 +1,4 @@
-//! A session's memory, and where its parameters lie in it.
+//! The memory of a session, and the locations of its parameters.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -14,41 +14,41 @@ use crate::{
     call::{RegionRef, direction},
 };
 
-/// A region of a session, lent to a call.
+/// A region of a session, which a call may use.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,
     pub allocation: Allocation,
 }
 
-/// A parameter or an internal region, as functions see it.
+/// A parameter or an internal region from the view of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     pub flags: RegionFlags,
-    /// The index of the region in which it lies.
+    /// The index of the region in which this parameter lies.
     pub region: usize,
     pub offset: usize,
     pub len: usize,
 }
 
-/// Parameters of a layout in which several share a region.
+/// The parameters of a layout in which several parameters share a region.
 #[derive(Debug)]
 struct Views {
-    /// Parameters, then internal regions.
+    /// The parameters, followed by the internal regions.
     all: Vec<View>,
-    /// The indexes of `all` in the order of their places in the regions.
+    /// The indexes of `all`, in the order of the locations in the regions.
     order: Vec<usize>,
 }
 
-/// The regions of a session in the order of the host's MRSP message. Without a layout, each is a parameter or an
+/// The regions of a session in the order of the host's MRSP message. Without a layout, each region is a parameter or an
 /// internal region.
 #[derive(Debug, Default)]
 pub struct Regions {
     regions: Vec<Region>,
     views: Option<Arc<Views>>,
-    /// The quota for memory that a call takes beside its regions. If there is none, such memory is not limited.
+    /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
-    /// The charge for the files of the session's process, which lives until the last call ends.
+    /// The charge for the files of the session's process. It lasts until the last call ends.
     _process_files: Option<Reservation>,
 }
 
@@ -88,7 +88,7 @@ impl DerefMut for Regions {
 }
 
 impl Regions {
-    /// Regions with the layout that was agreed on, if there is one.
+    /// Makes regions with the layout of the session, if host and accelerator agreed on a layout.
     pub(crate) fn of(regions: Vec<Region>, machine: &NaaSession) -> Self {
         let views = machine.places().map(|places| {
             let params = places.zip(machine.regions()).map(|(Place { region, offset }, param)| View {
@@ -107,7 +107,7 @@ impl Regions {
         Self { regions, views, ..Self::default() }
     }
 
-    /// Sets the quota for memory that calls take beside these regions.
+    /// Sets the quota for scratch memory of calls on these regions.
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
         Self { quota: Some(quota), ..self }
@@ -118,7 +118,7 @@ impl Regions {
         Self { _process_files: process_files, ..self }
     }
 
-    /// Parameters and internal regions as functions see them, in their order.
+    /// Returns parameters and internal regions in the order in which functions see them.
     pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
         let count = self.views.as_ref().map_or(self.regions.len(), |views| views.all.len());
         (0..count).map(|at| match &self.views {
@@ -127,7 +127,8 @@ impl Regions {
         })
     }
 
-    /// The views as slices, and the quota for memory beside them; `None` while a peer has access to a region.
+    /// Returns the views as slices, and the quota for scratch memory. Returns `None` while a peer has access to a
+    /// region.
     pub(crate) fn slices(&mut self) -> Option<(Vec<RegionRef<'_>>, Option<&Quota>)> {
         let quota = self.quota.as_ref();
         let Some(views) = &self.views else {
@@ -141,7 +142,7 @@ impl Regions {
         for (number, region) in self.regions.iter_mut().enumerate() {
             let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
             while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
-                // The layout entries were checked when they were granted: they lie inside and do not overlap.
+                // Layout entries were checked when they were granted: they are inside their regions and do not overlap.
                 let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
                 let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
                 slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
@@ -151,7 +152,8 @@ impl Regions {
         Some((slices.into_iter().collect::<Option<_>>()?, quota))
     }
 
-    /// Copies results from working copies to where they are sent from, after a call on [slices](Self::slices).
+    /// Copies results from working copies to the memory from which they are sent, after a call on
+    /// [slices](Self::slices).
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
@@ -162,7 +164,7 @@ impl Regions {
         }
     }
 
-    /// The region and the offset at which each parameter starts.
+    /// Returns the parameters, with the region and the offset at which each of them starts.
     pub(crate) fn params(&self) -> Params<'_> {
         let starts = match &self.views {
             Some(_) => SmallVec::new(),
@@ -179,16 +181,16 @@ fn whole(region: usize, of: &Region) -> View {
     View { flags: of.flags, region, offset: 0, len: of.allocation.len() }
 }
 
-/// Parameters as sources of WRITEs.
+/// The parameters as sources of WRITEs.
 pub(crate) struct Params<'a> {
     regions: &'a Regions,
-    /// The regions that are parameters, if each parameter has a region of its own.
+    /// The indexes of the regions that are parameters, if each parameter has a region of its own.
     shared: SmallVec<[usize; 8]>,
 }
 
 impl Params<'_> {
-    /// A scatter-gather element of `length` bytes from `offset` of a parameter on. It may extend into what lies behind
-    /// the parameter.
+    /// Returns a scatter-gather element of `length` bytes from `offset` of a parameter on. The element may extend
+    /// beyond the end of the parameter.
     pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
         let (region, start) = match &self.regions.views {
             Some(views) => views.all.get(param).map(|view| (view.region, view.offset))?,

@@ -1,32 +1,32 @@
 //! The completion queue that all sessions share.
 //!
-//! It must never overrun, since that would end the device's queue for good. A session has a bounded number of work
-//! requests, so the queue has places for a number of sessions. The completions that an ended session left in it take
-//! places too until they are polled.
+//! The completion queue must never overrun, because an overrun makes a completion queue of the device unusable. A
+//! session has a bounded number of work requests, so the completion queue has room for a bounded number of sessions.
+//! The completions of an ended session take room in the completion queue until they are polled.
 
 use std::collections::VecDeque;
 
 use verbs::{Context, Cq, CqId, Error, Wc};
 
-/// The most completions that are taken at once.
+/// The most completions that are polled at once.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Queue {
     cq: Cq,
-    /// The number of sessions whose work requests all fit.
+    /// The number of sessions whose completions all fit.
     places: usize,
-    /// The number of sessions that ended since the queue was last empty.
+    /// The number of sessions that ended since the completion queue was last empty.
     ended: usize,
-    /// Completions that were taken to make room, and not looked at yet.
+    /// Completions that were polled and not handled yet.
     taken: VecDeque<Wc>,
-    /// Whether the queue was empty after these were taken.
+    /// True if the last poll emptied the completion queue, so that [`Self::next`] ends before it polls again.
     drained: bool,
 }
 
 impl Queue {
-    /// Makes a queue for `sessions` with so many work requests each, or for as many of them as the device's queue can
-    /// hold.
+    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. The number of sessions
+    /// is lower if the device's largest completion queue has room for fewer.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {
         let most = context.attr().max_cqe;
         if most < per_session {
@@ -54,17 +54,18 @@ impl Queue {
         self.cq.id()
     }
 
-    /// The most sessions that there may be.
+    /// The most sessions that may exist at once.
     pub(super) fn places(&self) -> usize {
         self.places
     }
 
-    /// Counts a session that has ended; its completions are still queued.
+    /// Counts a session that has ended, whose completions may still be queued.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }
 
-    /// Takes queued completions if their places are needed. Call this before another session begins beside `sessions`.
+    /// Polls completions of ended sessions if their room is needed. Call this before another session begins beside
+    /// `sessions` sessions.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             let mut batch = [Wc::EMPTY; BATCH];
@@ -77,7 +78,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The oldest completion; `None` when there is none for now.
+    /// Returns the oldest completion, or `None` if there is none now.
     pub(super) fn next(&mut self) -> Option<Wc> {
         if self.taken.is_empty() && !std::mem::take(&mut self.drained) {
             let mut batch = [Wc::EMPTY; BATCH];

@@ -1,5 +1,5 @@
-//! The server loop: takes CM events and completions, makes calls and sends responses. It is one thread, which drives the
-//! device itself while it waits.
+//! The server loop handles CM events and completions, makes calls and sends responses. The loop is one thread, which
+//! drives the device itself while it waits.
 
 use std::{
     collections::VecDeque,
@@ -42,10 +42,11 @@ impl From<Error> for SetupError {
 
 /// The most time between two checks of the sessions' timers.
 const TICK: Duration = Duration::from_millis(500);
-/// The most bytes of regions that the server loop copies for a call itself.
+/// The most bytes of regions that the server loop copies for an inline call.
 const COPIED_INLINE: u64 = 64 << 10;
-/// How long after a session's work requests were flushed its host's disconnect may arrive. Where CM events and
-/// completions reach a program on different paths, either may be first.
+/// The time that a host's disconnect has to arrive after its session's work requests were flushed. CM events and
+/// completions may reach the program on different paths, so the disconnect may arrive before or after the flushed
+/// completions.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct Serving {
@@ -54,23 +55,24 @@ pub(super) struct Serving {
     stats: Arc<Stats>,
     arena: Arena,
     pool: Pool,
-    /// Sessions are boxed, so that an empty place of the map costs a pointer and not the size of a session.
+    /// Sessions are boxed, so that an empty entry of the map takes the memory of a pointer instead of a session.
     sessions: HashMap<CmId, Box<Session>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
-    /// Sessions whose work requests were flushed, and the time at which they end for this reason.
+    /// For each session whose work requests were flushed, the time at which it ends for this reason and its serial
+    /// number.
     flushed: VecDeque<(Instant, u64)>,
     tasks: HashMap<TaskId, CmId>,
     channel: Channel,
     queue: Queue,
     listener: Option<CmId>,
-    /// The time at which this turn of the loop began. It is read once for all calls of the turn.
+    /// The time at which this iteration of the loop began. It is read once for all calls of the iteration.
     now: Instant,
     next_tick: Instant,
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// Whether the server is closing its sessions at its end: calls that are cut then count as `server_ended`.
+    /// True while the server closes its remaining sessions. Calls that are cut meanwhile count as `server_ended`.
     ending: bool,
     context: Context,
 }
@@ -93,7 +95,8 @@ impl Serving {
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
-        // A pool thread may outlive the server, and must not keep the server's address in use.
+        // A pool thread may outlive the server and must not keep the server's address in use, so `wake` has a weak
+        // reference to the driver.
         let driver = Arc::downgrade(context.driver());
         let wake = move || {
             if let Some(driver) = driver.upgrade() {
@@ -178,13 +181,13 @@ impl Serving {
         }
     }
 
-    /// When there is something to do even if nothing comes from peers.
+    /// Returns the time at which the loop must continue, even if no packet arrives.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
         [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_tick, Instant::min)
     }
 
-    /// Accepts no more sessions; returns true when no session is in a call any more.
+    /// Stops listening and closes the sessions that are in no call. Returns true when no session is left.
     fn drained(&mut self) -> bool {
         if let Some(listener) = self.listener.take() {
             let sessions = self.sessions.len();
@@ -214,7 +217,7 @@ impl Serving {
 
     fn completed(&mut self, wc: &Wc) {
         let now = self.now;
-        // Completions of sessions that ended arrive here too.
+        // Completions of sessions that have ended also arrive here, and are dropped.
         let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
@@ -235,7 +238,7 @@ impl Serving {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
-            // A disconnect also flushes the queue pair, and its CM event gives the better reason.
+            // A disconnect also flushes the queue pair, and the CM event of the disconnect is the better reason.
             Err(End::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;
@@ -289,8 +292,9 @@ impl Serving {
             Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
             None => session.process.clone().filter(|process| process.is_alive()),
         };
-        // A call that has to wait for the end of a process runs on the pool, so that the server loop does not wait. So
-        // does a call whose regions are copied first because the device takes no access back.
+        // If a session has a process, its call runs on the pool, so that the server loop does not wait for the end of
+        // the process. A call whose large regions must be copied first, because the device does not revoke access, also
+        // runs on the pool.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         let pooled = process.is_some() || copies;
         let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
@@ -317,7 +321,7 @@ impl Serving {
         }
     }
 
-    /// The loop service answers the call, and has the session from then on.
+    /// Lets the loop service answer a call. If the loop service accepts the call, it has the session from then on.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
@@ -361,7 +365,8 @@ impl Serving {
     fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
-            // Failed calls of the catalogue do not count: from such a failure a host learns how large its output must be.
+            // A failed call of the catalogue does not count, because hosts make such calls to learn the size of the
+            // output.
             if session.function != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
             }
@@ -375,7 +380,7 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The call does not count as cut again if the host does not acknowledge this response.
+                    // The response may stay unacknowledged. Without a function, the call is not counted as cut again.
                     session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
@@ -404,7 +409,7 @@ impl Serving {
         let Some(id) = self.tasks.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The function still runs and has the regions. The host gets a response, and the session is over.
+            // The function still runs and has the regions. The host gets a response, and the session ends afterwards.
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);
@@ -450,7 +455,7 @@ impl Serving {
             self.stats.sessions_rejected.add(1);
             let refused = self.stats.sessions_rejected.get();
             peer_line!(self.lines, WARN, peer, self.now, why, refused, "refused a host");
-            // C hosts use the text as a format string: so it contains no `%`, and it ends with a zero.
+            // Hosts in C use the text as a format string, so it contains no `%`, and it ends with a zero byte.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
             text.push(0);
             let _ = self.channel.reject(id, &text);
@@ -491,7 +496,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Ends a session: after a disconnect of either side, or because of an error.
+    /// Ends a session after either side disconnected, or because of an error.
     fn close(&mut self, id: CmId, end: Option<End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
         // The loop service is notified before the session's queue pair and memory are dropped.
@@ -503,7 +508,7 @@ impl Serving {
         self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
-            // The regions that a running function still has are dropped when it returns.
+            // If the function still runs, its regions are dropped when it returns.
             drop(self.pool.abandon(task));
         }
         if let Some(process) = &session.process {
@@ -526,13 +531,13 @@ impl Serving {
         self.stats.sessions.set(self.sessions.len() as u64);
     }
 
-    /// If the end of a session cuts a call, counts the call by cause and logs it.
+    /// Counts and logs a call that is cut by the end of its session.
     fn count_cut(&mut self, session: &Session, end: Option<&End>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // After an error, a call whose response was not acknowledged counts as cut. A host that disconnects properly
-            // has its response.
+            // After an error, a call whose response was not acknowledged counts as cut. A host that disconnects
+            // properly has received its response.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };
@@ -550,7 +555,8 @@ impl Serving {
         peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
     }
 
-    /// Does what is due from time to time: probes silent hosts, and ends sessions that never set up their regions.
+    /// Does the periodic work: sends liveness probes to silent hosts, and ends sessions whose hosts do not answer or
+    /// did not set up regions in time.
     fn tick(&mut self) {
         let now = self.now;
         if now < self.next_tick {
