@@ -420,11 +420,11 @@ impl Allocation {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
         }
-        // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and streams
-        // cannot write it, because it is not open. No other process that maps its file runs, because it is not lent. If
-        // the device does not revoke access, peers never got the right to write, because the memory is not in reach.
-        // This process writes the mapping only in methods that take `&mut self`, and in streams. Granting and lending
-        // also take `&mut self`, so the mapping cannot change while the slice exists.
+        // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
+        // streams cannot write it, because it is not open. No other process that maps its file runs, because it is not
+        // lent. If the device does not revoke access, peers never got the right to write, because the memory is not in
+        // reach. This process writes the mapping only in methods that take `&mut self`, and in streams. Granting and
+        // lending also take `&mut self`, so the mapping cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 

@@ -1,4 +1,4 @@
-//! Settings of a server.
+//! The settings of a server.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,47 +12,48 @@ use crate::{
     pool,
 };
 
-/// The port of servers, the same as the C library's (SERVER_CONNECTION_PORT).
+/// The port of servers, which is the same as in NAAICE's C library (SERVER_CONNECTION_PORT).
 pub const DEFAULT_PORT: u16 = 12_345;
 
-/// Limits and times of a server.
+/// The limits and times of a server.
 ///
-/// The embedded provider takes access to a session's regions from the host with each request, so the host has none
-/// during a call. NICs cannot do that at a reasonable price: over the verbs provider a host that breaks the protocol can
-/// change the regions of its own session while a function works on them. Functions that need unchanging data copy it
-/// first.
+/// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
+/// during a call. NICs cannot revoke access at a reasonable price. Over the verbs provider, a host that breaks the
+/// protocol can therefore write the regions of its own session during a call. Built-in functions work on copies of the
+/// regions there. Kernels work on the regions themselves, so a kernel that needs unchanging data copies it first.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The local address to listen on, which must be a concrete one, and the port; port 0 picks a free one.
+    /// The local address and the port on which the server listens. The address must be a concrete one. Port 0 picks a
+    /// free port.
     pub listen: SocketAddr,
-    /// The networks that may connect. RoCE has no authentication, so the address is the only criterion.
+    /// The networks from which hosts may connect. RoCE has no authentication, so the address is the only criterion.
     pub allow: AllowList,
-    /// The most regions and bytes that a session may ask for.
+    /// The most regions and bytes that a session may request.
     pub limits: Limits,
     /// The most bytes of all sessions' regions together, in whole pages.
     pub memory: u64,
-    /// The most bytes that the sessions of one peer have together; `None`: half of `memory`. An eighth of `memory` is
-    /// kept for peers that have little.
+    /// The most bytes that the sessions of one source network may have together. `None` means half of `memory`. An
+    /// eighth of `memory` is reserved for source networks that have little memory.
     pub per_peer_memory: Option<u64>,
     pub max_sessions: usize,
-    /// The most sessions of one peer.
+    /// The most sessions of one source network.
     pub max_sessions_per_peer: usize,
-    /// How long a function may take, counted from the arrival of the request.
+    /// The time that a call may take, counted from the arrival of its request.
     pub call_time: Duration,
-    /// How long session setup may take; then the session is closed.
+    /// The time that session setup may take. A session whose setup takes longer is closed.
     pub setup_time: Duration,
-    /// The time between probes of an idle session's host, each a WRITE of no bytes; zero: never. The server has no
-    /// unacknowledged packet by which it would notice that the host vanished. So without probes such a session, and a
-    /// call that it waits for, would go on.
+    /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. Zero means no
+    /// probes. An idle session has no unacknowledged packets, so the server could not detect without probes that the
+    /// host vanished, and the session would never end.
     pub probe_interval: Duration,
     pub pool: pool::Settings,
-    /// How the server loop waits.
+    /// The mode in which the server loop waits.
     pub wait: WaitMode,
-    /// The most work requests that a loop service may have unfinished on a session. It has no effect without a loop
-    /// service.
+    /// The most work requests that a loop service may have unfinished on a session. Without a loop service, this has no
+    /// effect.
     pub stream_sends: u32,
-    /// The provider that serves the address; `None`: the one in `NAA_PROVIDER`, or the one that fits the address if that
-    /// is not set.
+    /// The provider that serves the address. `None` means the provider that `NAA_PROVIDER` names, or the provider that
+    /// fits the address if that variable is not set.
     pub provider: Option<Choice>,
     pub device: DeviceConfig,
 }
@@ -87,23 +88,24 @@ impl Config {
 }
 
 impl Config {
-    /// How memory is divided among peers.
+    /// Returns the division of memory among source networks.
     pub(crate) fn shares(&self) -> Shares {
         Shares::new(self.memory, self.per_peer_memory.unwrap_or(self.memory / 2))
     }
 }
 
-/// How many open files the regions of all peers may take, and those of one peer. Peers get the same part of the
-/// process's open files as they get of `memory`. An eighth stays for sockets and other files of the server. The reserve
-/// lets a new peer open one session of `max_regions` regions, each of which may need a second file for its working copy.
+/// Returns the division of open files among source networks. A source network gets the same part of the process's open
+/// files as of `memory`. An eighth of the open files is left for sockets and other files of the server. The reserve
+/// lets a new source network open one session of `max_regions` regions. Each of these regions may need a second file
+/// for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
     divided_as(memory, files - files / 8, 2 * u64::from(max_regions) + FILES_OF_A_PROCESS)
 }
 
-/// Divides `total` in the proportions of `memory`, but gives each peer at least `session`, which is what one session
-/// needs. A peer with no more than that may take it from the reserve.
+/// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number
+/// that one session needs. A source network that has at most `session` may take from the reserve.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);
@@ -111,15 +113,16 @@ fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     Shares { first: session.min(shares.reserve), ..shares }
 }
 
-/// The default of `memory`: 16 GiB, or half of what the machine has or `ulimit -v` permits, if that is less. Pages are
-/// mapped when they are first used, and the process is killed if they are too many.
+/// Returns the default of `memory`: 16 GiB, or half of the memory that the machine has or `ulimit -v` permits, if that
+/// is less. The Linux kernel provides pages when they are first used, and kills the process if it cannot provide them.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
     let most = [region::physical_memory(), limit("Max address space")].into_iter().flatten().min();
     most.map_or(MOST, |bytes| MOST.min(bytes / 2))
 }
 
-/// The soft limit of this process in the line of /proc/self/limits that begins with `of`; `None` if there is no limit.
+/// Returns the soft limit of this process in the line of /proc/self/limits that begins with `of`, or `None` for no
+/// limit.
 fn limit(of: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(of))?;

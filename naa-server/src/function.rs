@@ -7,15 +7,16 @@ use naa_kernels::Kernel;
 
 use crate::call::{Call, Failure};
 
-/// The description of a function: an entry of the catalogue.
+/// The description of a function, which is an entry of the catalogue.
 pub use mrsp::catalogue::Function as FunctionInfo;
 
-/// Where a call runs.
+/// The place where a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// In the server loop, which does nothing else meanwhile: for some microseconds of work.
+    /// The server loop executes the call and does nothing else meanwhile. This is for calls that take some
+    /// microseconds.
     Inline,
-    /// Executed by a pool thread.
+    /// A pool thread executes the call.
     Pooled,
 }
 
@@ -23,27 +24,28 @@ pub enum Execution {
 pub trait Function: Send + Sync + 'static {
     fn info(&self) -> &FunctionInfo;
 
-    /// Where a call with regions of `bytes` in total runs.
+    /// Returns the place where a call with regions of `bytes` bytes in total runs.
     fn execution(&self, bytes: u64) -> Execution {
         let _ = bytes;
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }
     }
 
-    /// The kernel of this function, if it is one; it runs in the session's process instead of [`Self::run`].
+    /// Returns the kernel of this function, if the function is a kernel. A kernel runs in the session's process instead
+    /// of [`Self::run`].
     fn kernel(&self) -> Option<&Kernel> {
         None
     }
 
-    /// Whether hosts subscribe by this function with the server's [`Resident`](crate::resident::Resident), which is called
-    /// instead of [`Self::run`].
+    /// Returns true if hosts call this function to subscribe. For such calls, the server calls its
+    /// [`Resident`](crate::resident::Resident) instead of [`Self::run`].
     fn subscribes(&self) -> bool {
         false
     }
 
-    /// Computes. The content of the regions comes from the host, so nothing in it may be trusted.
+    /// Executes a call. The host determines the bytes of the regions, so they must not be trusted.
     ///
     /// # Errors
-    /// The failure that the host is to learn of.
+    /// The failure that the host gets as the response.
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure>;
 }
 
@@ -53,7 +55,7 @@ impl fmt::Debug for dyn Function {
     }
 }
 
-/// Why a function was not registered. The cause is always the configuration of the server.
+/// The reason for which a function was not registered. The cause is always the configuration of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     #[error("functions {former} and {name} both have number {code}; give one another number")]
@@ -62,13 +64,15 @@ pub enum RegistryError {
     Catalogue(#[from] catalogue::EncodeError),
 }
 
-/// Functions by function code, 1 to 127.
+/// The functions by function code, 1 to 127.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<FunctionCode, Arc<dyn Function>>);
 
 impl Registry {
+    /// Adds a function.
+    ///
     /// # Errors
-    /// An error if the number is taken.
+    /// If the function code is taken.
     pub fn register(&mut self, function: Arc<dyn Function>) -> Result<(), RegistryError> {
         let FunctionInfo { code, name, .. } = function.info().clone();
         if let Some(former) = self.0.get(&code) {
@@ -82,23 +86,25 @@ impl Registry {
         self.0.get(&code)
     }
 
-    /// The name of a function for log lines: its number if it is not registered, `none` if there is no number.
+    /// Returns the name of a function for log lines. This is its function code if the function is not registered, or
+    /// `none` without a function code.
     pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
         let Some(code) = code else { return "none".into() };
         self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())
     }
 
-    /// The functions in the order of their numbers.
+    /// Returns the functions in the order of their function codes.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
         self.0.values()
     }
 
-    /// Whether sessions' memory must be in files, so that processes can map it.
+    /// Returns true if a function is a kernel, so that the memory of sessions must be in files, which processes can
+    /// map.
     pub(crate) fn has_kernels(&self) -> bool {
         self.iter().any(|function| function.kernel().is_some())
     }
 
-    /// The descriptions of all functions.
+    /// Returns the descriptions of all functions.
     pub fn catalogue(&self) -> catalogue::Catalogue {
         catalogue::Catalogue { functions: self.iter().map(|function| function.info().clone()).collect() }
     }

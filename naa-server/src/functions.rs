@@ -1,6 +1,7 @@
 //! Built-in functions.
 //!
-//! Each module has the plain computation, which a host can use to check a result, and the function that calls it.
+//! Each module has a plain Rust function that computes, which a host can use to check a result, and the built-in
+//! function that calls it.
 
 mod blocks;
 pub mod bounds;
@@ -35,16 +36,16 @@ use blocks::{Builtin, Compute};
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 
-/// All built-in functions and `others`, with their catalogue.
+/// Returns all built-in functions and `others`, with their catalogue.
 ///
 /// # Errors
-/// If one of `others` has a number that is taken or a description that the catalogue cannot hold.
+/// If one of `others` has a function code that is taken, or a description that does not fit the catalogue.
 pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
     complete(builtins()?, others)
 }
 
-/// Only `others` and their catalogue, without any built-in function that computes: for a server that offers services
-/// only.
+/// Returns only `others` and their catalogue, without built-in functions. This is for a server that offers only
+/// services.
 ///
 /// # Errors
 /// The same errors as [`registry`].
@@ -76,7 +77,7 @@ fn builtins() -> Result<Registry, RegistryError> {
             .map(|(name, description)| (Kind::ComplexF64, name, description));
     let digest = (Kind::Bytes, "digest", "32 bytes");
     let checksum = (Kind::U32, "checksum", "of the data");
-    // These regions hold numbers of one of several types; the arguments say which.
+    // These regions have numbers of one of several types. The argument block says which type.
     let [left, right, sum, values, sorted] = [
         ("a", "n numbers; may be the output too"),
         ("b", "n numbers"),
@@ -154,7 +155,7 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as numbers. This always works for whole regions, since they start on pages.
+/// Returns `bytes` as numbers. This never fails for whole regions, because they start on pages.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
@@ -163,7 +164,7 @@ fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], Failure> 
     bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
 
-/// The size of `rows` by `columns` elements of `size` bytes, unless it overflows.
+/// Returns the size of `rows` by `columns` elements of `size` bytes, or `None` if it overflows.
 fn bytes_of(rows: u64, columns: u64, size: u64) -> Option<u64> {
     rows.checked_mul(columns)?.checked_mul(size)
 }

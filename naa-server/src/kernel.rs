@@ -1,4 +1,4 @@
-//! Kernels of kernel libraries, as functions: what is sent to a session's process, and how its reply is read.
+//! Kernels of kernel libraries as functions. This module sends calls to a session's process and checks the replies.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,13 +14,13 @@ use crate::{
     function::{Function, FunctionInfo},
 };
 
-/// Codes that kernels may return: those that NAAICE leaves to applications.
+/// The return codes that kernels may use, which NAAICE leaves to applications.
 const RETURN_CODES: std::ops::RangeInclusive<u32> = 0x10..=0x7f;
 
 #[derive(Debug)]
 struct KernelFunction(Kernel);
 
-/// Makes functions of `kernels`, for the registry.
+/// Makes functions of `kernels` for the registry.
 pub fn functions(kernels: &Arc<Kernels>) -> impl Iterator<Item = Arc<dyn Function>> {
     kernels.kernels().into_iter().map(|kernel| Arc::new(KernelFunction(kernel)) as Arc<dyn Function>)
 }
@@ -43,7 +43,8 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Has `kernel` compute in the session's `process`, and waits for it. Returns how much of each parameter is a result.
+/// Runs `kernel` in the session's `process`, and waits for its end. Returns the part of each parameter that is a
+/// result.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,
@@ -83,7 +84,7 @@ fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFi
     regions.views().map(file).collect()
 }
 
-/// Checks that the session has what the kernel declares: parameters and internal regions, each in their order.
+/// Checks that the session has the parameters and internal regions that the kernel declares, in the same order.
 fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
@@ -106,8 +107,8 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns how much of each parameter is a result; after a failure the code for the host
-/// and what the kernel did.
+/// Checks the reply of a kernel. Returns the part of each parameter that is a result. After a failure, returns the code
+/// for the host and a text that says what the kernel did.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

@@ -1,8 +1,9 @@
-//! The record of all memory that sessions and peers of a server have in use.
+//! The ledger of all memory that sessions and source networks have in use on a server.
 //!
-//! A byte is charged to the session, to its peer and to the server at once, until the [`Charge`] is dropped. Memory
-//! cannot be taken back from a peer, so two rules keep some of it for others: a peer has at most [`Shares::per_peer`]
-//! bytes, and a [reserve](Shares::reserve) is only for peers that have little.
+//! A byte is charged to the session, to its source network and to the server at once, until the [`Charge`] is dropped.
+//! Memory in use cannot be taken from a source network. Two rules therefore keep a part of the memory for others. One
+//! source network has at most [`Shares::per_peer`] bytes. A [reserve](Shares::reserve) is only for source networks that
+//! have little memory.
 
 use std::{
     io,
@@ -12,7 +13,7 @@ use std::{
     },
 };
 
-/// Why memory was not allocated.
+/// The reason for which memory was not allocated.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
     #[error(
@@ -48,7 +49,7 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// Turns the error of a ledger that counts files into the error that names files.
+    /// Turns the error of a ledger that counts files into an error that names files.
     pub(crate) fn of_files(self) -> Self {
         match self {
             Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },
@@ -58,20 +59,20 @@ impl ArenaError {
     }
 }
 
-/// How a resource of a server is divided among its peers. The unit is bytes for memory, and files for open files.
+/// The division of a server's resource among source networks. The unit is bytes for memory, and files for open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The most that all peers may have together.
+    /// The most that all source networks may have together.
     pub total: u64,
-    /// The most that one peer may have.
+    /// The most that one source network may have.
     pub per_peer: u64,
-    /// The part of `total` that is only for peers which have at most `first` in all.
+    /// The part of `total` that is only for source networks that have at most `first` in all.
     pub reserve: u64,
-    /// The most that a peer may have if it takes from the reserve.
+    /// The most that a source network may have if it takes from the reserve.
     pub first: u64,
 }
 
-/// The reserve of memory is enough for so many new peers.
+/// The number of new source networks for which the reserve of memory is enough.
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {
@@ -81,7 +82,7 @@ impl Shares {
         Self { total, per_peer, reserve, first: reserve / FIRST_PEERS }
     }
 
-    /// Shares that let a single peer have everything.
+    /// Shares that let a single source network have everything.
     pub const fn undivided(total: u64) -> Self {
         Self { total, per_peer: total, reserve: 0, first: 0 }
     }
@@ -96,7 +97,7 @@ impl Meter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds `bytes` if the sum is at most `limit`, and returns the sum. The error is the number that is left.
+    /// Adds `bytes` if the sum is at most `limit`, and returns the sum. The error is the number of bytes that are left.
     fn take(&self, bytes: u64, limit: u64) -> Result<u64, u64> {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
         match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
@@ -110,14 +111,14 @@ impl Meter {
     }
 }
 
-/// The account of one server, and how it is divided.
+/// The account of one server, and its division among source networks.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) shares: Shares,
     pub(crate) server: Meter,
 }
 
-/// The accounts of a session: its own with its limit, and that of its peer.
+/// The accounts of a session: its own account with its limit, and the account of its source network.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) session: Arc<Meter>,
@@ -125,11 +126,11 @@ pub(crate) struct Owner {
     pub(crate) peer: Arc<Meter>,
 }
 
-/// Bytes that are in use; dropping the value ends the charge.
+/// Bytes that are in use. Dropping the value ends the charge.
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// `None` for memory of the server itself.
+    /// The accounts of the session, or `None` for memory of the server itself.
     owner: Option<Owner>,
     bytes: u64,
 }
@@ -139,8 +140,10 @@ impl Ledger {
         Arc::new(Self { shares, server: Meter::default() })
     }
 
+    /// Charges `bytes` to the accounts of `owner` and to the server.
+    ///
     /// # Errors
-    /// The error of the first account that has not enough left; then nothing was charged to any account.
+    /// The error of the first account that has not enough left. No account is charged after an error.
     pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
         let Shares { total, per_peer, reserve, first } = self.shares;
         let asked = bytes;
@@ -196,11 +199,11 @@ mod tests {
         }
         let refused = ledger.charge(Some(&session(&hog)), 1);
         assert!(matches!(refused, Err(ArenaError::Peer { asked: 1, left: 0, limit: 800 })));
-        // A second peer gets its share except the reserve of 200.
+        // The second source network gets all bytes that are left except the reserve of 200.
         held.push(ledger.charge(Some(&session(&other)), 600).unwrap());
         let refused = ledger.charge(Some(&session(&other)), 1);
         assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));
-        // The first bytes of a new peer come from the reserve.
+        // The first bytes of a new source network come from the reserve.
         assert_eq!(ledger.shares.first, 12);
         held.push(ledger.charge(Some(&session(&newcomer)), 12).unwrap());
         assert!(ledger.charge(Some(&session(&newcomer)), 1).is_err());

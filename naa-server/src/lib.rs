@@ -1,8 +1,8 @@
 //! A network-attached accelerator in software.
 //!
-//! [`Server::start`] serves the functions of a [`function::Registry`], over rdma-core or the embedded provider. One
-//! thread owns all sessions and runs small calls. Long calls run on the [`pool`]. [`kernel`]s run in processes of their
-//! own, which threads of the pool wait for.
+//! [`Server::start`] serves the functions of a [`function::Registry`] over rdma-core or the embedded provider. One
+//! thread owns all sessions and runs short calls. Long calls run on the [`pool`]. A [`kernel`] runs in a process of its
+//! own, and a thread of the pool waits for this process.
 
 pub mod allow;
 pub mod arena;

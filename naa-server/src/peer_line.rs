@@ -1,9 +1,10 @@
-//! Log lines that peers cause.
+//! Log lines that hosts cause.
 
-/// Logs a line that the peer at an address caused, unless the [`Lines`](verbs::lines::Lines) of that peer are used up.
+/// Logs a line that the host at an address caused, unless its source network has reached the log limit
+/// ([`Lines`](verbs::lines::Lines)).
 macro_rules! peer_line {
     ($lines:expr, $level:ident, $address:expr, $now:expr, $($line:tt)+) => {
-        // A line that is filtered out is not counted.
+        // A line that the log's filter drops does not count for the log limit.
         if tracing::enabled!(tracing::Level::$level) {
             let address: std::net::SocketAddr = $address;
             match $lines.take(address.ip().into(), $now) {

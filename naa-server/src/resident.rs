@@ -1,13 +1,14 @@
 //! Loop services: code that runs in the server loop beside calls, and writes to hosts that subscribed.
 //!
 //! ```text
-//! call of its function ─► subscribe(): may it? ─► the answer goes out ─► begin(Stream): the resident's from now on
-//! each turn of the loop ─► turn() ─► Stream::post
-//! acknowledged          ─► completed()
-//! the host left         ─► ended(): drop the Stream
+//! call of its function  ─► subscribe(): is it accepted? ─► the response is posted ─► begin(Stream)
+//! each turn of the loop ─► turn() ─► Stream::post()
+//! acknowledgement       ─► completed()
+//! end of the session    ─► ended(): drop the Stream
 //! ```
 //!
-//! A host that subscribed makes no more calls. The service writes to it until the session ends, and the host may write to its inputs.
+//! A host that subscribed makes no more calls. The loop service writes to the host until the session ends, and the host
+//! may write to its inputs.
 
 use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
 
@@ -16,47 +17,49 @@ use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
 use crate::call::{Call, Failure};
 
-/// The number of a session that a loop service has. It is not used again as long as the server lives.
+/// The number of a session that a loop service has. The server never uses this number again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 
-/// One of a stream's regions.
+/// One region of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamRegion {
-    /// The memory on this side. The host may write an input at any time; only the loop service writes an output.
+    /// The server's memory of this region. The host may write an input at any time. Only the loop service writes an
+    /// output.
     pub memory: Memory,
     pub(crate) lkey: u32,
-    /// The region on the host's side.
+    /// The host's address and RKey of this region.
     pub remote: RemoteAddr,
 }
 
 impl StreamRegion {
-    /// A scatter-gather element of `length` bytes from `offset` of the memory on this side.
+    /// Returns a scatter-gather element of `length` bytes from `offset` of the server's memory on.
     ///
     /// # Panics
-    /// If the bytes do not lie inside the region.
+    /// If the bytes are not inside the region.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         let len = self.memory.len() as u64;
         assert!(offset <= len && u64::from(length) <= len - offset, "inside the region");
         Sge { addr: self.memory.addr() + offset, length, lkey: self.lkey }
     }
 
-    /// The host's address of the bytes from `offset` on.
+    /// Returns the host's address of the bytes from `offset` on.
     ///
     /// # Panics
-    /// If `offset` lies behind the end.
+    /// If `offset` is greater than the length of the region.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         assert!(offset <= self.memory.len() as u64, "inside the region");
         RemoteAddr { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
     }
 }
 
-/// The connection to a host that subscribed. Drop it when [`Resident::ended`] is called: its memory is freed after that.
+/// The connection to a host that subscribed. Drop the stream when [`Resident::ended`] is called, because its memory is
+/// freed only when the stream is dropped.
 #[derive(Debug)]
 pub struct Stream {
     pub id: StreamId,
     pub peer: SocketAddr,
-    /// The regions, in the order in which the host described its parameters.
+    /// The regions in the order in which the host described its parameters.
     pub regions: Vec<StreamRegion>,
     /// The most work requests that may be unfinished at a time, signaled or not.
     pub most_sends: u32,
@@ -65,12 +68,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The number for its work requests: completions with another number are not reported to [`Resident::completed`].
+    /// Returns the number for the stream's work requests. Completions with another number are not reported to
+    /// [`Resident::completed`].
     pub fn number(&self) -> u64 {
         crate::session::stream_number(self.id.0)
     }
 
-    /// Posts all of `wrs`. If there is an error, those before the index in `.0` were posted.
+    /// Posts all of `wrs`. After an error, the work requests before the index in `.0` were posted.
     ///
     /// # Errors
     /// The device's error.
@@ -79,49 +83,52 @@ impl Stream {
     }
 }
 
-/// The host that asks for a subscription.
+/// A host that requests a subscription.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
     pub peer: SocketAddr,
-    /// The parameters as the host described them; each has a region of its own.
+    /// The parameters as the host described them. Each parameter has a region of its own.
     pub params: &'a [RegionRequest],
 }
 
-/// Code that runs in the server loop. None of the methods may block, and a turn may take some hundred microseconds at most, because calls wait
-/// meanwhile.
+/// Code that runs in the server loop. No method may block, and [`turn`](Self::turn) may take some hundred microseconds
+/// at most, because calls wait meanwhile.
 pub trait Resident: Send + fmt::Debug {
-    /// Called when a host calls the [function](crate::function::Function::subscribes) by which hosts subscribe. If this succeeds,
-    /// [`begin`](Self::begin) follows unless the session ends first.
+    /// Decides if a host may subscribe. This is called when a host calls the
+    /// [function](crate::function::Function::subscribes) by which hosts subscribe. After success,
+    /// [`begin`](Self::begin) is called unless the session ends first.
     ///
     /// # Errors
-    /// The failure that the host is to learn of. Its session goes on.
+    /// The failure that the host gets as the response. Its session continues.
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure>;
 
-    /// The response is posted, and whatever is posted from now on follows it.
+    /// Starts to write to a host whose subscription was accepted. The response is already posted, so all later work
+    /// requests follow the response.
     fn begin(&mut self, stream: Stream, now: Instant);
 
-    /// The oldest signaled work request of a stream that was not yet complete has completed.
+    /// Notifies that the oldest signaled and unfinished work request of a stream has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// The session ends: drop the stream, if there was one, and post nothing more.
+    /// Notifies that a session ends. The loop service drops the stream, if it has this stream, and posts nothing more.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does what there is to do. Returns true if there was something; then it is called again soon.
+    /// Does the work that is due. Returns true if work was done; the server loop calls this again soon afterwards.
     fn turn(&mut self, now: Instant) -> bool;
 
-    /// The server shuts down: accept nothing more. Returns true when nothing is on its way to hosts any more. It is called until then, or until the
-    /// time limit of the shutdown.
+    /// Notifies that the server shuts down, after which the loop service accepts nothing more. Returns true when no
+    /// data is in transit to hosts. The server loop calls this repeatedly until it returns true or the shutdown times
+    /// out.
     fn finish(&mut self) -> bool;
 
-    /// The next stream that is to be closed for what its host did, and why.
+    /// Returns the next stream that is to be closed because its host broke the rules, and the reason.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 
-    /// When there is something to do even if nothing arrives.
+    /// Returns the time at which the loop service has work even if nothing arrives.
     fn deadline(&self) -> Option<Instant>;
 
-    /// A file descriptor that is readable when there is something to do.
+    /// Returns a file descriptor that is readable when the loop service has work.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// The server loop was asleep and is awake again.
+    /// Notifies that the server loop has waited and continues.
     fn woken(&mut self);
 }

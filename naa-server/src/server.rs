@@ -1,4 +1,4 @@
-//! The server: a thread that owns all sessions, and the handle for the program.
+//! The server: a thread that owns all sessions, and a handle for the program.
 
 mod peers;
 mod queue;
@@ -22,7 +22,7 @@ use verbs::{Context, WaitOn};
 use crate::{arena::Arena, config::Config, function::Registry, resident::Resident, stats::Stats};
 use serving::Serving;
 
-/// Why a server did not start.
+/// The reason for which a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("cannot serve on {addr}: {source}")]
@@ -33,7 +33,7 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// A running server. Dropping it ends its sessions at once; [`Server::shutdown`] lets calls finish.
+/// A running server. Dropping it ends its sessions at once, while [`Server::shutdown`] lets calls finish.
 #[derive(Debug)]
 pub struct Server {
     context: Context,
@@ -48,16 +48,16 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Orders of the handle to the thread.
+/// The orders of the handle to the server's thread.
 #[derive(Debug, Default)]
 struct Orders {
-    /// Accept no more sessions, end idle ones, and exit when none is left.
+    /// True if the thread accepts no more sessions, ends idle sessions, and exits when no session is left.
     drain: AtomicBool,
-    /// Exit now.
+    /// True if the thread exits at once.
     stop: AtomicBool,
 }
 
-/// Why the thread ended without an order.
+/// The reason for which the thread ended without an order.
 #[derive(Debug, Default)]
 struct Ending(Mutex<Option<String>>);
 
@@ -72,12 +72,13 @@ impl Ending {
 }
 
 impl Server {
-    /// Listens and serves `registry`'s functions until the handle ends it.
+    /// Starts a server that listens and serves the functions of `registry` until its handle ends it.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
         Self::start_with(config, registry, None)
     }
 
-    /// Starts as [`start`](Self::start) does, with a loop service, whose function is in the registry.
+    /// Starts a server as [`start`](Self::start) does, with a loop service. The function of the loop service is in the
+    /// registry.
     pub fn start_with(
         config: Config,
         registry: Registry,
@@ -106,22 +107,22 @@ impl Server {
         Ok(Self { context, why, device, address, on, orders, stats, arena, ending, thread: Some(thread) })
     }
 
-    /// The address to which hosts connect.
+    /// Returns the address to which hosts connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The device on which the server listens, and why it was chosen, as text for people.
+    /// Returns the device on which the server listens, and the reason for which it was chosen, as text for people.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// "embedded" or "verbs".
+    /// Returns "embedded" or "verbs".
     pub fn provider(&self) -> &'static str {
         self.context.attr().provider
     }
 
-    /// The provider and why it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
+    /// Returns the provider and the reason for which it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -130,24 +131,25 @@ impl Server {
         &self.stats
     }
 
-    /// The number of bytes of sessions' regions in use, in whole pages.
+    /// Returns the number of bytes that are in use for sessions' regions, in whole pages, and for scratch memory.
     pub fn memory_used(&self) -> u64 {
         self.arena.used()
     }
 
-    /// Counters of the device by name.
+    /// Returns the counters of the device by name.
     pub fn device_counters(&self) -> Vec<(&'static str, u64)> {
         self.context.driver().counters()
     }
 
-    /// Why the server ended by itself, if it did. Then it serves no session any more.
+    /// Returns the reason for which the server ended by itself, or `None` if it did not. A server that ended serves no
+    /// session any more.
     pub fn ended(&self) -> Option<String> {
         let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
     }
 
-    /// Accepts no more sessions, lets running calls finish and disconnects. It disconnects after `patience` in any
-    /// case.
+    /// Shuts the server down: it accepts no more sessions, lets running calls finish and disconnects from hosts. After
+    /// `patience`, it disconnects in any case.
     pub fn shutdown(mut self, patience: Duration) {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;
@@ -162,7 +164,7 @@ impl Server {
         self.orders.stop.store(true, Ordering::Release);
         self.context.driver().interrupt(self.on);
         if let Some(thread) = self.thread.take() {
-            // The panic hook has reported a panic of the thread.
+            // A panic of the thread was already reported by the panic hook.
             let _ = thread.join();
         }
     }

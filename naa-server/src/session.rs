@@ -1,4 +1,4 @@
-//! One host's session: handles its messages and completions.
+//! The session of one host. It handles the host's messages, and the completions of the session's work requests.
 
 use std::{
     net::SocketAddr,
@@ -30,7 +30,7 @@ use crate::{
     resident::{Stream, StreamId, StreamRegion},
 };
 
-/// Why a session ends.
+/// The reason for which a session ends.
 #[derive(Debug, thiserror::Error)]
 pub enum End {
     #[error("{0}")]
@@ -62,7 +62,7 @@ pub enum End {
 /// The state of a call, which decides who has the session's regions.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// There is no call: the session has the regions, and the host may write them.
+    /// The session has no call: it has the regions, and the host may write them.
     No,
     /// The inputs of a call have arrived, but the last response is not acknowledged yet.
     Waiting(CallRequest),
@@ -70,22 +70,23 @@ pub(crate) enum Calling {
     Pooled(TaskId),
     /// A function that exceeded its time has the regions.
     Lost,
-    /// A loop service has the regions, for as long as the session lives.
+    /// A loop service has the regions until the session ends.
     Streaming,
 }
 
-/// The state of a session. Its owner polls and waits, makes the calls, and passes on completions and CM events.
+/// The state of a session. Its owner polls and waits, makes the calls, and passes completions and CM events to the
+/// session.
 #[derive(Debug)]
 pub struct Session {
     pub id: CmId,
-    /// The serial number is a part of all work requests' numbers, because queue pairs' numbers are used again while
-    /// completions of earlier ones are queued.
+    /// The serial number, which is a part of the number of each work request. Queue pair numbers would not do, because
+    /// they are used again while completions of earlier queue pairs are still queued.
     pub(crate) serial: u64,
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
-    /// The function of the last call, until the response is acknowledged.
+    /// The function of the last call, until its response is acknowledged.
     pub(crate) function: Option<FunctionCode>,
-    /// The process in which its kernels run, from the first call of a kernel on.
+    /// The process in which the session's kernels run. `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
     pub regions: Regions,
     machine: NaaSession,
@@ -94,35 +95,35 @@ pub struct Session {
     message: Mr,
     /// The memory of an advertisement that is too long to be sent as inline data.
     answer: Option<Mr>,
-    /// Whether the last message was posted, so that the session closes once it is acknowledged.
+    /// True if the session closes when its last message is acknowledged.
     closing: bool,
-    /// Why the host was refused.
+    /// The reason for which the host was refused.
     pub refused: Option<End>,
-    /// Whether the work requests were flushed; the reason may still arrive.
+    /// True if the work requests were flushed. The reason may still arrive.
     pub(crate) flushed: bool,
-    /// Whether the connection is established. The owner sets it at the CM event; the session sets it when the host's
-    /// first message arrives.
+    /// True if the connection is established. The owner sets it at the CM event, and the session sets it when the
+    /// host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// Whether the host is alive. The soft-RoCE of the Linux kernel retransmits for ever, without an error, if the host
-    /// asked for seven retries. So every acknowledgement has a deadline here.
+    /// The liveness of the host. If the host asked for seven retries, soft-RoCE of the Linux kernel retransmits forever
+    /// without an error. For this reason, the session has its own deadline for each acknowledgement.
     pub liveness: Liveness,
-    // Fields are dropped in order, so the memory is deregistered before the queue pair is destroyed.
+    // Fields are dropped in this order, so the memory is deregistered before the queue pair is destroyed.
     pub qp: Arc<Qp>,
     pd: Pd,
 }
 
-/// What the server has to do after a completion.
+/// The next action of the server after a completion.
 #[derive(Debug)]
 pub enum Next {
     Nothing,
-    /// Make this call.
+    /// The server makes this call.
     Call(CallRequest),
-    /// The last message was acknowledged: close the session.
+    /// The server closes the session, because its last message was acknowledged.
     Close,
 }
 
-/// Kinds of work requests, which are a part of their numbers.
+/// The kinds of work requests, which are a part of their numbers.
 const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -133,30 +134,30 @@ fn number(serial: u64, kind: u64) -> u64 {
     serial << KIND_BITS | kind
 }
 
-/// The number of work requests that a loop service posts.
+/// Returns the number of the work requests that a loop service posts.
 pub(crate) fn stream_number(serial: u64) -> u64 {
     number(serial, STREAM)
 }
 
-/// Whether a loop service posted the work request.
+/// Returns true if a loop service posted the work request of `wc`.
 pub(crate) fn is_stream(wc: &Wc) -> bool {
     wc.wr_id & ((1 << KIND_BITS) - 1) == STREAM
 }
 
-/// The session whose work request completed.
+/// Returns the serial number of the session whose work request completed.
 pub(crate) fn serial(wc: &Wc) -> u64 {
     wc.wr_id >> KIND_BITS
 }
 
 /// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// How long a host may take to acknowledge a response, to which a second per MiB is added. So a host that posts no
-/// receive, or never acknowledges, does not hold memory for ever.
+/// The time in which a host must acknowledge a response, plus one second per MiB of the response. Without this limit, a
+/// host that posts no receive, or never acknowledges, would keep memory forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// Makes a session with its first receive posted, to be accepted. No other session on its completion queue has the
-    /// same serial number.
+    /// Makes a session with its first receive posted, so that its connection can be accepted. `serial` must differ from
+    /// the serial numbers of all other sessions on the same completion queue.
     pub fn new(
         (id, serial): (CmId, u64),
         peer: SocketAddr,
@@ -165,7 +166,7 @@ impl Session {
         config: &Config,
         now: Instant,
     ) -> Result<Self, End> {
-        // The buffer has room for any AAR, so that a host that asks for too much gets an error message.
+        // The buffer has room for any AAR, so that a host that requests too much gets an error message.
         let memory = region::alloc(HOST_MESSAGE_BYTES)
             .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
@@ -196,8 +197,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Posts a receive. One is always posted: for the AAR, then for the next call. Both use the message buffer, so that
-    /// a message at the wrong time gets an error message.
+    /// Posts a receive. Session setup posts a receive for the AAR first, and later for the next call. All receives use
+    /// the message buffer, so that a message at a wrong time gets an error message.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -207,13 +208,15 @@ impl Session {
         self.machine.is_ready()
     }
 
-    /// The host's parameters as it described them; empty before that.
+    /// Returns the parameters as the host described them. The result is empty before the host's AAR has arrived.
     pub fn params(&self) -> &[RegionRequest] {
         self.machine.regions()
     }
 
+    /// Handles a completion of the session, and returns the next action of the server.
+    ///
     /// # Errors
-    /// Why the session ends.
+    /// The reason for which the session ends.
     pub fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
         match wc.status {
             WcStatus::Success => {}
@@ -225,7 +228,8 @@ impl Session {
             self.liveness.answered();
             return Ok(Next::Nothing);
         }
-        // The CM's confirmation may be late or lost; a message of the host proves the same.
+        // The CM's confirmation may be late or lost. A message of the host also proves that the connection is
+        // established.
         self.established |= matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm);
         match wc.opcode {
             WcOpcode::Recv => {
@@ -255,8 +259,8 @@ impl Session {
         }
     }
 
-    /// Handles a request. The response to the last call may still be retransmitted from the regions, so a new call waits
-    /// until that response is acknowledged.
+    /// Handles a request. If the last response is not acknowledged, it may still be retransmitted from the regions, so
+    /// the new call waits for the acknowledgement.
     fn requested(&mut self, immediate: u32) -> Result<Next, End> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
@@ -266,13 +270,13 @@ impl Session {
         Ok(Next::Call(request))
     }
 
-    /// Handles a message of `len` bytes with the host's regions.
+    /// Handles the MRSP message of `len` bytes that describes the host's regions.
     fn setup(&mut self, len: usize) -> Result<(), End> {
         let bytes = self.message.memory().to_vec(0, len);
         let asked = match self.machine.handle_message(&bytes) {
             Ok(regions) => regions.to_vec(),
             Err(rejection) => {
-                // A host that gives up gets no reply.
+                // If the host's message was an error itself, the host gets no reply.
                 let Some(reply) = rejection.reply() else { return Err(rejection.into()) };
                 return self.refuse(&reply, rejection.into());
             }
@@ -302,7 +306,7 @@ impl Session {
     /// Allocates the regions, and charges the files of the session's process.
     fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
         let process_files = self.quota.reserve_process()?;
-        // The capacity is exact: most sessions have one or two regions, and live long.
+        // The capacity is exact, because most sessions last long and have only one or two regions.
         let mut regions = Vec::with_capacity(asked.len());
         for region in asked {
             regions.push(self.allocate(region.flags, region.host.size)?);
@@ -313,8 +317,8 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // A device that does not revoke leaves the access of a registration. Hosts write no outputs except those
-            // that share a region, so outputs are registered without access.
+            // A device that does not revoke access leaves peers the access of a registration. Hosts write no outputs
+            // except outputs that share a region, so other outputs are registered without access for peers.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -330,13 +334,13 @@ impl Session {
         its.into_iter().try_for_each(|r| r.allocation.grant(GRANTED))
     }
 
-    /// Whether several parameters share a region.
+    /// Returns true if several parameters share a region.
     pub(crate) fn shares_regions(&self) -> bool {
         self.machine.places().is_some()
     }
 
-    /// Makes the stream for a loop service, after the call was answered. `None` if parameters share regions, or a
-    /// process may have their files.
+    /// Makes the stream for a loop service, after the call was answered. Returns `None` if parameters share regions, or
+    /// a process may have the regions' files.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);
@@ -353,7 +357,7 @@ impl Session {
         Ok(Some(Stream { id, peer, regions, most_sends, pd, qp }))
     }
 
-    /// Takes the host's access to the regions, for the time of a call.
+    /// Revokes the host's access to the regions for the time of a call.
     ///
     /// # Errors
     /// The device's error.
@@ -361,7 +365,7 @@ impl Session {
         self.regions.iter_mut().try_for_each(|r| r.allocation.revoke())
     }
 
-    /// Sends an MRSP message, either as inline data or from memory of its own.
+    /// Sends an MRSP message, either as inline data or from separate memory.
     fn say(&mut self, message: &[u8]) -> Result<(), End> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
@@ -381,14 +385,14 @@ impl Session {
         posted.map_err(|(_, error)| error.into())
     }
 
-    /// Sends a message after which the session is closed.
+    /// Sends a message and closes the session after the message is acknowledged.
     fn refuse(&mut self, message: &[u8], why: End) -> Result<(), End> {
         self.closing = true;
         self.refused = Some(why);
         self.say(message)
     }
 
-    /// Refuses the host for a reason of the program: sends the error `code`, and closes.
+    /// Refuses the host for a reason of the program: sends the error `code`, and closes the session.
     ///
     /// # Errors
     /// The device's error.
@@ -397,11 +401,11 @@ impl Session {
         self.refuse(&encode_error(code), End::GivenUp)
     }
 
-    /// Responds to the call: the session has the regions again, the host may write them, and the results are sent.
-    /// Returns the number of their bytes.
+    /// Responds to the call: the host may write its regions again, and the results are sent. Returns the number of
+    /// bytes that are sent.
     ///
     /// # Errors
-    /// Why the session ends, or that there is no call.
+    /// The reason for which the session ends, or an error if the session has no call.
     pub fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
         self.machine.respond(result, &mut self.plan)?;
         self.calling = Calling::No;
@@ -410,7 +414,7 @@ impl Session {
         self.post_plan(now)
     }
 
-    /// Responds that the call timed out, and closes. The function keeps the regions.
+    /// Responds that the call timed out, and closes the session. The function keeps the regions.
     pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
         self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
         self.calling = Calling::Lost;
@@ -418,7 +422,7 @@ impl Session {
         self.post_plan(now).map(drop)
     }
 
-    /// Posts the planned WRITEs; returns the number of their bytes.
+    /// Posts the planned WRITEs, and returns the number of their bytes.
     fn post_plan(&mut self, now: Instant) -> Result<u64, End> {
         let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
         self.expect_acknowledgement(bytes, now);
@@ -441,15 +445,16 @@ impl Session {
         self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Returns whether nothing is being computed or sent. If something is, the session closes by itself when that is
-    /// done.
+    /// Marks the session to be closed after its call and its sends. Returns true if it has neither a call nor
+    /// unfinished sends now, so that the caller can close it.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
         !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)
     }
 
-    /// Sends a liveness probe, a WRITE of no bytes whose key no responder checks. None is sent while the acknowledgement
-    /// of a response is awaited, which shows the same.
+    /// Sends a liveness probe, which is a WRITE of no bytes whose RKey the responder does not check. While a response
+    /// waits for its acknowledgement, no probe is sent, because this acknowledgement also proves that the host is
+    /// alive.
     ///
     /// # Errors
     /// The device's error.
@@ -467,13 +472,14 @@ impl Session {
     }
 }
 
-/// The memory from which a planned WRITE takes its bytes; `None` if it has none.
+/// Returns the memory from which a planned WRITE takes its bytes, or `None` for a WRITE without bytes.
 fn source(params: &Params<'_>, write: &Write) -> Option<Sge> {
     let sge = params.sge(write.param, write.offset, write.length)?;
     (sge.length > 0).then_some(sge)
 }
 
-/// Makes the work request of `write`. Only the last WRITE of a response, which has the immediate, asks for a completion.
+/// Makes the work request of `write`. Only the last WRITE of a response, which has the immediate, requests a
+/// completion.
 fn request<'a>(wr_id: u64, write: &Write, sge: &'a Option<Sge>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();

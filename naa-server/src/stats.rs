@@ -1,4 +1,4 @@
-//! Counters of a server, which any thread may read while it runs.
+//! Counters of a server, which any thread may read while the server runs.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -12,15 +12,15 @@ use crate::pool::Calls;
 /// Counters of a server.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Sessions that are open now.
+    /// The number of sessions that are open now.
     pub sessions: Counter,
     pub sessions_accepted: Counter,
     pub sessions_rejected: Counter,
-    /// Sessions that ended by an error rather than by the host's disconnect.
+    /// Sessions that an error ended, rather than a disconnect.
     pub sessions_failed: Counter,
-    /// Calls, except those of the catalogue.
+    /// Calls, except calls of the catalogue.
     pub calls: Counter,
-    /// Calls whose return code was not 0, except those of the catalogue.
+    /// Calls whose return code was not 0, except calls of the catalogue.
     pub calls_failed: Counter,
     pub calls_timed_out: Counter,
     /// Calls whose host disconnected before the response.
@@ -36,21 +36,21 @@ pub struct Stats {
     peers: Mutex<Vec<PeerStats>>,
 }
 
-/// What one peer has in use of a server, and what was counted since it came.
+/// The resources of a server that one source network uses, and its counters since it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStats {
-    /// The address; `None` only in a default value.
+    /// The source network. `None` only in a default value.
     pub peer: Option<Peer>,
     pub sessions: usize,
     pub sessions_accepted: u64,
-    /// Bytes of regions and of functions' scratch memory.
+    /// The bytes of regions and of scratch memory.
     pub memory: u64,
-    /// Requests for memory that were refused, each of which ended a session.
+    /// Refused requests for memory, each of which ended a session.
     pub memory_refused: u64,
-    /// Calls in the pool.
+    /// The calls in the pool.
     pub open: Calls,
     pub calls: u64,
-    /// Calls that were answered with BUSY.
+    /// Calls that were answered with the return code BUSY.
     pub calls_refused: u64,
 }
 
@@ -61,7 +61,7 @@ pub enum Cut {
     TimeUp,
     /// The host disconnected.
     HostLeft,
-    /// The session ended by an error: of the connection, or because the host broke the protocol.
+    /// The session ended because of an error of the connection, or because the host broke the protocol.
     ConnectionFailed,
     /// The server ended.
     ServerEnded,
@@ -70,7 +70,7 @@ pub enum Cut {
 impl Cut {
     pub const ALL: [Self; 4] = [Self::TimeUp, Self::HostLeft, Self::ConnectionFailed, Self::ServerEnded];
 
-    /// The name of the cause in metrics, JSON and log.
+    /// Returns the name of the cause in metrics, JSON and log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TimeUp => "time_up",
@@ -82,7 +82,7 @@ impl Cut {
 }
 
 impl Stats {
-    /// Calls that were cut for this cause.
+    /// Returns the counter of calls that were cut for this cause.
     pub fn calls_cut(&self, cause: Cut) -> &Counter {
         match cause {
             Cut::TimeUp => &self.calls_timed_out,
@@ -92,7 +92,7 @@ impl Stats {
         }
     }
 
-    /// Peers that have something in use, as of half a second ago at most.
+    /// Returns the source networks that use resources. The result is at most half a second old.
     pub fn peers(&self) -> Vec<PeerStats> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! What each peer has in use of the server, and how much time the server loop computed for it.
+//! The resources of the server that each source network uses, and the time for which the server loop computed for it.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use verbs::peer::Peer;
 
 use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
-/// The server loop computes for one peer at most for [`INLINE_TIME`] in each window of this length, while there are
-/// other peers.
+/// The window in which the inline calls of one source network may take [`INLINE_TIME`], if other source networks use
+/// the server.
 const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 
@@ -31,7 +31,7 @@ impl Peers {
         self.0.get(&peer).map_or(0, |standing| standing.sessions)
     }
 
-    /// The account of a peer that is about to get a session, or to be refused one.
+    /// Returns the account of a source network. If the source network is new, its account is made.
     pub(super) fn account(&mut self, peer: Peer) -> Account {
         self.0.entry(peer).or_default().account.clone()
     }
@@ -66,8 +66,8 @@ impl Peers {
         }
     }
 
-    /// Whether the server loop may execute a call of `peer` itself. A peer that is alone may have all of the loop's
-    /// time.
+    /// Returns true if the server loop may execute a call of `peer` itself. If no other source network uses the server,
+    /// `peer` may have all of the loop's time.
     pub(super) fn may_inline(&mut self, peer: Peer, now: Instant) -> bool {
         if self.0.len() == 1 {
             return true;
@@ -79,7 +79,7 @@ impl Peers {
         standing.inline < INLINE_TIME
     }
 
-    /// Whether another peer could have to wait while the server loop computes for one.
+    /// Returns true if another source network may have to wait while the server loop computes.
     pub(super) fn is_shared(&self) -> bool {
         self.0.len() > 1
     }
@@ -90,7 +90,7 @@ impl Peers {
         }
     }
 
-    /// Forgets peers that have nothing in use, and returns the counters of the others.
+    /// Forgets source networks that have nothing in use. Returns the counters of all remaining source networks.
     pub(super) fn survey(&mut self, pool: &Pool) -> Vec<PeerStats> {
         let mut told = Vec::with_capacity(self.0.len());
         self.0.retain(|&peer, standing| {

@@ -1,4 +1,4 @@
-//! The side of the server loop for a loop service.
+//! The part of the server loop that drives a loop service.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use verbs::{Context, WaitMode, WaitOn};
 
 use crate::resident::Resident;
 
-/// How long after the last activity the loop goes on polling before it sleeps.
+/// The time after the last activity for which the loop polls before it waits.
 const LIVELY: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Residence {
         }
     }
 
-    /// Lets the device do what there is to do, and sleeps if neither device nor loop service has anything to do.
+    /// Lets the device make progress, and waits if neither the device nor the loop service has work.
     pub(super) fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), verbs::Error> {
         let now = Instant::now();
         if now < self.lively_until {
