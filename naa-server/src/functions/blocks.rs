@@ -1,4 +1,5 @@
-//! The common part of built-in functions with arguments: the argument block is an input, the status block an output.
+//! The common part of built-in functions with arguments. The argument block is an input, and the status block is an
+//! output.
 
 use mrsp::{
     ReturnCode,
@@ -11,27 +12,27 @@ use crate::{
     function::{Execution, Function, FunctionInfo},
 };
 
-/// A built-in function with its blocks.
+/// A built-in function that has an argument block and a status block.
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub(super) info: FunctionInfo,
-    /// Computes, and returns how many bytes of output 1 are a result.
+    /// Computes, and returns the number of bytes of output 1 that are a result.
     pub(super) compute: Compute,
 }
 
 pub(super) type Compute = fn(&Arguments, Data<'_>) -> Result<usize, Failure>;
 
-/// Regions of a call except the two blocks.
+/// The regions of a call except the argument block and the status block.
 #[derive(Debug)]
 pub(super) struct Data<'a> {
     parts: Parts<'a>,
     pub(super) stop: &'a Stop,
-    /// The quota for memory beside the regions.
+    /// The quota for scratch memory.
     pub(super) purse: Purse<'a>,
 }
 
 impl<'a> Data<'a> {
-    /// The first `bytes` of input `index`.
+    /// Takes the first `bytes` bytes of input `index`.
     pub(super) fn input(&mut self, index: usize, bytes: Option<u64>) -> Result<&'a [u8], Failure> {
         let region = self.parts.take_input(index).ok_or_else(|| missing("input", index))?;
         let (size, bytes) = (region.len(), bytes.and_then(|bytes| usize::try_from(bytes).ok()));
@@ -39,12 +40,12 @@ impl<'a> Data<'a> {
         part.ok_or_else(|| misfit("input", index, size))
     }
 
-    /// Output 1, which is not the same region as an input.
+    /// Takes output 1. Fails if its region was already taken as an input.
     pub(super) fn output(&mut self) -> Result<&'a mut [u8], Failure> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }
 
-    /// The first `bytes` of output 1.
+    /// Takes the first `bytes` bytes of output 1.
     pub(super) fn output_of(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         let region = self.output()?;
         let len = bytes.and_then(|bytes| usize::try_from(bytes).ok());
@@ -54,12 +55,13 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Whether input 1 and output 1 are the same region.
+    /// Returns true if input 1 and output 1 are the same region.
     pub(super) fn is_in_place(&self) -> bool {
         self.parts.is_in_place(1, 1)
     }
 
-    /// The first `bytes` of output 1, holding those of input 1, for a computation in place.
+    /// Takes the first `bytes` bytes of output 1 for a computation in place. If input 1 is another region, its bytes
+    /// are copied to output 1 first.
     pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         if self.is_in_place() {
             return self.output_of(bytes);
@@ -81,7 +83,7 @@ fn misfit(what: &str, index: usize, size: usize) -> Failure {
     Failure::Arguments(format!("{what} {index} has {size} bytes, fewer than the arguments say").into())
 }
 
-/// The failure of a call whose arguments are those of another function.
+/// The failure of a call whose arguments belong to another function.
 pub(super) fn foreign(arguments: &Arguments) -> Failure {
     Failure::Arguments(format!("the arguments are those of function {}", arguments.function()).into())
 }
@@ -101,8 +103,8 @@ impl Function for Builtin {
             return Err(Failure::OutputTooSmall { output: 0, needed: Some(BLOCK_BYTES as u64) });
         }
         call.set_status(BLOCK_BYTES as u32);
-        // The status of a failure is written first, so that a panic leaves no status of a former call. The arguments
-        // are read before that, since input 0 may be the same region.
+        // The status of a failure is written first, so that a panic leaves no status of an earlier call. The arguments
+        // are read before the status is written, because input 0 may be the same region as output 0.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(Failure::Internal("panicked".into())));
         let (stop, purse) = (call.stop(), call.purse());

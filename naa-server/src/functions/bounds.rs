@@ -1,8 +1,9 @@
-//! The bounds of each built-in function: memory beside its regions, work between two checks whether to stop, and the largest
-//! size for an inline call.
+//! The bounds of each built-in function: its scratch memory, its longest work between two calls of
+//! [`Stop::check`](crate::call::Stop::check), and the largest size for an inline call.
 //!
-//! The memory is charged to the session that calls, before it is allocated: the limits of the session, its peer and the
-//! server hold for it. A call that exceeds them is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
+//! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
+//! network and of the server include it. A call that exceeds these limits is refused with
+//! [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
 
 use mrsp::{
     FunctionCode,
@@ -16,20 +17,20 @@ use crate::function::Execution;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub code: FunctionCode,
-    /// Memory beside the regions, as text for people. [`extra_bytes`] computes it.
+    /// The scratch memory, as text for people. [`extra_bytes`] computes it.
     pub memory: &'static str,
-    /// The longest work between two checks whether to stop, as text for people.
+    /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,
-    /// The most bytes of regions in total for which a call runs in the server loop. The worst input of that size takes at
-    /// most 100 microseconds.
+    /// The most bytes of regions in total for which a call runs in the server loop. The input of this size that takes
+    /// longest takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
 
-/// No largest size: the call takes microseconds whatever its size.
+/// No largest size, because a call of any size takes only microseconds.
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 
-/// All built-in functions, by number.
+/// The bounds of all built-in functions, by function code.
 pub const BOUNDS: &[Bounds] = &[
     row(builtin::INCREMENT, NONE, "4 MiB", 16 << 10),
     row(builtin::INCREMENT_BY_TWO, NONE, "4 MiB", 16 << 10),
@@ -74,19 +75,20 @@ const fn row(code: FunctionCode, memory: &'static str, looks: &'static str, inli
     Bounds { code, memory, looks, inline_bytes }
 }
 
-/// The bounds of a built-in function.
+/// Returns the bounds of a built-in function.
 pub fn of(code: FunctionCode) -> Option<&'static Bounds> {
     BOUNDS.iter().find(|bounds| bounds.code == code)
 }
 
-/// Where a call with regions of `bytes` in total runs. Functions without bounds run on the pool.
+/// Returns the place where a call with regions of `bytes` bytes in total runs. Functions without bounds run on the
+/// pool.
 pub(super) fn execution(code: FunctionCode, bytes: u64) -> Execution {
     let is_short = of(code).is_some_and(|bounds| bytes <= bounds.inline_bytes);
     if is_short { Execution::Inline } else { Execution::Pooled }
 }
 
-/// The most memory in bytes that a call with these arguments takes beside its regions. Services and functions of other
-/// crates are not known here and give 0.
+/// Returns the most bytes of scratch memory that a call with these arguments takes. Returns 0 for services and for
+/// functions of other crates, whose scratch memory this crate cannot compute.
 pub fn extra_bytes(arguments: &Arguments) -> usize {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     match *arguments {

@@ -1,4 +1,4 @@
-//! The catalogue of all functions, as a function.
+//! The function that returns the catalogue of all functions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Table {
     bytes: Vec<u8>,
 }
 
-/// Adds to `registry` the function that returns its catalogue, which lists this function too.
+/// Adds to `registry` the function that returns its catalogue. The catalogue lists this function, too.
 pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     let table = parameter(Direction::Output, (Kind::Bytes, "table", "what the accelerator offers"));
     let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);
@@ -43,7 +43,7 @@ impl Function for Table {
             call.set_produced(0, self.bytes.len());
             return Ok(());
         }
-        // The output gets the header, which says how many bytes are needed.
+        // If the output is too small, it gets only the header, which has the number of bytes that are needed.
         if let Some((place, header)) = output.get_mut(..HEADER_BYTES).zip(self.bytes.get(..HEADER_BYTES)) {
             place.copy_from_slice(header);
             call.set_status(HEADER_BYTES as u32);

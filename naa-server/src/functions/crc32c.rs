@@ -5,10 +5,10 @@ use mrsp::builtin::Arguments;
 use super::blocks::{Data, foreign};
 use crate::call::{Failure, Stop};
 
-/// Bytes between two checks whether to stop.
+/// The bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 16 << 20;
 
-/// The checksum of `data`.
+/// Returns the checksum of `data`.
 pub fn compute(data: &[u8]) -> u32 {
     ::crc32c::crc32c(data)
 }

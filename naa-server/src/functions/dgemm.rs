@@ -1,4 +1,4 @@
-//! Product of two matrices of 64-bit floating-point numbers, C = A·B (BLAS dgemm with alpha 1 and beta 0).
+//! The product of two matrices of 64-bit floating-point numbers, C = A·B (BLAS dgemm with alpha 1 and beta 0).
 
 use std::ops::Range;
 
@@ -12,21 +12,22 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Multiplications of a tile, which is the work between two checks whether to stop: some 10 ms.
+/// The multiplications of a tile, which is the work between two calls of [`Stop::check`]. A tile takes some 10 ms.
 const TILE: usize = 1 << 27;
-/// Columns and rows of B in a tile. These are matrixmultiply's own block sizes, so that sums are added up in the same
-/// order as without tiles.
+/// The columns and rows of B in a tile. These are the block sizes of matrixmultiply itself, so that sums are added up
+/// in the same order as without tiles.
 const COLUMNS: usize = 1024;
 const DEPTH: usize = 256;
-/// The most rows of a tile. A row of C may lie on pages of its own, which take time when they are first touched.
+/// The most rows of a tile. Each row of C may lie on pages of its own, which take time when they are first touched.
 const MOST_ROWS: usize = 8192;
-/// Rows of A that matrixmultiply packs at a time.
+/// The rows of A that matrixmultiply packs at a time.
 const PACKED_ROWS: usize = 64;
 
-/// Multiplies `a`, m rows of k, with `b`, k rows of n, into `c`, m rows of n. All are row-major.
+/// Multiplies `a` with `b` into `c`. `a` has m rows of k numbers, `b` has k rows of n numbers, and `c` has m rows of n
+/// numbers. All matrices are row-major.
 ///
 /// # Errors
-/// [`Failure::Arguments`] if a slice has another length than its shape says.
+/// [`Failure::Arguments`] if the length of a slice does not fit its shape.
 pub fn compute(shape: [usize; 3], a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), Failure> {
     compute_until(shape, a, b, c, &Stop::never())
 }
@@ -48,8 +49,8 @@ fn compute_until(
         return fill(c, 0.0, stop);
     }
     touch(c, stop)?;
-    // The product is computed in tiles, so that a long one can be given up. The shapes were checked, so the views
-    // always fit.
+    // The product is computed in tiles, so that a long computation can be stopped between two tiles. The views always
+    // fit, because the shapes were checked above.
     let misfit = |error: ndarray::ShapeError| Failure::Internal(error.to_string().into());
     let a = ArrayView2::from_shape((m, k), a).map_err(misfit)?;
     let b = ArrayView2::from_shape((k, n), b).map_err(misfit)?;
@@ -57,7 +58,7 @@ fn compute_until(
     for column in tiles(n, COLUMNS) {
         for depth in tiles(k, DEPTH) {
             let b = b.slice(s![depth.clone(), column.clone()]);
-            // The first tile of a sum replaces what is in C.
+            // The first tile of a sum replaces the old numbers in C.
             let beta = if depth.start == 0 { 0.0 } else { 1.0 };
             let rows = (TILE / b.len().max(1)).min(MOST_ROWS);
             for row in tiles(m, rows) {
@@ -74,7 +75,8 @@ fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
 }
 
-/// The bytes that matrixmultiply allocates at a time: its blocks of A and B, packed and rounded up to whole micro-kernels.
+/// Returns the bytes that matrixmultiply allocates at a time. They are for its blocks of A and B, which are packed and
+/// rounded up to whole micro-kernels.
 pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     let round = |size: usize| size.next_multiple_of(16);
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096

@@ -1,9 +1,9 @@
-//! Discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
+//! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! rustfft transforms short lengths only: its memory grows with the length, a failed allocation aborts, and a transform
-//! cannot be given up. So longer transforms are composed here of short ones: of rows and columns if the length is a
-//! product of two short lengths (module `staged`), and else by a convolution whose length is such a product (module
-//! `chirp`).
+//! Only short lengths are transformed by rustfft directly, for three reasons: its memory grows with the length, a
+//! failed allocation aborts the process, and a running transform cannot be stopped. Longer transforms are composed of
+//! short ones. If the length is a product of two short lengths, rows and columns are transformed (module `staged`). All
+//! other lengths are transformed by a convolution whose length is such a product (module `chirp`).
 
 mod chirp;
 mod direct;
@@ -25,14 +25,14 @@ use chirp::Chirp;
 use direct::{Direct, MOST};
 use staged::Staged;
 
-/// Bytes of a complex number.
+/// The bytes of a complex number.
 const NUMBER: usize = size_of::<Complex64>();
 
-/// How a length is transformed.
+/// The algorithm for a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,
-    /// Transforms of columns and rows of these two lengths.
+    /// Transforms of columns and rows, which have these two lengths.
     Staged([usize; 2]),
     /// A convolution whose length is the product of these two factors.
     Chirp([usize; 2]),
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-/// The bytes that a transform of `n` numbers takes beside the numbers.
+/// Returns the bytes of scratch memory that a transform of `n` numbers takes.
 pub(super) fn extra_bytes(n: usize) -> usize {
     match Way::of(n) {
         Way::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
@@ -66,25 +66,25 @@ fn mapped(bytes: usize) -> usize {
     region::footprint(bytes).unwrap_or(usize::MAX)
 }
 
-/// Transforms `data` in place. Neither direction scales, as in FFTW: a forward transform followed by an inverse one
-/// multiplies by the length.
+/// Transforms `data` in place. As in FFTW, neither direction scales: a forward transform followed by an inverse
+/// transform multiplies by the length.
 ///
-/// A length above 65536 takes memory of the size of `data`. A length that is no product of two factors up to 65536 takes
-/// four to five times that size.
+/// A length above 65536 takes scratch memory of the size of `data`. If such a length is no product of two factors up to
+/// 65536, it takes four to five times the size of `data`.
 ///
 /// # Errors
-/// [`Failure::OverLimit`] if the machine does not have that much memory.
+/// [`Failure::OverLimit`] if the machine does not have enough memory.
 pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
 }
 
-/// The plan of rustfft itself, for comparisons. Programs that use this function need not compile rustfft's algorithms
-/// again.
+/// Returns the plan that rustfft itself makes, for comparisons. Programs that use this function do not compile the
+/// algorithms of rustfft again.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }
 
-/// Transforms `input` into `output`; without `input` it transforms `output` in place.
+/// Transforms `input` into `output`. Without `input`, transforms `output` in place.
 fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(Way::of(65_521), Way::Direct);
         assert_eq!(Way::of(1 << 17), Way::Staged([256, 512]));
         assert_eq!(Way::of(4 * 65_521), Way::Staged([4, 65_521]));
-        // A prime length has no factors.
+        // A prime length is not a product of two short lengths, so it needs a convolution.
         for n in [65_537, 16_777_259, 33_554_467, (1 << 27) - 39] {
             let Way::Chirp([columns, rows]) = Way::of(n) else { panic!("{n}") };
             assert!(columns * rows >= 2 * n - 1 && columns * rows <= 5 * n / 2, "{n}");

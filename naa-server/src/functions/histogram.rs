@@ -1,4 +1,4 @@
-//! Counts of numbers by bins of equal width.
+//! Counts numbers by bins of equal width.
 
 use bytemuck::AnyBitPattern;
 use mrsp::builtin::{Arguments, Element};
@@ -10,12 +10,13 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Bytes between two checks whether to stop. Each number may count in a place far from that of the number before.
+/// The bytes between two calls of [`Stop::check`]. The counts of two successive numbers may be far apart in memory, so
+/// each number may miss the cache.
 const STRIDE: usize = 256 << 10;
-/// The number of counts beside the bins: below the range, above it, not a number.
+/// The number of counts after the bins. They count numbers below the range, numbers above the range, and NaNs.
 const REST: u64 = 3;
 
-/// Bins of equal width over lo <= x < hi.
+/// Bins of equal width over the range lo <= x < hi.
 #[derive(Clone, Copy, Debug)]
 pub struct Bins {
     lo: f64,
@@ -30,7 +31,7 @@ impl Bins {
         if count == 0 {
             return Err(Failure::Arguments("a histogram needs a bin".into()));
         }
-        // This check ensures that no step of computing a bin overflows.
+        // After this check, no step of computing a bin can overflow.
         if !(lo < hi && ((hi - lo) * count as f64).is_finite()) {
             let text = format!("bins from {lo} to {hi} are not possible: the range is empty or not finite");
             return Err(Failure::Arguments(text.into()));
@@ -38,9 +39,10 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// The index at which `x` is counted: its bin, or one of the three counts after the bins.
+    /// Returns the index at which `x` is counted. This is its bin, or one of the three counts after the bins.
     fn place(self, x: f64) -> usize {
-        // The bin is never negative. A number just below hi may be rounded up to it, hence the minimum.
+        // The conversion to `usize` makes negative results 0. A number just below `hi` may be rounded up to `hi`, so
+        // the bin is limited to the last one.
         let bin = (((x - self.lo) * self.count as f64 / (self.hi - self.lo)) as usize).min(self.count - 1);
         if x < self.lo {
             self.count
@@ -54,11 +56,11 @@ impl Bins {
     }
 }
 
-/// Counts the numbers of `data`, an array of `element`: `counts` gets one count for each bin, then the counts of
-/// numbers below the range, of numbers above it, and of NaNs.
+/// Counts the numbers of `data`, which is an array of `element`. `counts` gets one count for each bin, followed by the
+/// counts of numbers below the range, of numbers above the range, and of NaNs.
 ///
 /// # Errors
-/// [`Failure::Arguments`] for an element whose values an f64 does not hold, or `counts` of another length.
+/// [`Failure::Arguments`] if an f64 cannot represent all values of `element`, or if `counts` has a wrong length.
 pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
     compute_until(element, bins, data, counts, &Stop::never())
 }
@@ -93,8 +95,8 @@ fn compute_until(
     Ok(())
 }
 
-/// Counts each byte value first, and then adds the count of each value to its bin. There are four counts for each
-/// value, since with one count a run of equal values would have to wait for each addition.
+/// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each value has four
+/// counts. With a single count, each addition in a run of equal values would wait for the addition before it.
 fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), Failure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {

@@ -14,39 +14,39 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Bytes between two checks whether to stop; a block of the format may have this length.
+/// The bytes between two calls of [`Stop::check`]. This is the length of the largest block of the frame format.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
-/// Sizes of blocks in bytes. Frames number them from 4 on.
+/// The sizes of blocks in bytes. Frames number these sizes from 4 on.
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
-/// Bytes of the encoder's table and of the window before a block.
+/// The bytes of the encoder's table and of the window before a block.
 const FIXED_BYTES: usize = 192 << 10;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter.
+/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame, if `out` is shorter than the frame.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// Decompresses the frames of `data`, one after the other, into `out`. Returns the number of bytes.
+/// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`]
-/// of output 0 if `out` is full, with the size needed if `data` is one frame that states it.
+/// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
+/// output 0 if `out` is too small, with the content size that the first frame states, if `out` is too small for it.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// The bytes that the encoder allocates for an input of `len` bytes: a block, a compressed block, a table. It chooses the
-/// block size by the length of the first write.
+/// Returns the bytes that the encoder allocates for an input of `len` bytes. They are for a block, a compressed block
+/// and a table. The encoder chooses the block size by the length of the first write.
 pub(super) fn encoder_bytes(len: usize) -> usize {
-    // The encoder never chooses the third size.
+    // The encoder never chooses the third block size.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
     2 * block + block / 8 + FIXED_BYTES
 }
@@ -96,7 +96,7 @@ fn decompress_with(
         match decoder.read(room).map_err(|error| Failure::Input(error.to_string().into()))? {
             0 if decoder.get_ref().starved => return Err(Failure::Input("LZ4 frame is cut off".into())),
             0 if decoder.get_ref().data.is_empty() => return Ok(produced),
-            // The decoder is between two frames, so the memory for the next frame is charged.
+            // The decoder is between two frames, so the memory for the next frame is charged now.
             0 => paid.for_frame(decoder.get_ref().data)?,
             _ if full => return Err(Failure::OutputTooSmall { output, needed: stated_size(data, produced) }),
             n => produced += n,
@@ -112,11 +112,12 @@ struct Paid<'a> {
 }
 
 impl Paid<'_> {
-    /// Charges the memory for the frame that `data` begins with, which the decoder reads next.
+    /// Charges the memory for the first frame of `data`, which the decoder reads next.
     fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
-            // There are only five sizes, so there are few reservations.
+            // Each reservation is for a larger block size than the last one. Frames have only a few block sizes, so the
+            // list stays short.
             self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;
         }
@@ -127,8 +128,9 @@ impl Paid<'_> {
 /// The most bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// The bytes that the decoder allocates for the frame that `data` begins with: a compressed block and a block. If blocks
-/// refer to earlier ones, there are two blocks, and the window before them.
+/// Returns the bytes that the decoder allocates for the first frame of `data`. They are for a compressed block and a
+/// decompressed block. If blocks refer to earlier blocks, they are for two decompressed blocks and the window before
+/// them.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {
@@ -139,15 +141,15 @@ fn decoder_bytes(data: &[u8]) -> usize {
     FIXED_BYTES + block + if is_linked { 2 * block } else { block }
 }
 
-/// The content size in the header of the first frame, if that is more than the `produced` bytes already seen.
+/// Returns the content size in the header of the first frame, if it is larger than the `produced` bytes.
 fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
     let has_size = data.get(4)? & 8 != 0;
     let size = u64::from_le_bytes(data.get(6..14)?.try_into().ok()?);
     (data.starts_with(&MAGIC) && has_size && size > produced as u64).then_some(size)
 }
 
-/// The input, with a flag that says whether the decoder wanted more than there is, because it takes the end of its input
-/// for the end of a frame.
+/// The input of the decoder, with a flag that is true if the decoder tried to read beyond the end of the input. The
+/// flag is needed because the decoder takes the end of its input for the end of a frame.
 struct Source<'a> {
     data: &'a [u8],
     starved: bool,

@@ -1,4 +1,4 @@
-//! The functions of the NAAICE test programs: they take any regions and no arguments.
+//! The functions of the NAAICE test programs. They take any regions and no arguments.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn increment(amount: u8, bytes: &mut [u8]) {
     }
 }
 
-/// Adds the same amount to every byte of every region that is not internal.
+/// A function that adds the same amount to every byte of every region that is not internal.
 #[derive(Debug)]
 struct Increment {
     info: FunctionInfo,
@@ -44,7 +44,7 @@ impl Function for Increment {
     }
 }
 
-/// Leaves every region as it is, for tests of transport.
+/// A function that leaves every region unchanged, for tests of the transport.
 #[derive(Debug)]
 struct Nothing {
     info: FunctionInfo,

@@ -1,4 +1,4 @@
-//! A writer into an output region that goes on counting when the region is full.
+//! A writer into an output region. When the region is full, the writer only counts the bytes.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ impl<'a> Bounded<'a> {
         Self { out, written: 0 }
     }
 
-    /// The number of bytes written; if they did not fit, the failure says how many would have been.
+    /// Returns the number of bytes that were written. If they did not fit the region, the failure contains this number.
     pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
         if self.written <= self.out.len() {
             Ok(self.written)

@@ -1,8 +1,8 @@
-//! Simple work on much memory, in pieces; before each piece the function checks whether to stop.
+//! Simple work on large memory, in pieces. [`Stop::check`] is called before each piece.
 
 use crate::call::{Failure, Stop};
 
-/// Bytes between two checks. Pages that were never touched take a microsecond each.
+/// The bytes of a piece. Each page that was never touched takes a microsecond.
 const STRIDE: usize = 4 << 20;
 
 /// Copies `from` to `to`, which have the same length.
@@ -37,8 +37,8 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
     each(all, stop, |piece| piece.fill(value))
 }
 
-/// Touches each page of `all`, before work that accesses it in any order: a page that was never touched may be a huge
-/// page, which takes up to a millisecond to clear.
+/// Touches each page of `all`. Call this before work that accesses `all` in any order. A page that was never touched
+/// may be a huge page, which takes up to a millisecond to clear.
 ///
 /// # Errors
 /// The errors of [`Stop::check`].

@@ -7,10 +7,10 @@ use mrsp::builtin::Arguments;
 use super::blocks::{Data, foreign};
 use crate::call::{Failure, Stop};
 
-/// Bytes between two checks whether to stop.
+/// The bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 4 << 20;
 
-/// The digest of `data`.
+/// Returns the digest of `data`.
 pub fn compute(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }

@@ -1,4 +1,4 @@
-//! Sorting of arrays.
+//! Sorts arrays of numbers.
 
 mod radix;
 
@@ -12,8 +12,8 @@ use super::{
 use crate::call::{Failure, Stop};
 use radix::Key;
 
-/// Sorts `data`, an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs, numbers
-/// with -0 before 0, positive NaNs. Their bits are not changed.
+/// Sorts `data`, which is an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs,
+/// numbers with -0 before 0, positive NaNs. The bits of floats do not change.
 ///
 /// # Errors
 /// [`Failure::Internal`] if `data` is not an aligned array of `element`.
@@ -44,8 +44,8 @@ fn compute_until(element: Element, order: SortOrder, data: &mut [u8], stop: &Sto
     }
 }
 
-/// Maps floats to integers of the same order, and back (`f32::total_cmp`). Sorting integers is several times faster
-/// than sorting by a comparison of floats.
+/// Maps the bits of floats to integers of the same order, and back (`f32::total_cmp`). Sorting integers is several
+/// times faster than sorting by a comparison of floats.
 fn f32_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31).cast_unsigned() >> 1).cast_signed())
 }
@@ -70,7 +70,7 @@ fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Fa
     Ok(())
 }
 
-/// Sorts bytes by counting: there are only 256 values.
+/// Sorts bytes by counting, because bytes have only 256 values.
 fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
     let mut counts = [0_usize; 256];
     pieces::each(data, stop, |piece| piece.iter().for_each(|byte| counts[usize::from(*byte)] += 1))?;

@@ -1,4 +1,4 @@
-//! Sum of two vectors, element by element.
+//! The sum of two vectors, element by element.
 
 use std::ops::Add;
 
@@ -11,10 +11,11 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// Bytes between two checks whether to stop, few enough that a copied piece is still in the cache when it is added to.
+/// The bytes between two calls of [`Stop::check`]. A piece of this size is still in the cache when the second vector is
+/// added.
 const STRIDE: usize = 64 << 10;
 
-/// Adds `a` and `b` into `c`. All are arrays of `element` with the same length. Integers wrap.
+/// Adds `a` and `b` into `c`. All three are arrays of `element` with the same length. Integers wrap.
 ///
 /// # Errors
 /// [`Failure::Arguments`] if the lengths differ, [`Failure::Internal`] if a slice is not aligned.
@@ -25,7 +26,7 @@ pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(),
     compute_until(element, Some(a), b, c, &Stop::never())
 }
 
-/// Without `a`, the first vector is in `c`. All have the same length.
+/// Adds `a` and `b` into `c`. Without `a`, `c` already contains the first vector. All vectors have the same length.
 fn compute_until(
     element: Element,
     a: Option<&[u8]>,
@@ -46,7 +47,7 @@ fn compute_until(
 
 /// Adds `b` to `c`.
 fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
-    // Wrapping sums are the same for signed and unsigned integers.
+    // Wrapping sums of signed and unsigned integers have the same bits.
     match element {
         Element::U8 => each(c, b, u8::wrapping_add),
         Element::U32 | Element::I32 => each(c, b, u32::wrapping_add),

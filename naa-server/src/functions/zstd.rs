@@ -20,31 +20,31 @@ use super::{
 use crate::call::{Failure, Purse, Stop};
 use frames::Frame;
 
-/// A block is compressed between two checks whether to stop. From this level on a full block may take more than 100 ms, so
-/// blocks are shorter.
+/// The level from which on blocks are shorter. One block is compressed between two calls of [`Stop::check`], and a full
+/// block may take more than 100 ms from this level on.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
-/// The highest level. Higher ones (`--ultra`) take most of a gigabyte of memory.
+/// The highest level. Higher levels (`--ultra`) take almost a gigabyte of memory.
 const MAX_LEVEL: i32 = 19;
-/// The code of a too small output: zstd returns errors as negative numbers in an unsigned type.
+/// The error code for an output that is too small. zstd returns errors as negative numbers in an unsigned type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
-/// Bytes that a decompressor allocates: its tables and one block. The output is its window.
+/// The bytes that a decompressor allocates for its tables and one block. It uses the output as its window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
-/// A frame of at most so many blocks is decompressed in one step if it states its size. That is faster where frames are
-/// small.
+/// The most blocks of a frame that is decompressed in one step, if the frame states its size. One step is faster for
+/// small frames.
 const FEW_BLOCKS: usize = 8;
-/// zstd's largest window, as a power of two. Windows take no memory here.
+/// The largest window of zstd, as a power of two. Windows take no memory here.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
 /// The number of bytes that the decompressor reads before it says how many more it needs.
 const FIRST_BYTES: usize = 5;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
-/// `level` is the level of zstd, at most 19; 0 is the default of zstd.
+/// `level` is the level of zstd, at most 19. Level 0 is the default of zstd.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter; [`Failure::OverLimit`] if the
-/// machine does not have the memory that the level takes.
+/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame, if `out` is shorter than the frame.
+/// [`Failure::OverLimit`] if the machine does not have the memory that the level takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -69,7 +69,7 @@ fn compress_with(
     encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
     let block = if level >= SLOW_LEVEL { SHORT_BLOCK } else { frames::MOST_BLOCK };
     encoder.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
-    // The first byte is a step of its own, because up to 90 MiB of tables are cleared with it.
+    // The first byte is compressed in a step of its own, because up to 90 MiB of tables are cleared in the first step.
     let (first, rest) = data.split_at(data.len().min(1));
     for piece in std::iter::once(first).chain(rest.chunks(block)) {
         stop.check()?;
@@ -84,14 +84,14 @@ fn no_memory(needed: usize) -> Failure {
     Failure::OverLimit { needed: needed as u64, why: why.into() }
 }
 
-/// An upper bound of the bytes that a compressor of `level` allocates for `len` bytes. Its tables grow with the input up
-/// to a size in MiB that depends on the level.
+/// Returns an upper bound of the bytes that a compressor of `level` allocates for `len` bytes. The tables of the
+/// compressor grow with the input up to a size in MiB that depends on the level.
 pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
-    /// The sizes for levels 1 to 19. Levels below 1 take less than level 1. Level 0 is level 3.
+    /// The largest memory in MiB for levels 1 to 19. Levels below 1 take less than level 1. Level 0 is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
-    /// Bytes of the buffers for blocks, of entropy tables, and of the encoder's own buffer.
+    /// The bytes of the buffers for blocks, of the entropy tables, and of the encoder's own buffer.
     const FIXED: usize = 1280 << 10;
-    /// Bytes of tables for each byte of a short input.
+    /// The bytes of tables for each byte of a short input.
     const TABLES: usize = 20;
     let level = if level == 0 { 3 } else { level.clamp(1, MAX_LEVEL) };
     let most = MOST[level as usize - 1] << 20;
@@ -99,13 +99,13 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
     short.and_then(|tables| tables.checked_add(FIXED)).map_or(most, |bytes| bytes.min(most))
 }
 
-/// Decompresses the frames of `data`, one after the other, into `out`. Returns the number of bytes.
+/// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
-/// Frames are decompressed straight into `out`, so the window that a frame claims to need takes no memory.
+/// Frames are decompressed directly into `out`, so the window that a frame requests takes no memory.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`] of output 0
-/// if `out` is too short, with the size needed if all frames state their size.
+/// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
+/// output 0 if `out` is too short, with the size that is needed, if all frames state their sizes.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -142,7 +142,7 @@ fn decompress_to(
     Ok(to.pos())
 }
 
-/// Decompresses a frame: gives the decompressor as many bytes as it asks for, which is a block at a time.
+/// Decompresses a frame. The decompressor gets the number of bytes that it requests, which is a block at a time.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Compresses `len` bytes that hardly compress. Returns the bytes that the context has allocated then.
+    /// Starts to compress `len` bytes. Returns the bytes that the context has allocated by this time.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

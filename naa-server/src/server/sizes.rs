@@ -1,36 +1,37 @@
-//! How large a session's queues are, and how the limits of a device reduce the configuration.
+//! The sizes of a session's queues, and the reduction of the configuration to the limits of a device.
 
 use mrsp::{naa::Limits, region::MAX_REGION_BYTES};
 use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
-/// Work requests of a session beside one WRITE for each region: the advertisement, probes, a failure's response.
+/// The work requests of a session beside one WRITE for each region. They are for the advertisement, for probes, and for
+/// the response of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// A stream has room for at least so many work requests, even if fewer sessions fit then.
+/// The least work requests for which a stream has room, even if this reduces the number of sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The most scatter-gather elements of a stream's work requests.
 pub const STREAM_ELEMENTS: u32 = 16;
 
-/// The number of work requests of a stream.
+/// Returns the number of work requests of a stream.
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
     let others = others + further(config, device);
-    // A smaller number of them is preferred to a smaller number of sessions.
+    // The work requests of a stream are reduced before the number of sessions is reduced.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
     let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
     config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))
 }
 
-/// The capacities of a session's queue pair.
+/// Returns the capacities of a session's queue pair.
 pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
-    // The work requests of a stream gather segments, so they have several elements.
+    // The work requests of a stream gather segments, so they have several scatter-gather elements.
     let max_sge = if config.stream_sends > 0 { device.max_sge.clamp(1, STREAM_ELEMENTS) } else { 1 };
     QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge, late_acks: true }
 }
 
-/// The most completions of a session that may wait at a time.
+/// Returns the most completions of a session that may be in the completion queue at a time.
 pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
     send_depth(config, device) + RECEIVES
 }
@@ -41,14 +42,16 @@ fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
     u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS + stream
 }
 
-/// WRITEs beyond one for each region, which are needed for regions longer than a message may be.
+/// Returns the number of WRITEs beyond one per region. They are needed for regions that are longer than the longest
+/// message.
 fn further(config: &Config, device: &DeviceAttr) -> u32 {
     let per_region = (MAX_REGION_BYTES - 1) / device.max_msg;
     let together = config.limits.max_session_bytes / device.max_msg;
     u32::try_from(together.min(u64::from(config.limits.max_regions) * per_region)).unwrap_or(u32::MAX)
 }
 
-/// Limits regions to what the device can hold. A response is one WRITE for each region, or a few for a long one.
+/// Limits the number of regions to the capacity of the device. A response is one WRITE for each region, or several for
+/// a long one.
 pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     let max_qp_wr = device.max_qp_wr;
     let spare = SPARE_SENDS + further(config, device);
@@ -62,14 +65,14 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
         config.limits.max_regions = most;
     }
     config.limits.max_slots = config.limits.max_slots.min(most);
-    // Fewer parameters in layouts are preferred to fewer sessions.
+    // The parameters of layouts are reduced before the number of sessions is reduced.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX);
     if completions(config, device).saturating_mul(sessions) > device.max_cqe {
         config.limits.max_slots = config.limits.max_slots.min(config.limits.max_regions);
     }
 }
 
-/// The difference between accounting regions in whole pages and limiting their bytes.
+/// Returns the difference between accounting regions in whole pages and limiting their bytes.
 pub fn page_slack(config: &Config) -> u64 {
     u64::from(config.limits.max_regions) * region::page_size() as u64
 }

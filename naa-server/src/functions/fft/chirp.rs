@@ -1,7 +1,8 @@
-//! Lengths with a large prime factor, as a convolution of a length that has none (Bluestein's algorithm).
+//! Transforms of lengths with a large prime factor. Each is computed as a convolution of a length without large prime
+//! factors (Bluestein's algorithm).
 //!
-//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is c(k) times the sum over j of x(j) c(j) times the conjugate
-//! of c(k-j).
+//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is c(k) times the sum over j of x(j) c(j) times the
+//! conjugate of c(k-j).
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -14,7 +15,7 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Numbers between two checks whether to stop.
+/// The numbers that are processed between two calls of [`Stop::check`].
 const STRIPE: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -26,8 +27,8 @@ pub(super) struct Chirp {
     _roots: Option<Reservation>,
 }
 
-/// The factors of the shortest length of at least 2n - 1 numbers whose factors are small. It is longer than that by less
-/// than a quarter.
+/// Returns the two factors of a length of at least 2n - 1 numbers, which is the shortest with small prime factors. This
+/// length is less than 2n - 1 plus a quarter.
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);
@@ -36,6 +37,8 @@ pub(super) fn length(n: usize) -> [usize; 2] {
 }
 
 impl Chirp {
+    /// Makes the tables of a transform of `n` numbers.
+    ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
@@ -49,8 +52,8 @@ impl Chirp {
         Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
     }
 
-    /// Transforms `input` into `output`; without `input` it transforms `output` in place. `signal` and `kernel` have the
-    /// length of the convolution, and are zero.
+    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `signal` and `kernel` have the
+    /// length of the convolution, and are zero before the call.
     ///
     /// # Errors
     /// The errors of [`Stop::check`].
@@ -100,7 +103,7 @@ impl Chirp {
         Ok(())
     }
 
-    /// The chirp from number `first` on. k² is reduced modulo 2n without rounding.
+    /// Returns the chirp from number `first` on. k² is reduced modulo 2n without rounding.
     fn chirps(&self, first: usize) -> impl Iterator<Item = Complex64> {
         let order = 2 * self.n;
         let mut square = (first as u128 * first as u128 % order as u128) as usize;

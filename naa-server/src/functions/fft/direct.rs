@@ -1,4 +1,4 @@
-//! Short lengths, by rustfft.
+//! Transforms of short lengths by rustfft.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     call::{Failure, Purse},
 };
 
-/// The longest length. A prime of this size takes some 30 ms with its tables.
+/// The longest length. A transform of a prime length of this size takes some 30 ms, including its tables.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A transform of a short length, with its tables.
@@ -25,8 +25,8 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// Whether all prime factors are small: rustfft composes such lengths of few parts. Other lengths may need a
-/// convolution.
+/// Returns true if all prime factors of `len` are small. rustfft needs little memory for such lengths, and may need a
+/// convolution for other lengths.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {
         while len > 0 && len.is_multiple_of(factor) {
@@ -36,18 +36,21 @@ fn is_smooth(mut len: usize) -> bool {
     len == 1
 }
 
-/// An upper bound of the bytes that rustfft allocates for making and keeping its tables. Some lengths that are not
-/// smooth take 11 times the size of the data.
+/// Returns an upper bound of the bytes that rustfft allocates to make and keep its tables. The tables of some lengths
+/// that are not smooth take 11 times the size of the data.
 pub(super) fn table_bytes(len: usize) -> usize {
     NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
 }
 
-/// An upper bound of the scratch memory of one transform, in bytes. rustfft asks for up to 5 times the size of the data.
+/// Returns an upper bound of the bytes of scratch memory of one transform. rustfft requests up to 5 times the size of
+/// the data.
 pub(super) fn scratch_bytes(len: usize) -> usize {
     NUMBER * (len * if is_smooth(len) { 2 } else { 6 } + 64)
 }
 
 impl Direct {
+    /// Makes the tables of a transform of `len` numbers.
+    ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(len: usize, direction: FftDirection, purse: Purse<'_>) -> Result<Self, Failure> {
@@ -55,7 +58,8 @@ impl Direct {
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
-    /// Scratch memory of one transform, from the heap, which is faster than mapping pages if the length is short.
+    /// Allocates the scratch memory of one transform from the heap. For short lengths, this is faster than mapping
+    /// pages.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is not enough memory.
@@ -70,8 +74,10 @@ impl Direct {
         Ok(scratch)
     }
 
+    /// Transforms `data` in place.
+    ///
     /// # Panics
-    /// If `scratch` is shorter than [`scratch_bytes`].
+    /// If `scratch` is shorter than rustfft needs. [`scratch_bytes`] bytes are always enough.
     pub(super) fn in_place(&self, data: &mut [Complex64], scratch: &mut [Complex64]) {
         self.fft.process_with_scratch(data, scratch);
     }
@@ -79,7 +85,7 @@ impl Direct {
     /// Transforms `from` into `to`, and overwrites `from` with intermediate values.
     ///
     /// # Panics
-    /// If `scratch` is shorter than [`scratch_bytes`].
+    /// If `scratch` is shorter than rustfft needs. [`scratch_bytes`] bytes are always enough.
     pub(super) fn to(&self, from: &mut [Complex64], to: &mut [Complex64], scratch: &mut [Complex64]) {
         self.fft.process_outofplace_with_scratch(from, to, scratch);
     }

@@ -1,20 +1,20 @@
-//! Roots of unity from two small tables.
+//! Roots of unity, which are computed from two small tables.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
 use crate::call::Failure;
 
-/// e^(-2πi r/order) for any r below the order, or its conjugate for the inverse direction. Each of the
-/// two tables has about as many elements as the square root of the order.
+/// The roots e^(-2πi r/order) for any r below the order, or their conjugates for the inverse direction. Each of the two
+/// tables has about as many elements as the square root of the order.
 #[derive(Debug)]
 pub(super) struct Roots {
-    /// The number of low bits of r that select in the second table.
+    /// The number of low bits of r that are the index in the second table.
     bits: u32,
     high: Vec<Complex64>,
     low: Vec<Complex64>,
 }
 
-/// The size of both tables in bytes.
+/// Returns the size of both tables in bytes.
 pub(super) fn table_bytes(order: usize) -> usize {
     let (_, low, high) = split(order);
     (low + high) * size_of::<Complex64>()
@@ -27,6 +27,8 @@ fn split(order: usize) -> (u32, usize, usize) {
 }
 
 impl Roots {
+    /// Makes the tables of the roots of `order`.
+    ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(order: usize, direction: FftDirection) -> Result<Self, Failure> {
@@ -43,6 +45,8 @@ impl Roots {
         Ok(Self { bits, high: table(high, low)?, low: table(low, 1)? })
     }
 
+    /// Returns root number `r`.
+    ///
     /// # Panics
     /// If `r` is not below the order.
     #[inline]
@@ -51,12 +55,12 @@ impl Roots {
     }
 }
 
-/// Computes one root, exact but for a final rounding: the angle is brought into the first eighth of the circle without
-/// rounding.
+/// Computes root number `r`. The only rounding is that of its result, because the angle is reduced to the first eighth
+/// of the circle without rounding.
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The angle is measured from the end of the eighth if the eighth is odd.
+    // In an odd eighth of the circle, the angle is measured from the end of the eighth.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -1,7 +1,8 @@
-//! Lengths that are a product of two short ones, as a matrix: its columns are transformed, each number is multiplied by a
-//! root of unity, its rows are transformed, and then the matrix is transposed.
+//! Transforms of lengths that are a product of two short lengths. The numbers are a matrix. First its columns are
+//! transformed, and each number is multiplied by a root of unity. Afterwards its rows are transformed, and the matrix
+//! is transposed.
 //!
-//! The work goes through a buffer, some columns or rows at a time, between two checks whether to stop.
+//! Some columns or rows at a time are copied to a buffer and processed there between two calls of [`Stop::check`].
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -15,13 +16,14 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// Numbers of a stripe. A stripe is whole columns or rows, at least as many of them as a cache line has numbers.
+/// The numbers of a stripe. A stripe is whole columns or rows, at least as many of them as a cache line has numbers.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// How many powers of a root are computed for each column; later powers are these times another power.
+/// The number of powers of a root that are computed for each column. Each higher power is one of these times another
+/// power.
 const POWERS: usize = 32;
 
-/// A transform of `columns * rows` numbers: a column has `column` numbers, a row has `row` numbers.
+/// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
 #[derive(Debug)]
 pub(super) struct Staged {
     column: usize,
@@ -32,35 +34,38 @@ pub(super) struct Staged {
     _roots: Option<Reservation>,
 }
 
-/// The two factors of `n` that are nearest to each other, if both are short. The first is the smaller one.
+/// Returns the two factors of `n` that are nearest to each other, if both factors are short. The first factor is the
+/// smaller one.
 pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     let least = n.div_ceil(MOST).max(1);
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// The number of columns or rows of a stripe, and the distance from one to the next in the buffer. The distance is no
-/// power of two, so that they do not all compete for the same places in the cache.
+/// Returns the number of columns or rows of a stripe, and the distance between the starts of two of them in the buffer.
+/// The distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
 
-/// The length of the buffer for stripes, in numbers.
+/// Returns the length of the buffer for stripes, in numbers.
 fn buffer(factors: [usize; 2]) -> usize {
     factors.map(stripe).into_iter().map(|(count, pitch)| count * pitch).fold(0, usize::max)
 }
 
 impl Staged {
-    /// The bytes of `work` that a transform needs.
+    /// Returns the bytes of `work` that a transform needs.
     pub(super) fn work_bytes(factors: [usize; 2]) -> usize {
         NUMBER * buffer(factors) + factors.map(direct::scratch_bytes).into_iter().fold(0, usize::max)
     }
 
-    /// The size of the tables in bytes.
+    /// Returns the size of the tables in bytes.
     pub(super) fn table_bytes(factors: [usize; 2]) -> usize {
         roots::table_bytes(factors[0] * factors[1])
             + factors.map(direct::table_bytes).into_iter().sum::<usize>()
     }
 
+    /// Makes the tables of a transform.
+    ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
@@ -80,7 +85,8 @@ impl Staged {
         })
     }
 
-    /// Transforms `input` into `output`; without `input` it transforms `output` in place. `between` has the same length.
+    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `between` has the same length
+    /// as `output`.
     ///
     /// # Errors
     /// The errors of [`Stop::check`].
@@ -113,7 +119,7 @@ impl Staged {
             for (from, to) in rows.chunks_mut(self.row).zip(buffer.chunks_mut(pitch)) {
                 self.rows.to(from, &mut to[..self.row], scratch);
             }
-            // Rows become columns.
+            // The rows in the buffer become columns of `output`.
             for (at, line) in output.chunks_mut(self.column).enumerate() {
                 for (to, from) in
                     line[first..first + height].iter_mut().zip(buffer[at..].iter().step_by(pitch))
@@ -125,7 +131,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place. The result is left transposed: in the order of columns instead of rows.
+    /// Transforms `data` in place. The result is transposed: it is in the order of columns instead of rows.
     ///
     /// # Errors
     /// The errors of [`Stop::check`].
@@ -142,7 +148,7 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place, from the transposed order in which [`reorder`](Self::reorder) leaves it.
+    /// Transforms `data` in place. `data` is in the transposed order of the result of [`reorder`](Self::reorder).
     ///
     /// # Errors
     /// The errors of [`Stop::check`].
@@ -189,7 +195,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Splits `work` into the buffer for stripes and rustfft's scratch memory.
+    /// Splits `work` into the buffer for stripes and the scratch memory of rustfft.
     fn split<'w>(&self, work: &'w mut [Complex64]) -> (&'w mut [Complex64], &'w mut [Complex64]) {
         work.split_at_mut(buffer([self.column, self.row]))
     }
@@ -204,7 +210,7 @@ impl Staged {
         }
     }
 
-    /// Copies the columns from the buffer back into `to`.
+    /// Copies `width` columns from the buffer into `to`.
     fn scatter(&self, to: &mut [Complex64], first: usize, width: usize, buffer: &[Complex64]) {
         let (_, pitch) = stripe(self.column);
         for (at, line) in to.chunks_mut(self.row).enumerate() {
@@ -214,10 +220,11 @@ impl Staged {
         }
     }
 
-    /// Multiplies number k of column `at` with the root of order columns * rows to the power of `at` * k.
+    /// Multiplies number k of column `at` by the root of unity of order columns * rows to the power of `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
-            // Powers beyond the end of the column are not used, and may be beyond the order, so they are not computed.
+            // Powers beyond the end of the column are not computed, because they are not used and may be beyond the
+            // order.
             if k < self.column { self.roots.at(at * k) } else { Complex64::ONE }
         });
         for (block, numbers) in column.chunks_mut(POWERS).enumerate() {

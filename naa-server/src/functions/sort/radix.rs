@@ -1,5 +1,5 @@
-//! Sorting of many integers with checks whether to stop (American flag sort). Elements are first put into buckets by their
-//! highest bytes, in place, until a bucket is small enough for the standard library.
+//! Sorts many integers with calls of [`Stop::check`] (American flag sort). Elements are put into buckets by their
+//! highest bytes, in place, until each bucket is small enough for the standard library.
 
 use crate::{
     call::{Failure, Stop},
@@ -8,11 +8,11 @@ use crate::{
 
 /// The number of elements that the standard library sorts in some 30 ms.
 const SMALL: usize = 1 << 20;
-/// Steps between two checks whether to stop. Each step may miss the cache twice.
+/// The steps between two calls of [`Stop::check`]. Each step may miss the cache twice.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
-/// An integer whose order is that of its bits after [`bits`](Self::bits).
+/// An integer that is ordered like the result of its method [`bits`](Self::bits).
 pub(super) trait Key: Copy + Ord {
     fn bits(self) -> u64;
 }
@@ -41,8 +41,10 @@ impl Key for i64 {
     }
 }
 
+/// Sorts `data`.
+///
 /// # Errors
-/// The errors of [`Stop::check`]. An error leaves the same elements in `data`, in any order.
+/// The errors of [`Stop::check`]. After an error, `data` has the same elements in any order.
 pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     stop.check()?;
     if data.len() <= SMALL {
@@ -54,13 +56,13 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The shift selects the highest bits in which elements differ. Deeper recursion looks at lower bits.
+            // The shift selects the highest bits in which elements differ. Deeper recursion uses lower bits.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;
             let mut from = 0;
             for end in ends {
-                // Elements that agree in all bits are in order already.
+                // Without a shift, all elements of a bucket are equal, so they need no sorting.
                 if shift > 0 {
                     sort(&mut data[from..end], stop)?;
                 }
@@ -74,9 +76,10 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
 #[derive(Debug)]
 enum Ordered {
     Up,
-    /// No element is smaller than the one after it.
+    /// No element is smaller than the element after it.
     Down,
-    /// The data is in neither order, and some elements differ in these bits.
+    /// The data is neither ascending nor descending. `differing` has all bits in which elements differ from the first
+    /// element.
     No {
         differing: u64,
     },
@@ -100,7 +103,8 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts elements into buckets by eight bits. All higher bits agree. Returns the ends of the buckets.
+/// Puts elements into buckets by eight bits. All higher bits of the elements are equal. Returns the ends of the
+/// buckets.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];
@@ -117,8 +121,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
     let (mut steps, mut next_look) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
-            // The element here is moved to its bucket, the element it replaces to its own bucket, and so on, until an
-            // element belongs here.
+            // Each element is moved to its bucket and replaces an element there. The replaced element is moved next,
+            // until an element belongs into bucket `at`.
             let mut held = data[next[at]];
             let mut its = bucket(held);
             while its != at {
@@ -129,7 +133,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
                 if steps >= next_look {
                     next_look = steps + STRIDE;
                     if let Err(why) = stop.check() {
-                        // The held element goes back to the place that is still free.
+                        // The held element is stored in the place that is still free, so that no element is lost.
                         data[next[at]] = held;
                         return Err(why);
                     }
@@ -148,11 +152,13 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
     Ok(ends)
 }
 
+/// Reverses the order of `data`.
+///
 /// # Errors
 /// The errors of [`Stop::check`].
 pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     let (front, back) = data.split_at_mut(data.len() / 2);
-    // If the number of elements is odd, the middle one stays.
+    // If the number of elements is odd, the middle element stays in its place.
     for (front, back) in front.chunks_mut(STRIDE).zip(back.rchunks_mut(STRIDE)) {
         stop.check()?;
         let len = front.len();
@@ -168,7 +174,7 @@ pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failur
 mod tests {
     use super::*;
 
-    /// Numbers that differ in their highest bits, or only in the few bits of `mask`.
+    /// Returns numbers that differ only in the bits of `mask`.
     fn numbers(mask: u64) -> Vec<u64> {
         let mut state = 0x6e61_6119_u64;
         (0..SMALL + SMALL / 2 + 12_345)
@@ -192,7 +198,7 @@ mod tests {
             expected.sort_unstable();
             sort(&mut signed, &Stop::never()).unwrap();
             assert!(signed == expected, "{mask:#x}, signed");
-            // The array is sorted already here, and in the opposite order after `reverse`.
+            // The array is sorted before `reverse`, and in the opposite order afterwards.
             reverse(&mut signed, &Stop::never()).unwrap();
             assert!(signed.iter().rev().eq(&expected));
             sort(&mut signed, &Stop::never()).unwrap();

@@ -1,4 +1,4 @@
-//! Where frames of zstd begin and end (RFC 8878, section 3.1), without decompressing them.
+//! Finds the beginning and the end of zstd frames without decompressing them (RFC 8878, section 3.1).
 
 use ::zstd::zstd_safe;
 
@@ -6,7 +6,7 @@ use crate::call::{Failure, Stop};
 
 /// The most bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
-/// Blocks or frames between two checks whether to stop. Finding the end of a block may miss the cache.
+/// The blocks or frames between two calls of [`Stop::check`]. The search for the end of a block may miss the cache.
 const STRIDE: usize = 1 << 16;
 const MAGIC: u32 = 0xfd2f_b528;
 /// The magic numbers of skippable frames differ in the lowest four bits.
@@ -14,9 +14,9 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The length in bytes, with the checksum.
+    /// The length in bytes, including the checksum.
     pub(super) len: usize,
-    /// The size to which it decompresses, if it states that.
+    /// The size to which the frame decompresses, if the frame states this size.
     pub(super) content: Option<u64>,
     pub(super) blocks: usize,
     pub(super) is_skippable: bool,
@@ -27,8 +27,10 @@ pub(super) fn broken() -> Failure {
 }
 
 impl Frame {
+    /// Reads the headers of the first frame of `data`.
+    ///
     /// # Errors
-    /// [`Failure::Input`] if `data` does not begin with a whole frame; the errors of [`Stop::check`].
+    /// [`Failure::Input`] if `data` does not begin with a whole frame, or the errors of [`Stop::check`].
     pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, Failure> {
         let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let magic = word(0).ok_or_else(broken)?;
@@ -53,7 +55,7 @@ impl Frame {
             let header = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
             let (last, kind, size) = (header & 1 != 0, header >> 1 & 3, header >> 3);
             at += 3 + match kind {
-                // A single byte, which is repeated.
+                // A block of kind 1 is a single byte that is repeated.
                 1 => 1,
                 3 => return Err(broken()),
                 _ => size,
@@ -71,16 +73,16 @@ impl Frame {
     }
 }
 
-/// The sum of the content sizes that frames state, if all frames state theirs.
+/// Returns the sum of the content sizes that frames state, or `None` if a frame states no size.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is not one whole frame after the other; the errors of [`Stop::check`].
+/// [`Failure::Input`] if `data` is not a sequence of whole frames, or the errors of [`Stop::check`].
 pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
     let mut sum = Some(0_u64);
     let mut read = 0;
     loop {
         let frame = Frame::first_of(data, stop)?;
-        // The frame counts as one step, and so does each of its blocks.
+        // The frame counts as one step, and each of its blocks also counts as one step.
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;
