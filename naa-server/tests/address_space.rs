@@ -1,4 +1,4 @@
-//! A machine without free memory: calls are refused, and the process goes on.
+//! If a machine has no free memory, calls are refused and the process continues.
 
 mod common;
 
@@ -10,14 +10,14 @@ use mrsp::{
     builtin::{self, Arguments, FftDirection},
 };
 
-/// The address space of the child in KiB.
+/// The address space of the child process in KiB.
 const LIMIT: usize = 1 << 20;
 const MIB: usize = 1 << 20;
-/// The variable is set for the child, which is this test program again.
+/// The environment variable that is set for the child process, which runs this test program.
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps so much memory that only `spare` bytes of address space are left, in one piece.
+/// Maps memory until only `spare` bytes of address space are left, in one piece.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();
     let (mut all, mut size) = (Vec::new(), 1 << 30);
@@ -67,7 +67,7 @@ fn all() -> Vec<Made> {
     all
 }
 
-/// The part of the test that runs in the child.
+/// Makes the calls in the child process.
 fn calls_without_memory_to_spare() {
     for mut call in all() {
         let before = call.quota.used();
@@ -77,7 +77,7 @@ fn calls_without_memory_to_spare() {
             drop(ballast);
             let code = result.err().map(|failed| failed.why.code());
             println!("{} with {spare} bytes to spare: {code:?}", call.what);
-            // Some of the compressed bombs end with an output that is too small.
+            // Some calls with compressed bombs end because their output is too small.
             let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];
             assert!(code.is_none_or(|code| known.contains(&code)), "{} with {spare}: {code:?}", call.what);
             assert_eq!(call.quota.used(), before);
@@ -102,7 +102,7 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // Both ends occurred for the function that needs the most memory.
+    // For the function that needs the most memory, some calls were refused and some succeeded.
     for end in ["Some(OVER_LIMIT)", "None"] {
         assert!(
             text.lines().any(|line| line.starts_with("fft 1000003 ") && line.ends_with(end)),

@@ -1,4 +1,4 @@
-//! The memory that functions allocate, compared with the table of bounds and with what sessions are charged for.
+//! The memory that functions allocate is compared with the table of bounds and with the charges to sessions.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 mod common;
@@ -15,7 +15,7 @@ use mrsp::{
 };
 use naa_server::functions::bounds;
 
-/// Counts the bytes that each thread has allocated and not freed.
+/// An allocator that counts the bytes that each thread has allocated and not freed.
 struct Counting;
 
 thread_local! {
@@ -24,24 +24,24 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // At the end of a thread the thread-local variable is gone, and nothing is counted.
+    // At the end of a thread, its thread-local variables are destroyed, and nothing is counted any more.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator.
+// SAFETY: every call is passed on unchanged to `System`, which is an allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the contract is this function's own.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`, which is the same for `System.alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the contract is this function's own.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::dealloc`, and `at` was allocated by `System.alloc`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most bytes that `work` has allocated at a time.
+/// Returns the most bytes that `work` has allocated at a time.
 fn peak(work: impl FnOnce()) -> usize {
     let before = LIVE.get();
     PEAK.set(before);
@@ -57,15 +57,15 @@ fn peak(work: impl FnOnce()) -> usize {
     (PEAK.get() - before) as usize
 }
 
-/// Bytes for the lists of a call, the texts of errors, and thread-locals of libraries.
+/// The bytes for the lists of a call, the texts of errors, and thread-local variables of libraries.
 const SLACK: usize = 16 << 10;
 
-/// Arguments with inputs that make a function allocate as much as it can, and the size of the output.
+/// Returns arguments with inputs that make a function allocate as much as it can, and the size of the output.
 fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let mut all = Vec::new();
     let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();
-    // Primes, neighbors of primes with and without only small factors, products, and the longest lengths without
-    // composition.
+    // The lengths are primes, neighbours of primes with and without only small factors, products, and the longest
+    // lengths that are transformed directly.
     lengths.extend([2187, 2197, 16_381, 32_749, 40_487, 49_999, 65_519, 65_521, 65_536, 65_537, 1 << 17]);
     lengths.extend([4 * 65_519, 3 * 65_537, 100_003, 300_007]);
     for n in lengths {
@@ -103,7 +103,7 @@ fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let block =
         [&100_u32.to_le_bytes()[..], &[0x1f, 0, 1, 0], &[255; 90], &[0, 0x50, 0, 0, 0, 0, 0]].concat();
     let block = [&(block.len() as u32 - 4).to_le_bytes(), &block[4..]].concat();
-    // Linked blocks of 4 MiB follow one block of 64 KiB.
+    // A frame with linked blocks of 4 MiB follows a frame with blocks of 64 KiB.
     let linked = calls::lz4_block_frame(0x40, 0x70, &block);
     let both = [calls::lz4_block_frame(0x60, 0x40, &block), linked].concat();
     all.push((Arguments::Lz4Decompress { bytes: both.len() as u64 }, vec![both], 100_000));
@@ -126,12 +126,12 @@ fn functions_allocate_no_more_than_their_bounds_say() {
     for (arguments, inputs, output) in greedy() {
         let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
         let bound = bounds::extra_bytes(&arguments);
-        // The session's quota is exactly the bound.
+        // The session's quota for scratch memory is exactly the bound.
         let mut call = Made::of_limited("", arguments, &inputs, output, bound as u64);
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
-        // The decoder finds no end in the legacy format, so other errors are allowed.
+        // The frame in the legacy format has no end for the decoder, so errors other than `OVER_LIMIT` are allowed.
         let done =
             result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");
@@ -172,7 +172,7 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         assert_eq!(call.quota.used(), before);
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
         assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
-        // The host learns how many bytes were needed, and the log says what to do.
+        // The host gets the number of bytes that were needed, and the log has a remedy.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
         let text = failed.why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");

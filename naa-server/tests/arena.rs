@@ -1,4 +1,4 @@
-//! Memory of sessions: its accounts, and when slices of it exist.
+//! The memory of sessions: its accounts, and the times at which slices of it exist.
 
 use std::{
     collections::BTreeMap,
@@ -116,7 +116,7 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     assert!(device.state().regions.is_empty());
 }
 
-/// A device that takes no access back.
+/// Makes a device that does not revoke access.
 fn keeping() -> Device {
     let mut device = Device::default();
     device.attr.revokes = false;
@@ -142,18 +142,18 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     let bytes = written.bytes_mut().unwrap();
     assert!(!range.contains(&(bytes.as_ptr() as u64)) && *bytes == [1; 100]);
     bytes.fill(2);
-    // The bytes that were not settled are not in the memory.
+    // Bytes that were written to the working copy and not settled do not reach the memory.
     assert_eq!(written.bytes_mut().unwrap(), [1; 100]);
     written.bytes_mut().unwrap().fill(3);
     written.settle();
     assert_eq!(written.bytes_mut().unwrap(), [3; 100]);
     assert!(written.bytes().is_none());
-    // Peers never had the right to write this allocation.
+    // Peers never had the right to write the allocation `sent`.
     let mut sent = quota.allocate(100).unwrap();
     sent.register(&pd, Access::LOCAL).unwrap();
     let addr = sent.addr();
     assert!(!sent.is_in_reach() && sent.bytes_mut().unwrap().as_ptr() as u64 == addr);
-    // The memory is private again once it is deregistered.
+    // After deregistration, the memory is private again.
     written.deregister();
     assert_eq!(written.bytes().unwrap(), [3; 100]);
 }
@@ -192,7 +192,7 @@ fn a_call_on_a_region_open_to_peers_is_refused() {
     assert!(matches!(Call::new(&mut regions, U24::ZERO, &Stop::never()), Err(Failure::Internal(_))));
 }
 
-/// A device with regions and nothing else.
+/// A device that has memory regions and nothing else.
 struct Device {
     attr: DeviceAttr,
     state: Mutex<State>,

@@ -1,4 +1,4 @@
-//! Sums, histograms and sorting, compared with the simplest code that does the same.
+//! Sums, histograms and sorting are compared with the simplest code that does the same.
 
 use mrsp::builtin::{Element, SortOrder};
 use naa_server::{
@@ -19,7 +19,7 @@ fn random() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(SEED)
 }
 
-/// Numbers of any bits, so that all kinds of floats occur.
+/// Returns numbers with random bits, so that all kinds of floats occur.
 fn words(random: &mut ChaCha8Rng, len: usize) -> Vec<u64> {
     (0..len).map(|_| random.next_u64()).collect()
 }
@@ -67,7 +67,7 @@ fn sums_agree_with_the_definition() {
     assert!(matches!(uneven, Err(Failure::Arguments(_))));
 }
 
-/// Sorts by `total_cmp` and `Ord`. The sort is stable, but equal elements have equal bits, so that makes no difference.
+/// Sorts by `compare`. The sort is stable, which makes no difference because equal elements have equal bits.
 fn sorted<T: bytemuck::Pod>(bytes: &[u8], compare: impl Fn(&T, &T) -> std::cmp::Ordering) -> Vec<u8> {
     let mut all: Vec<T> = bytemuck::cast_slice(bytes).to_vec();
     all.sort_by(compare);
@@ -104,7 +104,7 @@ fn everything_is_sorted_as_the_standard_library_does() {
     }
 }
 
-/// Counts by comparing each value with the edges of each bin.
+/// Counts values by comparing each value with the edges of each bin.
 fn by_edges(values: &[f64], bins: usize, lo: f64, hi: f64) -> Vec<u64> {
     let mut counts = vec![0; bins + 3];
     for &x in values {
@@ -132,7 +132,7 @@ fn histograms_agree_with_their_edges() {
     for (bins, lo, hi) in
         [(1, 0.0, 49.0), (2, 0.0, 98.0), (7, -3.0, 11.0), (100, 0.0, 100.0), (256, 0.0, 256.0)]
     {
-        // The values are whole numbers: if a value is on an edge, it counts in the bin above.
+        // The values are whole numbers. A value on the edge between two bins counts in the upper bin.
         let whole: Vec<i32> = (0..5003).map(|_| random.next_u32() as i32 % 300).collect();
         let values: Vec<_> = whole.iter().map(|&x| f64::from(x)).collect();
         let expected = by_edges(&values, bins, lo, hi);

@@ -1,4 +1,4 @@
-//! The page about costs says the same as the table of bounds.
+//! The table in the reference of functions is the same as the table of bounds.
 
 use mrsp::builtin;
 use naa_server::functions::bounds::{BOUNDS, Bounds};

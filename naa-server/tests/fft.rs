@@ -1,4 +1,4 @@
-//! Transforms of lengths that are composed of shorter ones, compared with rustfft and with the definition.
+//! Transforms that are composed of short ones are compared with rustfft and with the definition of the transform.
 
 use std::f64::consts::TAU;
 
@@ -8,7 +8,7 @@ use rand_core::{RngCore, SeedableRng};
 use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
 
 const SEED: u64 = 0x6e61_6104;
-/// The root mean square of the errors, relative to that of the values.
+/// The root mean square of the errors, relative to the root mean square of the values.
 const TOLERANCE: f64 = 2e-15;
 
 fn signal(n: usize) -> Vec<Complex64> {
@@ -25,7 +25,7 @@ fn distance(a: &[Complex64], b: &[Complex64]) -> f64 {
     norm(a.iter().zip(b).map(|(a, b)| a - b)) / norm(b.iter().copied())
 }
 
-/// Number k of the transform, computed by the definition.
+/// Computes number `k` of the transform by the definition.
 fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
     let n = signal.len();
     let sign = if direction == FftDirection::Forward { -1.0 } else { 1.0 };
@@ -39,7 +39,7 @@ fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
 #[test]
 fn composed_transforms_agree_with_rustfft_and_the_definition() {
     println!("seed {SEED:#x}");
-    // The lengths are: a power of two and other products, a product with a long row, primes, and a product with a large
+    // The lengths are a power of two and other products, a product with a long row, primes, and a product with a large
     // prime.
     for n in [1 << 17, 3 * 5 * 7 * 11 * 13 * 17, 4 * 65_521, 390_625, 65_537, 100_003, 3 * 65_537, 131_101] {
         for direction in [FftDirection::Forward, FftDirection::Inverse] {
@@ -49,7 +49,7 @@ fn composed_transforms_agree_with_rustfft_and_the_definition() {
             let mut expected = signal.clone();
             FftPlanner::new().plan_fft(n, direction).process(&mut expected);
             let error = distance(&found, &expected);
-            // rustfft is less exact for some primes.
+            // The tolerance is ten times as large here, because rustfft is less exact for some primes.
             assert!(error < 10.0 * TOLERANCE, "{n} {direction}: {error:e} from rustfft");
             let typical = (n as f64).sqrt();
             for k in [0, 1, 2, n / 3, n / 2, n - 1] {

@@ -1,4 +1,4 @@
-//! Functions as hosts call them: through regions, argument blocks and status blocks.
+//! Calls of functions as hosts make them, with regions, argument blocks and status blocks.
 
 use std::{
     net::IpAddr,
@@ -31,7 +31,7 @@ fn registry() -> Registry {
 /// The flags and content of a region before a call.
 type Given<'a> = (RegionFlags, &'a [u8]);
 
-/// A call that has ended, and what its regions contain then.
+/// The result of a call that has ended, and the content of its regions after the call.
 struct Made {
     result: Result<Vec<Prefix>, Failed>,
     regions: Vec<Vec<u8>>,
@@ -70,7 +70,8 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
     Made { result, regions }
 }
 
-/// A call with blocks: input 0 has the arguments; region 1 and the last region are the outputs.
+/// Makes a call with an argument block and a status block. Input 0 is the argument block. Region 1 and the last region
+/// are the outputs.
 fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
     let (block, output) = (arguments.encode(), vec![0; output]);
     let mut regions = vec![(IN, &block[..]), (OUT, &[0; 64])];
@@ -79,7 +80,7 @@ fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
     call(arguments.function(), &regions)
 }
 
-/// The arguments for a histogram of bytes.
+/// Returns the arguments for a histogram of bytes.
 fn histogram(n: u64, bins: u64, lo: f64, hi: f64) -> Arguments {
     Arguments::Histogram { n, element: Element::U8, bins, lo: lo.to_bits(), hi: hi.to_bits() }
 }
@@ -176,7 +177,7 @@ fn numbers_are_counted_and_sorted() {
 
     let down = Arguments::Sort { n: 4, element: Element::F64, order: SortOrder::Descending };
     let sorted = f64s(&[f64::NAN, 0.5, 0.25, -1.0]);
-    // The fifth element is beyond the number in the arguments.
+    // The fifth element is not sorted, because the arguments say that the array has four elements.
     assert_eq!(call_with(down, &[&values], 32).regions[3], sorted);
     let regions = [(IN, &down.encode()[..]), (OUT, &[0; 64]), (IN | OUT, &values)];
     let made = call(builtin::SORT, &regions);
@@ -283,7 +284,7 @@ fn regions_that_do_not_fit_are_refused() {
         assert!(matches!(made.code(), ReturnCode::BAD_ARGUMENTS | ReturnCode::OUTPUT_TOO_SMALL));
         assert_eq!(made.result.unwrap_err().status_bytes, *status_bytes, "{regions:?}");
     }
-    // The argument block is that of another function.
+    // The argument block belongs to another function.
     let made = call(builtin::CRC32C, &[(IN, &block), data, (OUT, &[0; 64]), (OUT, &[0; 32])]);
     assert_eq!(made.code(), ReturnCode::BAD_ARGUMENTS);
 }
@@ -319,7 +320,7 @@ fn hostile_calls_never_panic() {
         match random.next_u32() % 4 {
             0 => used[1..].fill(0),
             1 => used[3..].fill(0),
-            // There are only a few elements.
+            // Small numbers of elements are more likely to fit the regions.
             2 => used[1] %= 8,
             _ => {}
         }

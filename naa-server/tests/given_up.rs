@@ -1,4 +1,4 @@
-//! An abandoned call ends soon, whatever it computes.
+//! An abandoned call ends soon, no matter what it computes.
 
 mod common;
 
@@ -11,10 +11,11 @@ use mrsp::{
 };
 use naa_server::call::{Failure, Stop};
 
-/// The most CPU time from the moment a call is given up to its end: 100 ms, and a reserve for slower machines.
+/// The most CPU time from the moment at which a call is abandoned to its end: 100 ms, and a reserve for slower
+/// machines.
 const BOUND: Duration = Duration::from_millis(300);
 
-/// The CPU time of thread `id` of this process; `None` if it has ended.
+/// Returns the CPU time of thread `id` of this process, or `None` if the thread has ended.
 fn cpu_time_of(id: rustix::process::Pid) -> Option<Duration> {
     let path = format!("/proc/self/task/{}/schedstat", id.as_raw_nonzero());
     let text = fs::read_to_string(path).ok()?;

@@ -1,4 +1,4 @@
-//! Inline calls are bounded in time, whatever the input, since the server loop does nothing else meanwhile.
+//! Inline calls are bounded in time for any input, because the server loop does nothing else meanwhile.
 
 mod common;
 
@@ -11,9 +11,9 @@ use naa_server::{
     functions::bounds::{self, BOUNDS},
 };
 
-/// 100 microseconds, as the table of bounds promises, and a reserve for slower machines.
+/// The 100 microseconds of the table of bounds, and a reserve for slower machines.
 const BOUND: Duration = Duration::from_micros(500);
-/// Bytes of a call of a function without a largest size.
+/// The bytes of a call of a function that has no largest size.
 const LARGE: u64 = 4 << 20;
 
 #[test]
@@ -45,6 +45,6 @@ fn longer_calls_run_on_the_pool() {
         let function = function(bounds.code);
         assert_eq!(function.execution(bounds.inline_bytes + 1), Execution::Pooled, "{bounds:?}");
     }
-    // A few KiB at level 19 take milliseconds.
+    // A few KiB at level 19 take milliseconds, so even a small call runs on the pool.
     assert_eq!(function(builtin::ZSTD_COMPRESS).execution(128), Execution::Pooled);
 }

@@ -1,4 +1,4 @@
-//! The computations of functions, compared with known results and other implementations, and with damaged input.
+//! The computations of functions are compared with known results and other implementations, and get damaged input.
 
 use naa_server::{
     call::Failure,
@@ -16,12 +16,12 @@ fn random() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(SEED)
 }
 
-/// A number from -1 to 1.
+/// Returns a number from -1 to 1.
 fn unit(random: &mut ChaCha8Rng) -> f64 {
     f64::from(random.next_u32() as i32) / f64::from(i32::MAX)
 }
 
-/// Bytes with repetitions, as real data has.
+/// Returns bytes with repetitions, like real data.
 fn text(random: &mut ChaCha8Rng, len: usize) -> Vec<u8> {
     let words: Vec<u32> = (0..64).map(|_| random.next_u32()).collect();
     (0..len.div_ceil(4))
@@ -52,7 +52,7 @@ fn sha256_gives_the_digests_of_fips_180() {
 
 #[test]
 fn crc32c_gives_the_sums_of_rfc_3720() {
-    // Section B.4 prints the sums as bytes on the wire, the least significant first.
+    // Section B.4 of RFC 3720 prints the sums as bytes on the wire, with the least significant byte first.
     assert_eq!(crc32c::compute(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c::compute(&[0xff; 32]), 0x62a8_ab43);
     assert_eq!(crc32c::compute(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
@@ -69,7 +69,7 @@ fn dgemm_agrees_with_the_definition() {
         let [m, n, k] = shape;
         let a: Vec<f64> = (0..m * k).map(|_| unit(&mut random)).collect();
         let b: Vec<f64> = (0..k * n).map(|_| unit(&mut random)).collect();
-        // The former content of C must not matter.
+        // The old content of C must not change the product.
         let mut c = vec![f64::NAN; m * n];
         dgemm::compute(shape, &a, &b, &mut c).unwrap();
         for (at, &got) in c.iter().enumerate() {
@@ -83,7 +83,7 @@ fn dgemm_agrees_with_the_definition() {
 #[test]
 fn dgemm_in_tiles_gives_the_bits_of_a_product_without_tiles() {
     let mut random = random();
-    // The sizes are around the edges of tiles in each direction.
+    // The sizes are near the edges of tiles in each direction.
     for [m, n, k] in [[130, 2048, 1030], [700, 1025, 257], [3, 1024, 512], [9000, 70, 300]] {
         let mut numbers = |len| (0..len).map(|_| f64::from(random.next_u32()) - 2e9).collect::<Vec<_>>();
         let (a, b) = (numbers(m * k), numbers(k * n));
@@ -131,11 +131,11 @@ fn fft_agrees_with_the_definition_and_undoes_itself() {
     }
 }
 
-/// One of the two codecs.
+/// A compression format: LZ4 or zstd.
 struct Codec {
     compress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
     decompress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
-    /// Frames that the codec's own tool made: a text in each of its forms.
+    /// Returns frames of `TOOL_TEXT` that the command-line tool of the format made with different options.
     tool: fn() -> Vec<Vec<u8>>,
 }
 
@@ -157,7 +157,7 @@ impl Codec {
     }
 }
 
-/// The text is "accelerate " three times.
+/// The text in the frames of the tools: "accelerate " three times.
 const TOOL_TEXT: &[u8] = b"accelerate accelerate accelerate ";
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -220,7 +220,7 @@ fn a_short_output_is_told_the_size_it_needs() {
         for room in [0, 1, 99_999] {
             assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
         }
-        // The second of two frames does not state the size of both.
+        // The needed size is not compared here, because no frame states the size of all frames together.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
         assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");
@@ -259,7 +259,8 @@ fn damaged_frames_are_refused_and_never_read_as_whole() {
                 let at = random.next_u32() as usize % bad.len();
                 bad[at] ^= 1 << (random.next_u32() % 8);
             }
-            // Damage may remove the bit that announces a checksum, so the length is not checked.
+            // Damage may clear the bit that announces a checksum, so damaged frames may be accepted, and the length is
+            // not checked.
             if let Ok(n) = (codec.decompress)(&bad, &mut out) {
                 assert!(n <= out.len());
             }
@@ -279,7 +280,7 @@ fn zstd_takes_any_level() {
     }
 }
 
-/// Frames made by `lz4` 1.9.4: with default options, with small linked blocks and no checksum, and with content size
+/// Frames that `lz4` 1.9.4 made with default options, with small linked blocks and no checksum, and with content size
 /// and block checksums.
 const LZ4_FRAMES: [&str; 3] = [
     "04224d186440a714000000bd616363656c6572617465200b0050726174652000000000b52524da",
@@ -287,7 +288,7 @@ const LZ4_FRAMES: [&str; 3] = [
     "04224d187c402100000000000000a914000000bd616363656c6572617465200b005072617465208a250f4300000000b52524da",
 ];
 
-/// Frames made by `zstd` 1.5.4: from a file, from a pipe (so without content size), and without a checksum.
+/// Frames that `zstd` 1.5.4 made from a file, from a pipe and hence without content size, and without a checksum.
 const ZSTD_FRAMES: [&str; 3] = [
     "28b52ffd24218d000058616363656c6572617465200100568a1701c78f6b",
     "28b52ffd04588d000058616363656c6572617465200100568a1701c78f6b",

@@ -1,4 +1,4 @@
-//! Layouts as hosts other than the host library may ask for them: any that keep to the rules, and some that do not.
+//! Layouts that hosts other than the host library may request. Some of them follow the rules, and some break them.
 
 use std::{
     net::SocketAddr,
@@ -30,11 +30,11 @@ const BOTH: RegionFlags = INPUT.union(RegionFlags::OUTPUT);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The request immediate of the function that adds 1 to every byte of every parameter.
 const INCREMENT: u32 = 0x81;
-/// The byte in places to which no result was to be written.
+/// The value of the bytes to which no result may be written.
 const UNTOUCHED: u8 = 0xee;
 
-/// A function that reports what it found in its only parameter, waits for permission to go on, and adds 1 to what it
-/// finds then.
+/// A function that reports the first byte of its only parameter, waits for permission to continue, and adds 1 to all
+/// bytes of the parameter.
 #[derive(Debug)]
 struct Watch {
     info: FunctionInfo,
@@ -82,7 +82,7 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     second.memory().write(0, &[50; 100]);
     host.begin(&[(regions[0], &first)], 0x80 | 100);
     assert_eq!(heard.recv_timeout(PATIENCE), Ok(5));
-    // This WRITE breaks the protocol and succeeds, since the device takes no access back.
+    // This WRITE breaks the protocol, and it succeeds because the device does not revoke access.
     host.write_as(BEHIND, &regions[0], &second);
     host.wait(|host| {
         let mut acknowledged = false;
@@ -104,18 +104,18 @@ fn serve(ip: &str, max_slots: u8) -> Server {
     Server::start(config, functions::registry([]).unwrap()).unwrap()
 }
 
-/// What a host receives.
+/// A message, a response or a disconnect that a host receives.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Message(Vec<u8>),
-    /// The immediate and the bytes of the last WRITE.
+    /// The immediate and the length in bytes of the last WRITE.
     Answer(u32, u32),
     Goodbye,
 }
 
-/// A host that sends what the test wants.
+/// A host that sends any message that a test needs.
 struct Host {
-    /// The abilities of the server.
+    /// The abilities that the server announced.
     abilities: Abilities,
     results: Mr,
     messages: Mr,
@@ -127,7 +127,7 @@ struct Host {
 }
 
 impl Host {
-    /// Connects with `len` bytes of memory for results.
+    /// Connects to the server with `len` bytes of memory for results.
     fn connect(ip: &str, server: SocketAddr, len: usize) -> Self {
         let context = roce_udp::open(ip.parse().unwrap(), &Options::default()).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(64).unwrap());
@@ -187,8 +187,8 @@ impl Host {
         self.qp.post_send(&[wr]).unwrap();
     }
 
-    /// Asks for regions of these sizes (negative for internal regions) with these layout entries. Returns the regions
-    /// that were announced.
+    /// Requests regions of these sizes (negative for internal regions) with these layout entries. Returns the regions
+    /// of the advertisement.
     fn ask(&self, sizes: &[i32], slots: &[Slot]) -> Result<Vec<RemoteRegion>, ErrorCode> {
         let region = |&size: &i32| RegionRequest {
             flags: if size < 0 { RegionFlags::INTERNAL } else { RegionFlags::NONE },
@@ -211,7 +211,7 @@ impl Host {
         }
     }
 
-    /// A layout entry of a parameter whose result goes to the offset `lands`.
+    /// Makes a layout entry of a parameter whose result is written to the offset `lands` of the results.
     fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> Slot {
         let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
         Slot { flags, region, offset, host }
@@ -227,7 +227,7 @@ impl Host {
         self.post(wr_id, SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
     }
 
-    /// Writes whole regions, and calls.
+    /// Writes whole regions, makes a call and waits for its response.
     fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Heard {
         self.begin(regions, INCREMENT);
         self.hear()
@@ -253,8 +253,8 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let server = serve("127.0.80.1", 255);
     let host = Host::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
-    // The parameters are out of order and with gaps, in two regions with an internal one between them. The results lie
-    // apart, the second one first.
+    // The parameters are out of order and have gaps. They are in two regions, with an internal region between them. The
+    // results are apart from each other, and the second one is first.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),
@@ -339,7 +339,7 @@ fn layouts_beyond_what_was_said_are_refused() {
             host.ask(&[1000], &slots)
         };
         assert_eq!(ask(asked), Err(code));
-        // The same server accepts the largest number that it takes, unless it takes none.
+        // The server accepts the largest number of layout entries that it announced, unless this number is 0.
         let again = ask(asked - 1);
         assert_eq!(again.is_ok(), max_slots > 0, "{again:?}");
     }

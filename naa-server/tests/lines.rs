@@ -1,4 +1,4 @@
-//! How many lines of the log a peer may cause (`verbs::lines`), with times as arguments.
+//! The number of log lines that one source network may cause (`verbs::lines`), with times as arguments.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -24,9 +24,10 @@ fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
             assert_eq!(lines.take(peer(2), now), Some(0));
         }
     }
-    // Eight lines are written at once, then one in each second.
+    // Eight lines are written at once, and one line in each second afterwards.
     assert_eq!(told, 8 + 19);
-    // The lines left out since the last one are not reported yet: those of less than a second.
+    // The lines that were left out after the last written line are not reported yet. They are the lines of less than a
+    // second.
     assert!((18_900..=20_000 - told).contains(&left_out), "{left_out}");
 }
 
@@ -37,7 +38,8 @@ fn peers_that_are_too_many_to_be_told_apart_share_what_one_may_cause() {
         peers.filter(|&number| lines.take(peer(number), now).is_some()).count()
     };
     assert_eq!(count(&mut lines, 0..100_000, now), 1024 + 8);
-    // A minute later all peers have their full number again and are forgotten, so there is room for others.
+    // A minute later, all source networks have their full number of lines again and are forgotten, so new ones can be
+    // tracked.
     let later = now + Duration::from_secs(60);
     assert_eq!(count(&mut lines, 100_000..101_024, later), 1024);
 }

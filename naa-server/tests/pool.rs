@@ -1,4 +1,4 @@
-//! The thread pool: bounds, time-outs, quarantine, panics and shutdown.
+//! The thread pool: its bounds, time-outs, quarantine, panics and shutdown.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use verbs::peer::Peer;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Blocks threads until it is opened.
+/// A gate that blocks threads until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -38,7 +38,7 @@ impl Gate {
     }
 }
 
-/// A function whose computation is a closure.
+/// A function that runs a closure.
 struct Probe<F>(FunctionInfo, F);
 
 impl<F: Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static> Function for Probe<F> {
@@ -62,7 +62,7 @@ fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'sta
     Arc::new(Probe(info, run))
 }
 
-/// A call of the first peer with one output of a page.
+/// Makes a call of the first source network with one output of one page.
 fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
     Task {
@@ -141,7 +141,7 @@ fn a_full_pool_gives_the_call_back() {
     let refused = pool.submit(task(&arena, &wait, LONG)).unwrap_err();
     assert_eq!((refused.why, refused.task.regions.len()), (Refusal::Busy, 1));
     gate.open();
-    // A call that is done, but not collected, counts too.
+    // A call that is done and not collected counts as a call of the pool, too.
     eventually(|| pool.next_deadline().is_none().then_some(()));
     assert_eq!(pool.submit(task(&arena, &wait, LONG)).unwrap_err().why, Refusal::Busy);
     assert!(pool.next_done().is_some());
@@ -175,7 +175,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The other call waits, or hangs in the thread that was started in place of the first.
+    // The second call waits, or hangs in the thread that was started in place of the first thread.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
@@ -184,7 +184,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     assert!(pool.next_done().is_none());
 }
 
-/// Submits a call that hangs at `gate`. Once it runs, its time is over and its end is reported.
+/// Submits a call that hangs at `gate`. After the call has started, its time ends and its end is reported.
 fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
     let running = Arc::new(Gate::default());
     let hang = {
@@ -220,7 +220,7 @@ fn stuck_threads_are_replaced_up_to_the_cap() {
             assert!(eventually(|| pool.next_done()).result.is_ok());
         }
     }
-    // A peer that has no abandoned call can still make calls.
+    // Only a source network without abandoned calls can still make calls while the quarantine is full.
     assert_eq!(pool.submit(task(&arena, &quick, LONG)).unwrap_err().why, Refusal::Quarantine);
     pool.submit(Task { peer: peer(9), ..task(&arena, &quick, LONG) }).unwrap();
     assert!(eventually(|| pool.next_done()).result.is_ok());
@@ -375,7 +375,7 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
     for _ in 0..6 {
         pool.submit(task(&arena, &hang, LONG)).unwrap();
     }
-    // One of the other peer's two calls runs at once, and the second one after it.
+    // One of the two calls of the second source network runs at once, and its other call runs afterwards.
     let quick = probe(|_| Ok(()));
     for _ in 0..2 {
         pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();
@@ -415,11 +415,13 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
     assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
 }
 
-/// Policy and priority of the calling thread as /proc reports them. The priority is on the Linux kernel's scale.
+/// Returns the policy and the priority of the calling thread as /proc reports them. The priority is on the Linux
+/// kernel's scale.
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
-    // The fields are 18 (priority, where 20 is nice 0) and 41 (policy); the first field after the name is number 3.
+    // Field 18 is the priority, where 20 is nice 0, and field 41 is the policy. The first field after the name has
+    // number 3.
     (fields[41 - 3].parse().unwrap(), fields[18 - 3].parse().unwrap())
 }
 
@@ -448,7 +450,7 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     let seen = seen.lock().unwrap().clone();
     assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
     assert_eq!(seen[1].0, SCHED_IDLE);
-    // The next call runs on another thread, with the priority of a pool thread.
+    // The next call runs on another thread, which has the priority of a pool thread.
     let before = seen[0];
     let again = Arc::new(Mutex::new(None));
     let look = {

@@ -38,7 +38,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
-/// output 0 if `out` is too small, with the content size that the first frame states, if `out` is too small for it.
+/// output 0 if `out` is too small. Its `needed` is the content size of the first frame, if that frame states a larger
+/// size than `out`, and `None` otherwise.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

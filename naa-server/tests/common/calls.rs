@@ -29,7 +29,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// A call with these parameters, and unlimited memory.
+    /// Makes a call with these parameters, and unlimited memory.
     pub(crate) fn new(
         what: impl Into<String>,
         code: FunctionCode,
@@ -38,7 +38,7 @@ impl Made {
         Self::limited(what, code, regions, u64::MAX)
     }
 
-    /// A call with at most `spare` bytes of memory beside the regions.
+    /// Makes a call with at most `spare` bytes of scratch memory.
     pub(crate) fn limited(
         what: impl Into<String>,
         code: FunctionCode,
@@ -66,7 +66,7 @@ impl Made {
         Self { what: what.into(), task, quota }
     }
 
-    /// A call of a function with argument block and status block.
+    /// Makes a call of a function with argument block and status block.
     pub(crate) fn of(what: impl Into<String>, arguments: Arguments, inputs: &[&[u8]], output: usize) -> Self {
         Self::of_limited(what, arguments, inputs, output, u64::MAX)
     }
@@ -85,7 +85,7 @@ impl Made {
         Self::limited(what, arguments.function(), &regions, spare)
     }
 
-    /// A call of a function with argument block and status block that computes in place.
+    /// Makes a call of a function with argument block and status block that computes in place.
     pub(crate) fn in_place(what: impl Into<String>, arguments: Arguments, data: &[u8]) -> Self {
         let block = arguments.encode();
         Self::new(
@@ -122,12 +122,12 @@ fn as_bytes<T: bytemuck::NoUninit>(numbers: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
 }
 
-/// Bytes with few different values, for which compressors take long.
+/// Returns bytes with few different values, for which compressors take long.
 pub(crate) fn few_symbols(len: usize) -> Vec<u8> {
     random_bytes(len).into_iter().map(|byte| byte & 3).collect()
 }
 
-/// Arrays each of which is hard to sort for some algorithm.
+/// Returns arrays, each of which is hard to sort for some algorithm.
 fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     let random: Vec<u64> =
         random_bytes(8 * n).chunks(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
@@ -144,7 +144,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Calls whose regions have `bytes` in total, or little less, and which take as long as any of that size.
+/// Returns calls whose regions have `bytes` bytes in total, or a little less. No call of this size takes longer than
+/// the longest of these calls.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
     let room = bytes - 128;
     match code {
@@ -249,8 +250,8 @@ pub(crate) fn sorts(room: usize) -> Vec<Made> {
 
 pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, flags, sizes];
-    // The last byte of the header is a checksum of flags and sizes, the second byte of their xxHash32. It is found by
-    // trying.
+    // The last byte of the header is a checksum of `flags` and `sizes`: the second byte of their xxHash32. The loop
+    // tries all values until the decoder accepts one.
     for check in 0..=255_u8 {
         let mut whole = frame.clone();
         whole.push(check);
@@ -265,9 +266,9 @@ pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     panic!("one of them is right");
 }
 
-/// A block that repeats a zero as often as the length of a match can say.
+/// Returns a block that repeats a zero as many times as the length of a match permits.
 fn lz4_bomb(len: usize) -> Vec<u8> {
-    // The block has a literal, then a match at distance 1, then literals at the end.
+    // The block has a literal, a match at distance 1, and literals at the end.
     let mut block = vec![0x1f, 0, 1, 0];
     block.extend(vec![255; len.saturating_sub(20).min((4 << 20) / 255 - 2)]);
     block.push(0);
@@ -289,13 +290,13 @@ pub(crate) fn lz4_frames(room: usize) -> Vec<Made> {
 }
 
 pub(crate) fn zstd_frame(blocks: &[u8]) -> Vec<u8> {
-    // The header states no content size, no checksum, and a window of 2 MiB.
+    // The header states no content size and no checksum, and a window of 2 MiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 11 << 3];
     frame.extend(blocks);
     frame
 }
 
-/// A block of `len` zeros, which has four bytes.
+/// Returns a block of `len` zeros, which is four bytes long.
 fn zeros(last: bool, len: u32) -> [u8; 4] {
     let [a, b, c, _] = (u32::from(last) | 1 << 1 | len << 3).to_le_bytes();
     [a, b, c, 0]
@@ -312,7 +313,7 @@ pub(crate) fn zstd_frames(room: usize) -> Vec<Made> {
     let mut nothing = [0, 0, 0].repeat((room - 20) / 3);
     nothing.extend([1, 0, 0]);
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(room / 8);
-    // Each block has tables of its own.
+    // Each frame has tables of its own.
     let (mut tables, mut produced) = (Vec::new(), 0);
     let text =
         b"to be or not to be, that is the question whether tis nobler in the mind to suffer the slings";

@@ -1,4 +1,4 @@
-//! Calls of built-in functions without a server, and how much CPU time they take.
+//! Calls of built-in functions without a server, and the CPU time that they take.
 
 #![allow(dead_code, reason = "each test binary takes some of it")]
 
@@ -14,7 +14,7 @@ pub(crate) fn function(code: FunctionCode) -> Arc<dyn Function> {
     functions::registry([]).unwrap().get(code).unwrap().clone()
 }
 
-/// The CPU time of this thread, which a busy machine changes little.
+/// Returns the CPU time of this thread, which hardly changes on a busy machine.
 pub(crate) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
