@@ -1,20 +1,21 @@
 //! The memory of sessions. All memory is charged to accounts, and slices of memory are made only while no peer can
-//! reach it.
+//! reach the memory.
 //!
 //! An [`Allocation`] owns the registration of its memory and never hands out its registration or its memory, except to
-//! a stream. An allocation therefore has a record of the access that peers may have. It shares the count of unfinished
-//! [`Sends`] with its session, so it can check if the device may still read the memory. Scatter-gather elements are
+//! a stream. An allocation therefore has a record of the access that peers may have. An allocation shares the count of
+//! unfinished [`Sends`] with its session, to check if the device may still read the memory. Scatter-gather elements are
 //! made only while a send is counted, and mutable slices are made only while no send is counted. This module and
 //! `priority` are the only modules of the crate with `unsafe`.
 //!
-//! A NIC revokes access rights only at the price of many calls, or does not revoke them (`DeviceAttr::revokes`). On a
-//! NIC that does not revoke them, a host keeps the access with which its regions were registered. A host that breaks
-//! the protocol can then change regions while a function works on them. For this reason, slices of memory that a host
-//! can write are never made. Functions work on a [working copy](Allocation::work_on) instead, which is not registered
-//! with any device. The bytes are copied to the working copy before a call, and back after the call.
+//! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
+//! revoke access rights, a host keeps the access with which its regions were registered. On such a NIC, a host that
+//! breaks the protocol can change regions while a function works on them. Slices of memory that a host can write are
+//! therefore never made. Instead of memory that a host can write, a function gets a [working
+//! copy](Allocation::work_on), which is not registered with any device. The bytes are copied to the working copy before
+//! a call, and back after the call.
 //!
 //! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
-//! until its [`Lease`] is dropped. No slices of this allocation are made until then.
+//! until the [`Lease`] of the process is dropped. No slices of the allocation are made before the lease is dropped.
 #![allow(unsafe_code)]
 
 use std::{
@@ -32,8 +33,8 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 pub use crate::ledger::{ArenaError, Shares};
 use crate::ledger::{Charge, Ledger, Meter, Owner};
 
-/// The number of files that the server has open for a process that runs kernels. The files are its socket and its
-/// pidfd.
+/// The number of files that the server has open for a process that runs kernels. The two files are the socket and the
+/// pidfd of the process.
 pub(crate) const FILES_OF_A_PROCESS: u64 = 2;
 
 /// The memory that all sessions together may have. Clones share the memory.
@@ -51,8 +52,8 @@ impl Arena {
         Self::divided(Shares::undivided(limit), None)
     }
 
-    /// Makes an arena that source networks share as `shares` says. With `files`, each allocation is a file, which other
-    /// processes can map. `files` has the most open files of the server and of one source network.
+    /// Makes an arena that is divided among source networks according to `shares`. With `files`, each allocation is a
+    /// file, which other processes can map. `files` has the most open files of the server and of one source network.
     pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
@@ -89,7 +90,7 @@ impl Arena {
         self.map(len, None, Sends::default())
     }
 
-    /// Maps `len` bytes. They are charged to a session's accounts of bytes and files, or to the server alone.
+    /// Maps `len` bytes, which are charged to a session's accounts of bytes and files, or to the server alone.
     fn map(&self, len: u64, of: Option<(&Owner, &Owner)>, sends: Sends) -> Result<Allocation, ArenaError> {
         let charge = self.ledger.charge(of.map(|(bytes, _)| bytes), footprint(len)?)?;
         let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
@@ -190,7 +191,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Maps `len` bytes. They are charged to `quota`, if it is given.
+    /// Maps `len` bytes, which are charged to `quota` if a quota is given.
     ///
     /// # Errors
     /// The errors of [`Quota::reserve`], or [`ArenaError::Map`] if the Linux kernel refuses.
@@ -242,13 +243,13 @@ fn no_such_size(len: u64) -> io::Error {
 /// The access that peers and streams have to an allocation.
 #[derive(Debug)]
 enum Held {
-    /// The memory is not registered, so nobody else can reach it.
+    /// The memory is not registered, so peers and streams cannot reach it.
     Private,
     /// The memory is registered, and all access rights of peers are revoked.
     Revoked(Mr),
     /// The memory is registered, and peers may have access.
     Granted(Mr),
-    /// The memory is registered and was handed out to a stream. No more slices of it are made.
+    /// The memory is registered and was handed out to a stream. Slices of the memory are made no more.
     Streaming(Mr),
 }
 
@@ -286,13 +287,13 @@ impl Allocation {
         self.memory.is_empty()
     }
 
-    /// Returns the virtual address of the memory. Peers use the same address.
+    /// Returns the virtual address of the memory. Peers use the same address in their WRITEs.
     pub fn addr(&self) -> u64 {
         self.memory.addr()
     }
 
-    /// Registers the memory for the access rights `most`, and ends an earlier registration. Peers have no access yet:
-    /// [`Self::grant`] gives them all these rights or a part of them.
+    /// Registers the memory for the access rights `most`, and ends an earlier registration. Peers have no access until
+    /// [`Self::grant`] gives them some or all of the rights in `most`.
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
         // `reg_mr` gives the rights to peers at once, so the state is `Granted` until `revoke` succeeds.
@@ -307,7 +308,7 @@ impl Allocation {
     }
 
     /// Returns true if peers can write the memory at any time, because the device does not revoke access. Functions
-    /// then need a working copy.
+    /// need a working copy of memory that is in reach.
     pub fn is_in_reach(&self) -> bool {
         self.in_reach
     }
@@ -341,8 +342,8 @@ impl Allocation {
         self.mr().map_or(Ok(()), |mr| mr.set_access(access))
     }
 
-    /// Revokes all access of peers. When this returns, no access of peers is in progress. If the device does not revoke
-    /// access (`DeviceAttr::revokes`), peers keep it.
+    /// Revokes all access of peers. If the device revokes access (`DeviceAttr::revokes`), no access of peers is in
+    /// progress when this function returns. If the device does not revoke access, peers keep their access.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Held::Granted(mr) = &self.held {
             mr.set_access(Access::LOCAL)?;
@@ -368,8 +369,9 @@ impl Allocation {
         self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
-    /// Lends the file of the memory's pages to a process, which may write to them until `lease` is dropped. No slices
-    /// are made until then. Returns `None` if the allocation has no file, or another process has the file.
+    /// Lends the file of the memory's pages to a process, which may write to the pages until `lease` is dropped. No
+    /// slices of the memory are made before `lease` is dropped. Returns `None` if the allocation has no file, or
+    /// another process has the file.
     pub fn lend(&mut self, lease: &Arc<Lease>) -> Option<BorrowedFd<'_>> {
         if self.is_lent() && !self.lent.ptr_eq(&Arc::downgrade(lease)) {
             return None;
@@ -421,10 +423,11 @@ impl Allocation {
             return None;
         }
         // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
-        // streams cannot write it, because it is not open. No other process that maps its file runs, because it is not
-        // lent. If the device does not revoke access, peers never got the right to write, because the memory is not in
-        // reach. This process writes the mapping only in methods that take `&mut self`, and in streams. Granting and
-        // lending also take `&mut self`, so the mapping cannot change while the slice exists.
+        // streams cannot write the mapping, because `is_open` is false. No other process that maps the allocation's
+        // file runs, because `is_lent` is false. If the device does not revoke access, peers never got the right to
+        // write, because the memory is not in reach. This process writes the mapping only in methods that take `&mut
+        // self`, and in streams. Granting and lending also take `&mut self`, so the mapping cannot change while the
+        // slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 
@@ -440,10 +443,10 @@ impl Allocation {
             self.memory.copy_to(0, &twin.memory, 0, self.memory.len());
             return twin.bytes_mut();
         }
-        // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. As in `bytes`, no
-        // peer, stream or other process can write it. The device does not read it, because all earlier sends are
-        // complete. `&mut self` excludes other slices, and scatter-gather elements for new sends, while this slice
-        // exists.
+        // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. No peer, stream or
+        // other process can write the mapping, for the same reasons as in `bytes`. The device does not read the
+        // mapping, because all earlier sends are complete. `&mut self` excludes other slices, and scatter-gather
+        // elements for new sends, while this slice exists.
         Some(unsafe { self.memory.as_mut_slice() })
     }
 }

@@ -94,7 +94,7 @@ fn is_output(direction: Direction) -> bool {
     matches!(direction, Direction::Output | Direction::InOut)
 }
 
-/// The reason for which a call did not succeed. The host gets it as [`Failure::code`].
+/// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The host's regions or arguments do not fit the function.
@@ -128,8 +128,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns true if the failure is important for the operator of the server. It is important if the return code does
-    /// not say what happened, if the function wrote a text for the log, or if the server refused the call.
+    /// Returns true if the operator of the server should see the failure in the log. The operator should see a failure
+    /// if the return code does not say what happened, if the function wrote a text for the log, or if the server
+    /// refused the call.
     pub fn is_for_the_log(&self) -> bool {
         match self {
             Self::TimedOut
@@ -181,7 +182,7 @@ impl From<&Failed> for mrsp::naa::Failure {
     }
 }
 
-/// The deadline of a call and its mark as abandoned. Functions that take long check them at intervals.
+/// The deadline of a call and its mark as abandoned. Functions that take long call [`Stop::check`] at intervals.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,
@@ -205,7 +206,7 @@ impl Stop {
     /// Checks if the function should stop.
     ///
     /// # Errors
-    /// [`Failure::TimedOut`] or [`Failure::Abandoned`] if the function should give up.
+    /// [`Failure::TimedOut`] or [`Failure::Abandoned`] if the function should stop.
     pub fn check(&self) -> Result<(), Failure> {
         if self.abandoned.load(Ordering::Relaxed) {
             Err(Failure::Abandoned)
@@ -233,7 +234,7 @@ impl Purse<'_> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
 
-    /// Allocates `bytes` zeroed bytes. They are charged until they are dropped.
+    /// Allocates `bytes` zeroed bytes. The bytes are charged until the result is dropped.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if the quota is exceeded, or the machine has not enough memory.
@@ -242,9 +243,8 @@ impl Purse<'_> {
     }
 
     /// Charges `bytes` as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
-    /// fails. This function also refuses a size for which the address space has no room at this moment. To check this,
-    /// it maps the memory and unmaps it again.
-    /// unmaps it.
+    /// fails. This function also refuses a size for which the address space has no room at this moment. The function
+    /// maps memory and unmaps it again, to check if there is room.
     ///
     /// # Errors
     /// The same errors as [`scratch`](Self::scratch).
@@ -260,7 +260,8 @@ impl Purse<'_> {
     }
 }
 
-/// The least size for which the room in the address space is checked. Allocators keep about this many bytes ready.
+/// The least size for which the room in the address space is checked. Allocators keep free memory of about this size
+/// ready.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -355,11 +356,11 @@ impl<'a> Call<'a> {
         self.status_bytes = bytes;
     }
 
-    /// Sets the number of bytes of output `output` that are a result. Without a call of this function, all its bytes
-    /// are a result.
+    /// Sets the number of bytes of output `output` that are a result. Without a call of this function, all bytes of the
+    /// output are a result.
     ///
     /// # Panics
-    /// If there is no such output, or it is shorter than `len`.
+    /// If the call has no output `output`, or the output is shorter than `len`.
     pub fn set_produced(&mut self, output: usize, len: usize) {
         let params = self.regions.iter().filter(|region| region.direction != Direction::Internal);
         let mut outputs = params.enumerate().filter(|(_, region)| is_output(region.direction));

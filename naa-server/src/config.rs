@@ -19,8 +19,9 @@ pub const DEFAULT_PORT: u16 = 12_345;
 ///
 /// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
 /// during a call. NICs cannot revoke access at a reasonable price. Over the verbs provider, a host that breaks the
-/// protocol can therefore write the regions of its own session during a call. Built-in functions work on copies of the
-/// regions there. Kernels work on the regions themselves, so a kernel that needs unchanging data copies it first.
+/// protocol can therefore write the regions of its own session during a call. Over the verbs provider, functions of the
+/// server work on copies of the regions. Kernels work on the regions themselves, so a kernel that needs unchanging data
+/// copies it first.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The local address and the port on which the server listens. The address must be a concrete one. Port 0 picks a
@@ -49,8 +50,8 @@ pub struct Config {
     pub pool: pool::Settings,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
-    /// The most work requests that a loop service may have unfinished on a session. Without a loop service, this has no
-    /// effect.
+    /// The most work requests that a loop service may have unfinished on a session. Without a loop service, this
+    /// setting has no effect.
     pub stream_sends: u32,
     /// The provider that serves the address. `None` means the provider that `NAA_PROVIDER` names, or the provider that
     /// fits the address if that variable is not set.
@@ -96,8 +97,8 @@ impl Config {
 
 /// Returns the division of open files among source networks. A source network gets the same part of the process's open
 /// files as of `memory`. An eighth of the open files is left for sockets and other files of the server. The reserve
-/// lets a new source network open one session of `max_regions` regions. Each of these regions may need a second file
-/// for its working copy.
+/// lets a new source network open one session of `max_regions` regions. Each region may need a second file for its
+/// working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));

@@ -13,7 +13,7 @@ pub use mrsp::catalogue::Function as FunctionInfo;
 /// The place where a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// The server loop executes the call and does nothing else meanwhile. This is for calls that take some
+    /// The server loop executes the call and does nothing else meanwhile. Inline execution is for calls that take some
     /// microseconds.
     Inline,
     /// A pool thread executes the call.
@@ -86,8 +86,8 @@ impl Registry {
         self.0.get(&code)
     }
 
-    /// Returns the name of a function for log lines. This is its function code if the function is not registered, or
-    /// `none` without a function code.
+    /// Returns the name of a function for log lines. The name of an unregistered function is its function code, and the
+    /// name without a function code is `none`.
     pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
         let Some(code) = code else { return "none".into() };
         self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())

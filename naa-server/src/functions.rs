@@ -44,7 +44,7 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
     complete(builtins()?, others)
 }
 
-/// Returns only `others` and their catalogue, without built-in functions. This is for a server that offers only
+/// Returns only `others` and their catalogue, without built-in functions. The result is for a server that offers only
 /// services.
 ///
 /// # Errors
@@ -155,7 +155,7 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as numbers. This never fails for whole regions, because they start on pages.
+/// Returns `bytes` as numbers. The conversion never fails for whole regions, because regions start on pages.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
@@ -164,7 +164,7 @@ fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], Failure> 
     bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
 
-/// Returns the size of `rows` by `columns` elements of `size` bytes, or `None` if it overflows.
+/// Returns the size of `rows` by `columns` elements of `size` bytes, or `None` if the size overflows.
 fn bytes_of(rows: u64, columns: u64, size: u64) -> Option<u64> {
     rows.checked_mul(columns)?.checked_mul(size)
 }

@@ -43,8 +43,8 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Runs `kernel` in the session's `process`, and waits for its end. Returns the part of each parameter that is a
-/// result.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns the part of each parameter that
+/// is a result.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,

@@ -1,9 +1,9 @@
 //! The ledger of all memory that sessions and source networks have in use on a server.
 //!
 //! A byte is charged to the session, to its source network and to the server at once, until the [`Charge`] is dropped.
-//! Memory in use cannot be taken from a source network. Two rules therefore keep a part of the memory for others. One
-//! source network has at most [`Shares::per_peer`] bytes. A [reserve](Shares::reserve) is only for source networks that
-//! have little memory.
+//! Memory in use cannot be taken from a source network. Two rules keep a part of the memory for other source networks.
+//! One source network has at most [`Shares::per_peer`] bytes. A [reserve](Shares::reserve) is only for source networks
+//! that have little memory.
 
 use std::{
     io,
@@ -76,13 +76,13 @@ pub struct Shares {
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {
-    /// Shares with an eighth of `total` as the reserve.
+    /// Makes shares with an eighth of `total` as the reserve.
     pub const fn new(total: u64, per_peer: u64) -> Self {
         let reserve = total / 8;
         Self { total, per_peer, reserve, first: reserve / FIRST_PEERS }
     }
 
-    /// Shares that let a single source network have everything.
+    /// Makes shares that let a single source network have everything.
     pub const fn undivided(total: u64) -> Self {
         Self { total, per_peer: total, reserve: 0, first: 0 }
     }

@@ -1,6 +1,6 @@
 //! Log lines that hosts cause.
 
-/// Logs a line that the host at an address caused, unless its source network has reached the log limit
+/// Logs a line that the host at an address caused, unless the host's source network has reached the log limit
 /// ([`Lines`](verbs::lines::Lines)).
 macro_rules! peer_line {
     ($lines:expr, $level:ident, $address:expr, $now:expr, $($line:tt)+) => {

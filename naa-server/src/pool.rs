@@ -1,11 +1,12 @@
 //! The thread pool for calls that are too long for the server loop.
 //!
-//! Everything is bounded: the calls that wait, that run, or that are done and not collected; the threads; and the
-//! abandoned calls. The module `schedule` decides which call runs next. A running function cannot be interrupted. If a
-//! call exceeds its time, or its session ends, while the call runs, the call is quarantined. A quarantined call keeps
-//! its thread and its regions until it returns. Its thread runs only while a core has nothing else to do, and another
-//! thread takes calls in place of this thread. Quarantined calls count against the limits of their source network. The
-//! pool does not watch deadlines: the server loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! The pool bounds the numbers of calls, of threads and of abandoned calls. The bound of calls includes the calls that
+//! wait, that run, or that are done and not collected. The module `schedule` decides which call runs next. A running
+//! function cannot be interrupted. A running call is quarantined when its time is over or its session ends. A
+//! quarantined call keeps its thread and its regions until its function returns. The thread of a quarantined call runs
+//! only while a core has nothing else to do, and another thread takes its place in the pool. Quarantined calls count
+//! against the limits of their source network. The pool does not watch deadlines: the server loop queries
+//! [`Pool::next_deadline`] and calls [`Pool::expire`].
 
 mod schedule;
 
@@ -39,8 +40,8 @@ pub struct Settings {
     /// The most extra threads. An extra thread is for a source network that has no running call while all pool threads
     /// are taken.
     pub guests: usize,
-    /// The most abandoned calls. This is also the most threads that are started in their place. One source network may
-    /// have half of the abandoned calls.
+    /// The most abandoned calls. At most the same number of threads is started in place of the threads of abandoned
+    /// calls. One source network may have half of the abandoned calls.
     pub quarantine: usize,
 }
 
@@ -83,12 +84,13 @@ pub struct Done {
     pub id: TaskId,
     /// The part of each parameter that is a result, or the reason for which the call has no result.
     pub result: Result<Vec<Prefix>, Failed>,
-    /// The regions of the call. `None` if the function still runs; its regions are dropped when the function returns.
+    /// The regions of the call. `None` if the function still runs. The regions of a running function are dropped when
+    /// the function returns.
     pub regions: Option<Regions>,
 }
 
-/// A thread pool. A dropped pool accepts no more calls and withdraws waiting ones. Running functions are asked to stop,
-/// and end by themselves.
+/// A thread pool. A dropped pool accepts no more calls and withdraws waiting calls. Running functions are requested to
+/// stop, and end on their own.
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
@@ -102,9 +104,9 @@ struct Shared {
     guests_work: Condvar,
     /// Notified when a thread ended or a call is done.
     progress: Condvar,
-    /// Channel to the thread that drops abandoned calls after their functions returned, at the priority of pool
-    /// threads. The thread of an abandoned call has the lowest priority. If it freed gigabytes of memory, all threads
-    /// that map memory meanwhile would be delayed.
+    /// The channel to the thread that drops abandoned calls after their functions returned. This thread has the
+    /// priority of pool threads. The thread of an abandoned call has the lowest priority, so it would delay all threads
+    /// that map memory while it freed gigabytes of memory.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -127,7 +129,7 @@ struct State {
     guests: Crew,
     closed: bool,
     /// The log limit for threads that could not be replaced. A host that repeatedly calls and disconnects could
-    /// otherwise cause any number of these lines.
+    /// otherwise cause any number of log lines.
     stuck: Lines<()>,
 }
 
@@ -284,7 +286,7 @@ impl Pool {
         expired
     }
 
-    /// Abandons a call whose session ended. The end of the call is not reported, and its function is asked to stop.
+    /// Abandons a call whose session ended. The end of the call is not reported, and its function is requested to stop.
     /// Returns the regions if the call was not running.
     pub fn abandon(&self, id: TaskId) -> Option<Regions> {
         let mut state = self.0.lock();
@@ -319,14 +321,14 @@ impl Pool {
         self.0.guests_work.notify_all();
     }
 
-    /// Returns true if no thread is left. This happens only after [`Self::close`].
+    /// Returns true if no thread is left. Before [`Self::close`], the result is always false.
     pub fn is_stopped(&self) -> bool {
         self.0.lock().threads == 0
     }
 
-    /// Closes the pool, waits until every call has returned or `deadline` has passed, and asks the remaining functions
-    /// to stop. Returns the number of threads that are still in a function. These threads end with the process at the
-    /// latest.
+    /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
+    /// functions to stop. Returns the number of threads that are still in a function. These threads end with the
+    /// process at the latest.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();

@@ -48,7 +48,7 @@ pub struct Regions {
     views: Option<Arc<Views>>,
     /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
-    /// The charge for the files of the session's process. It lasts until the last call ends.
+    /// The charge for the files of the session's process. The charge lasts until the last call ends.
     _process_files: Option<Reservation>,
 }
 

@@ -53,8 +53,8 @@ impl StreamRegion {
     }
 }
 
-/// The connection to a host that subscribed. Drop the stream when [`Resident::ended`] is called, because its memory is
-/// freed only when the stream is dropped.
+/// The connection to a host that subscribed. Drop the stream when [`Resident::ended`] is called, because the memory of
+/// the stream is freed only when the stream is dropped.
 #[derive(Debug)]
 pub struct Stream {
     pub id: StreamId,
@@ -94,12 +94,12 @@ pub struct Asking<'a> {
 /// Code that runs in the server loop. No method may block, and [`turn`](Self::turn) may take some hundred microseconds
 /// at most, because calls wait meanwhile.
 pub trait Resident: Send + fmt::Debug {
-    /// Decides if a host may subscribe. This is called when a host calls the
+    /// Decides if a host may subscribe. The server loop calls this method when a host calls the
     /// [function](crate::function::Function::subscribes) by which hosts subscribe. After success,
     /// [`begin`](Self::begin) is called unless the session ends first.
     ///
     /// # Errors
-    /// The failure that the host gets as the response. Its session continues.
+    /// The failure that the host gets as the response. After a failure, the session of the host continues.
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure>;
 
     /// Starts to write to a host whose subscription was accepted. The response is already posted, so all later work
@@ -112,11 +112,12 @@ pub trait Resident: Send + fmt::Debug {
     /// Notifies that a session ends. The loop service drops the stream, if it has this stream, and posts nothing more.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does the work that is due. Returns true if work was done; the server loop calls this again soon afterwards.
+    /// Does the work that is due. Returns true if work was done. In this case, the server loop calls this method again
+    /// soon.
     fn turn(&mut self, now: Instant) -> bool;
 
     /// Notifies that the server shuts down, after which the loop service accepts nothing more. Returns true when no
-    /// data is in transit to hosts. The server loop calls this repeatedly until it returns true or the shutdown times
+    /// data is in transit to hosts. The server loop repeats the call until the result is true or the shutdown times
     /// out.
     fn finish(&mut self) -> bool;
 

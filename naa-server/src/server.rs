@@ -33,7 +33,7 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// A running server. Dropping it ends its sessions at once, while [`Server::shutdown`] lets calls finish.
+/// A running server. A dropped server ends its sessions at once, while [`Server::shutdown`] lets calls finish.
 #[derive(Debug)]
 pub struct Server {
     context: Context,
@@ -141,15 +141,15 @@ impl Server {
         self.context.driver().counters()
     }
 
-    /// Returns the reason for which the server ended by itself, or `None` if it did not. A server that ended serves no
-    /// session any more.
+    /// Returns the reason for which the server ended by itself, or `None` while the server runs. A server that ended
+    /// serves no session any more.
     pub fn ended(&self) -> Option<String> {
         let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
     }
 
     /// Shuts the server down: it accepts no more sessions, lets running calls finish and disconnects from hosts. After
-    /// `patience`, it disconnects in any case.
+    /// `patience`, the server disconnects in any case.
     pub fn shutdown(mut self, patience: Duration) {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;

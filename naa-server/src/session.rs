@@ -1,4 +1,4 @@
-//! The session of one host. It handles the host's messages, and the completions of the session's work requests.
+//! The session of one host. A session handles its host's messages and the completions of its work requests.
 
 use std::{
     net::SocketAddr,
@@ -62,7 +62,7 @@ pub enum End {
 /// The state of a call, which decides who has the session's regions.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// The session has no call: it has the regions, and the host may write them.
+    /// The session has no call. The session has the regions, and the host may write the regions.
     No,
     /// The inputs of a call have arrived, but the last response is not acknowledged yet.
     Waiting(CallRequest),
@@ -74,13 +74,13 @@ pub(crate) enum Calling {
     Streaming,
 }
 
-/// The state of a session. Its owner polls and waits, makes the calls, and passes completions and CM events to the
-/// session.
+/// The state of a session. The owner of a session polls and waits, makes the calls, and passes completions and CM
+/// events to the session.
 #[derive(Debug)]
 pub struct Session {
     pub id: CmId,
-    /// The serial number, which is a part of the number of each work request. Queue pair numbers would not do, because
-    /// they are used again while completions of earlier queue pairs are still queued.
+    /// The serial number, which is a part of the number of each work request. Queue pair numbers cannot be used for
+    /// this purpose, because they are reused while completions of earlier queue pairs are still queued.
     pub(crate) serial: u64,
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
@@ -99,14 +99,14 @@ pub struct Session {
     closing: bool,
     /// The reason for which the host was refused.
     pub refused: Option<End>,
-    /// True if the work requests were flushed. The reason may still arrive.
+    /// True if the work requests were flushed. The CM event with the reason may still arrive.
     pub(crate) flushed: bool,
-    /// True if the connection is established. The owner sets it at the CM event, and the session sets it when the
-    /// host's first message arrives.
+    /// True if the connection is established. The owner sets this flag at the CM event, and the session sets this flag
+    /// when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// The liveness of the host. If the host asked for seven retries, soft-RoCE of the Linux kernel retransmits forever
-    /// without an error. For this reason, the session has its own deadline for each acknowledgement.
+    /// The liveness of the host. The session has its own deadline for each acknowledgement, because soft-RoCE of the
+    /// Linux kernel retransmits forever without an error if the host requested seven retries.
     pub liveness: Liveness,
     // Fields are dropped in this order, so the memory is deregistered before the queue pair is destroyed.
     pub qp: Arc<Qp>,
@@ -151,8 +151,8 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
 
 /// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// The time in which a host must acknowledge a response, plus one second per MiB of the response. Without this limit, a
-/// host that posts no receive, or never acknowledges, would keep memory forever.
+/// The time in which a host must acknowledge a message. One second is added for each MiB of a response. Without this
+/// limit, a host that posts no receive, or never acknowledges, would keep memory forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -197,8 +197,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Posts a receive. Session setup posts a receive for the AAR first, and later for the next call. All receives use
-    /// the message buffer, so that a message at a wrong time gets an error message.
+    /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
+    /// receive for the next call. All receives use the message buffer, so that a message at a wrong time gets an error
+    /// message.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -317,8 +318,9 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // A device that does not revoke access leaves peers the access of a registration. Hosts write no outputs
-            // except outputs that share a region, so other outputs are registered without access for peers.
+            // On a device that does not revoke access, peers keep the access with which a region was registered. Hosts
+            // write no outputs except outputs that share a region, so other outputs are registered without access for
+            // peers.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -445,8 +447,8 @@ impl Session {
         self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Marks the session to be closed after its call and its sends. Returns true if it has neither a call nor
-    /// unfinished sends now, so that the caller can close it.
+    /// Marks the session to be closed after its call and its sends. Returns true if the session has neither a call nor
+    /// unfinished sends, so that the caller can close it now.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
         !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)

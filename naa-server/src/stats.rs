@@ -16,7 +16,7 @@ pub struct Stats {
     pub sessions: Counter,
     pub sessions_accepted: Counter,
     pub sessions_rejected: Counter,
-    /// Sessions that an error ended, rather than a disconnect.
+    /// Sessions that ended because of an error instead of the host's disconnect.
     pub sessions_failed: Counter,
     /// Calls, except calls of the catalogue.
     pub calls: Counter,
@@ -36,7 +36,7 @@ pub struct Stats {
     peers: Mutex<Vec<PeerStats>>,
 }
 
-/// The resources of a server that one source network uses, and its counters since it came.
+/// The resources of a server that one source network uses, and the counters of this source network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStats {
     /// The source network. `None` only in a default value.

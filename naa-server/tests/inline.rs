@@ -1,4 +1,5 @@
-//! Inline calls are bounded in time for any input, because the server loop does nothing else meanwhile.
+//! Inline calls are bounded in time for any input, because the server loop does nothing else while it executes an
+//! inline call.
 
 mod common;
 

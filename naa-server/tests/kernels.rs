@@ -288,7 +288,7 @@ const LZ4_FRAMES: [&str; 3] = [
     "04224d187c402100000000000000a914000000bd616363656c6572617465200b005072617465208a250f4300000000b52524da",
 ];
 
-/// Frames that `zstd` 1.5.4 made from a file, from a pipe and hence without content size, and without a checksum.
+/// Frames that `zstd` 1.5.4 made from a file, from a pipe (without content size), and without a checksum.
 const ZSTD_FRAMES: [&str; 3] = [
     "28b52ffd24218d000058616363656c6572617465200100568a1701c78f6b",
     "28b52ffd04588d000058616363656c6572617465200100568a1701c78f6b",

@@ -1,4 +1,5 @@
-//! Layouts that hosts other than the host library may request. Some of them follow the rules, and some break them.
+//! Layouts that hosts other than the host library may request. Some of the layouts follow the rules, and some break the
+//! rules.
 
 use std::{
     net::SocketAddr,
@@ -253,8 +254,8 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let server = serve("127.0.80.1", 255);
     let host = Host::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
-    // The parameters are out of order and have gaps. They are in two regions, with an internal region between them. The
-    // results are apart from each other, and the second one is first.
+    // The parameters are out of order and have gaps. The parameters are in two regions, with an internal region between
+    // these regions. The results are apart from each other, and the second result has the lowest offset.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),

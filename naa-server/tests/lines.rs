@@ -26,8 +26,8 @@ fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
     }
     // Eight lines are written at once, and one line in each second afterwards.
     assert_eq!(told, 8 + 19);
-    // The lines that were left out after the last written line are not reported yet. They are the lines of less than a
-    // second.
+    // The lines that were left out after the last written line are not reported yet. Lines that are not reported yet
+    // were left out within less than a second.
     assert!((18_900..=20_000 - told).contains(&left_out), "{left_out}");
 }
 

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub(super) info: FunctionInfo,
-    /// Computes, and returns the number of bytes of output 1 that are a result.
+    /// The computation, which returns the number of bytes of output 1 that are a result.
     pub(super) compute: Compute,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Data<'a> {
         part.ok_or_else(|| misfit("input", index, size))
     }
 
-    /// Takes output 1. Fails if its region was already taken as an input.
+    /// Takes output 1. Fails if the region of output 1 was already taken as an input.
     pub(super) fn output(&mut self) -> Result<&'a mut [u8], Failure> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }

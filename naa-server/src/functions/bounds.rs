@@ -2,7 +2,7 @@
 //! [`Stop::check`](crate::call::Stop::check), and the largest size for an inline call.
 //!
 //! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
-//! network and of the server include it. A call that exceeds these limits is refused with
+//! network and of the server include scratch memory. A call that exceeds these limits is refused with
 //! [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
 
 use mrsp::{
@@ -17,12 +17,12 @@ use crate::function::Execution;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub code: FunctionCode,
-    /// The scratch memory, as text for people. [`extra_bytes`] computes it.
+    /// The scratch memory, as text for people. [`extra_bytes`] computes the scratch memory of a call.
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,
-    /// The most bytes of regions in total for which a call runs in the server loop. The input of this size that takes
-    /// longest takes at most 100 microseconds.
+    /// The most bytes of regions in total for which a call runs in the server loop. Even the slowest input of this size
+    /// takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
 

@@ -14,8 +14,8 @@ use crate::call::{Failure, Stop};
 
 /// The multiplications of a tile, which is the work between two calls of [`Stop::check`]. A tile takes some 10 ms.
 const TILE: usize = 1 << 27;
-/// The columns and rows of B in a tile. These are the block sizes of matrixmultiply itself, so that sums are added up
-/// in the same order as without tiles.
+/// The columns and rows of B in a tile. The numbers of columns and rows are the block sizes of matrixmultiply itself,
+/// so that sums are added up in the same order as without tiles.
 const COLUMNS: usize = 1024;
 const DEPTH: usize = 256;
 /// The most rows of a tile. Each row of C may lie on pages of its own, which take time when they are first touched.
@@ -75,8 +75,8 @@ fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
 }
 
-/// Returns the bytes that matrixmultiply allocates at a time. They are for its blocks of A and B, which are packed and
-/// rounded up to whole micro-kernels.
+/// Returns the bytes that matrixmultiply allocates at a time. The memory is for blocks of A and B, which matrixmultiply
+/// packs and rounds up to whole micro-kernels.
 pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     let round = |size: usize| size.next_multiple_of(16);
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096

@@ -2,8 +2,9 @@
 //!
 //! Only short lengths are transformed by rustfft directly, for three reasons: its memory grows with the length, a
 //! failed allocation aborts the process, and a running transform cannot be stopped. Longer transforms are composed of
-//! short ones. If the length is a product of two short lengths, rows and columns are transformed (module `staged`). All
-//! other lengths are transformed by a convolution whose length is such a product (module `chirp`).
+//! short transforms. If the length is a product of two short lengths, rows and columns are transformed (module
+//! `staged`). All other lengths are transformed by a convolution whose length is a product of two short lengths (module
+//! `chirp`).
 
 mod chirp;
 mod direct;
@@ -66,11 +67,11 @@ fn mapped(bytes: usize) -> usize {
     region::footprint(bytes).unwrap_or(usize::MAX)
 }
 
-/// Transforms `data` in place. As in FFTW, neither direction scales: a forward transform followed by an inverse
+/// Transforms `data` in place. Neither direction scales, as in FFTW: a forward transform followed by an inverse
 /// transform multiplies by the length.
 ///
-/// A length above 65536 takes scratch memory of the size of `data`. If such a length is no product of two factors up to
-/// 65536, it takes four to five times the size of `data`.
+/// A length above 65536 takes scratch memory of the size of `data`. A length above 65536 that is no product of two
+/// factors up to 65536 takes four to five times the size of `data`.
 ///
 /// # Errors
 /// [`Failure::OverLimit`] if the machine does not have enough memory.

@@ -13,7 +13,8 @@ use crate::call::{Failure, Stop};
 /// The bytes between two calls of [`Stop::check`]. The counts of two successive numbers may be far apart in memory, so
 /// each number may miss the cache.
 const STRIDE: usize = 256 << 10;
-/// The number of counts after the bins. They count numbers below the range, numbers above the range, and NaNs.
+/// The number of counts after the bins. These counts are of numbers below the range, of numbers above the range, and of
+/// NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.
@@ -39,7 +40,8 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// Returns the index at which `x` is counted. This is its bin, or one of the three counts after the bins.
+    /// Returns the index at which `x` is counted. The index is that of the bin of `x`, or of one of the three counts
+    /// after the bins.
     fn place(self, x: f64) -> usize {
         // The conversion to `usize` makes negative results 0. A number just below `hi` may be rounded up to `hi`, so
         // the bin is limited to the last one.

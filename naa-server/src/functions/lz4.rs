@@ -14,7 +14,7 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The bytes between two calls of [`Stop::check`]. This is the length of the largest block of the frame format.
+/// The bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -38,14 +38,14 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
-/// output 0 if `out` is too small. Its `needed` is the content size of the first frame, if that frame states a larger
-/// size than `out`, and `None` otherwise.
+/// output 0 if `out` is too small. In this failure, `needed` is the content size of the first frame, if that frame
+/// states a larger size than `out`, and `None` otherwise.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// Returns the bytes that the encoder allocates for an input of `len` bytes. They are for a block, a compressed block
-/// and a table. The encoder chooses the block size by the length of the first write.
+/// Returns the bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a block, a
+/// compressed block and a table. The encoder chooses the block size by the length of the first write.
 pub(super) fn encoder_bytes(len: usize) -> usize {
     // The encoder never chooses the third block size.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
@@ -129,9 +129,9 @@ impl Paid<'_> {
 /// The most bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// Returns the bytes that the decoder allocates for the first frame of `data`. They are for a compressed block and a
-/// decompressed block. If blocks refer to earlier blocks, they are for two decompressed blocks and the window before
-/// them.
+/// Returns the bytes that the decoder allocates for the first frame of `data`. The decoder allocates a compressed block
+/// and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed blocks and the
+/// window before them.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {
@@ -142,7 +142,7 @@ fn decoder_bytes(data: &[u8]) -> usize {
     FIXED_BYTES + block + if is_linked { 2 * block } else { block }
 }
 
-/// Returns the content size in the header of the first frame, if it is larger than the `produced` bytes.
+/// Returns the content size in the header of the first frame, if that size is larger than `produced`.
 fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
     let has_size = data.get(4)? & 8 != 0;
     let size = u64::from_le_bytes(data.get(6..14)?.try_into().ok()?);

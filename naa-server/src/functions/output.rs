@@ -15,7 +15,8 @@ impl<'a> Bounded<'a> {
         Self { out, written: 0 }
     }
 
-    /// Returns the number of bytes that were written. If they did not fit the region, the failure contains this number.
+    /// Returns the number of bytes that were written. If the bytes did not fit the region, the failure contains their
+    /// number.
     pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
         if self.written <= self.out.len() {
             Ok(self.written)

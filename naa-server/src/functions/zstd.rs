@@ -28,12 +28,14 @@ const SHORT_BLOCK: usize = 32 << 10;
 const MAX_LEVEL: i32 = 19;
 /// The error code for an output that is too small. zstd returns errors as negative numbers in an unsigned type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
-/// The bytes that a decompressor allocates for its tables and one block. It uses the output as its window.
+/// The bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as its
+/// window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
-/// The most blocks of a frame that is decompressed in one step, if the frame states its size. One step is faster for
-/// small frames.
+/// The most blocks of a frame that is decompressed in one step, if the frame states its size. Decompression in one step
+/// is faster for small frames.
 const FEW_BLOCKS: usize = 8;
-/// The largest window of zstd, as a power of two. Windows take no memory here.
+/// The largest window of zstd, as a power of two. Windows take no memory of their own, because the output is the
+/// window.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
 /// The number of bytes that the decompressor reads before it says how many more it needs.
 const FIRST_BYTES: usize = 5;

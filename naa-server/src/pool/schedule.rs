@@ -1,5 +1,5 @@
-//! The scheduler of the pool chooses the call that runs next. It divides the threads fairly among source networks
-//! ([`Peer`]), and leaves no thread idle while a call waits.
+//! The scheduler of the pool chooses the call that runs next. The scheduler divides the threads fairly among source
+//! networks ([`Peer`]), and leaves no thread idle while a call waits.
 //!
 //! ```text
 //! admit ─► waiting ─► next ─► running ─► finished
@@ -35,7 +35,7 @@ use super::{Refusal, Settings, TaskId};
 #[derive(Debug)]
 pub(super) struct Schedule {
     settings: Settings,
-    /// The source networks that have a call, also an abandoned one.
+    /// The source networks that have a waiting, running or abandoned call.
     peers: BTreeMap<Peer, Share>,
     /// The time for which a source network with exactly its equal share was served.
     clock: Duration,
@@ -55,8 +55,8 @@ struct Share {
     /// The number of abandoned calls that still run.
     abandoned: usize,
     /// The time for which this source network was served. A new source network starts at the clock, so it saves up no
-    /// time while it makes no calls. The time of each call during which other source networks waited is added. The
-    /// value stays within [`MOST_OWED`] of the clock.
+    /// time while it makes no calls. The time of a call is added if another source network waits when the call ends.
+    /// The value stays within [`MOST_OWED`] of the clock.
     served: Duration,
     /// The value of [`Schedule::turns`] at the last turn of this source network, or at its arrival if it had no turn
     /// since.
@@ -82,21 +82,21 @@ struct Absent {
 /// The direction of the difference between the time for which an absent source network was served and its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is its [`Share::served`]. The difference ends
-    /// when the clock reaches this value.
+    /// The source network was served for more than its share. The value is the [`Share::served`] of the source network.
+    /// The difference ends when the clock reaches this value.
     More(Duration),
     /// The source network was served for less than its share. The difference stays the same while the source network is
     /// absent.
     Less,
 }
 
-/// The most absent source networks that are remembered. When there are more, the one with the smallest difference is
-/// forgotten.
+/// The most absent source networks that are remembered. When more source networks are absent, the one with the smallest
+/// difference is forgotten.
 const MOST_ABSENT: usize = 256;
 /// The largest difference that is kept. A longer call may have delayed nobody for most of its time, because other
 /// source networks may have come only shortly before its end.
 const MOST_OWED: Duration = Duration::from_secs(10);
-/// The time that a pool thread needs between two calls. It is added to the time of each call.
+/// The time that a pool thread needs between two calls. This time is added to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
 
 impl Absent {
@@ -115,7 +115,8 @@ impl Absent {
         }
     }
 
-    /// Removes a returning source network from the absent ones. Returns the time for which it counts as served.
+    /// Removes a returning source network from the absent ones. Returns the time for which the source network counts as
+    /// served.
     fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -191,9 +192,9 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Removes the newest waiting call of the source network with the most calls, and returns it. Its place is for a
-    /// source network that has `calls` calls. Returns `None` unless the source network with the most calls has at least
-    /// two calls more.
+    /// Removes the newest waiting call of the source network with the most calls, and returns it. The place of the
+    /// removed call is for a source network that has `calls` calls. Returns `None` unless the source network with the
+    /// most calls has at least `calls + 2` calls.
     fn displace(&mut self, calls: usize) -> Option<TaskId> {
         let waiting = self.peers.values_mut().filter(|share| !share.waiting.is_empty());
         let most = waiting.max_by_key(|share| share.wanted()).filter(|share| share.wanted() > calls + 1)?;
@@ -274,8 +275,8 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// Returns the most abandoned calls that one source network may have. This is half of the quarantine, so that one
-    /// source network cannot fill the quarantine alone.
+    /// Returns the most abandoned calls that one source network may have. The result is half of the quarantine, so that
+    /// one source network cannot fill the quarantine alone.
     fn most_abandoned(&self) -> usize {
         self.settings.quarantine.max(1).div_ceil(2)
     }
@@ -308,8 +309,8 @@ impl Schedule {
         }
     }
 
-    /// Updates the absent source networks after `peer` lost a waiting or running call. After its last such call, `peer`
-    /// counts as absent, with the difference to its share.
+    /// Updates the absent source networks after `peer` lost a waiting or running call. When `peer` has no waiting or
+    /// running call, it counts as absent, with the difference to its share.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
@@ -496,8 +497,8 @@ mod tests {
             let TaskId(ran) = schedule.next().unwrap();
             schedule.finished(both[(ran % 2) as usize], MS);
         }
-        // A source network that comes now shares the threads with the first two, no matter if it has an abandoned call
-        // or is new.
+        // A source network that comes now shares the threads with the two earlier source networks, no matter if it has
+        // an abandoned call or is new.
         fill(&mut schedule, peer(1), 1_000_000..1_000_009);
         fill(&mut schedule, peer(4), 2_000_000..2_000_009);
         let mut turns = BTreeMap::<u64, u32>::new();

@@ -1,4 +1,4 @@
-//! The resources of the server that each source network uses, and the time for which the server loop computed for it.
+//! The resources of the server that each source network uses, and the time that the server loop spent on its calls.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use verbs::peer::Peer;
 
 use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
-/// The window in which the inline calls of one source network may take [`INLINE_TIME`], if other source networks use
-/// the server.
+/// The length of the window in which the inline calls of one source network may take [`INLINE_TIME`], if other source
+/// networks use the server.
 const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 

@@ -20,13 +20,14 @@ pub(super) struct Queue {
     ended: usize,
     /// Completions that were polled and not handled yet.
     taken: VecDeque<Wc>,
-    /// True if the last poll emptied the completion queue, so that [`Self::next`] ends before it polls again.
+    /// True if the last poll emptied the completion queue. After the last polled completion, [`Self::next`] returns
+    /// `None` once without a poll.
     drained: bool,
 }
 
 impl Queue {
-    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. The number of sessions
-    /// is lower if the device's largest completion queue has room for fewer.
+    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. The completion queue is
+    /// for fewer sessions if the device has no completion queue of this size.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {
         let most = context.attr().max_cqe;
         if most < per_session {
@@ -78,7 +79,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the oldest completion, or `None` if there is none now.
+    /// Returns the oldest completion, or `None` if no completion is queued.
     pub(super) fn next(&mut self) -> Option<Wc> {
         if self.taken.is_empty() && !std::mem::take(&mut self.drained) {
             let mut batch = [Wc::EMPTY; BATCH];

@@ -59,20 +59,19 @@ pub(super) struct Serving {
     sessions: HashMap<CmId, Box<Session>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
-    /// For each session whose work requests were flushed, the time at which it ends for this reason and its serial
-    /// number.
+    /// The end time and the serial number of each session whose work requests were flushed.
     flushed: VecDeque<(Instant, u64)>,
     tasks: HashMap<TaskId, CmId>,
     channel: Channel,
     queue: Queue,
     listener: Option<CmId>,
-    /// The time at which this iteration of the loop began. It is read once for all calls of the iteration.
+    /// The time at which this iteration of the loop began. The clock is read once for all calls of an iteration.
     now: Instant,
     next_tick: Instant,
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// True while the server closes its remaining sessions. Calls that are cut meanwhile count as `server_ended`.
+    /// True while the server closes its remaining sessions. Calls that are cut by this closing count as `server_ended`.
     ending: bool,
     context: Context,
 }
@@ -321,7 +320,8 @@ impl Serving {
         }
     }
 
-    /// Lets the loop service answer a call. If the loop service accepts the call, it has the session from then on.
+    /// Lets the loop service answer a call. If the loop service accepts the call, the session is a stream of the loop
+    /// service from then on.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
@@ -380,7 +380,8 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The response may stay unacknowledged. Without a function, the call is not counted as cut again.
+                    // The call was already counted as cut. Without its function, the call is not counted again if the
+                    // response stays unacknowledged.
                     session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");

@@ -5,11 +5,11 @@ use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
-/// The work requests of a session beside one WRITE for each region. They are for the advertisement, for probes, and for
-/// the response of a failed call.
+/// The work requests of a session beside one WRITE for each region. These work requests are for the advertisement, for
+/// probes, and for the response of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The least work requests for which a stream has room, even if this reduces the number of sessions.
+/// The least number of work requests for which each stream has room, even at the cost of fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The most scatter-gather elements of a stream's work requests.
 pub const STREAM_ELEMENTS: u32 = 16;
@@ -42,16 +42,16 @@ fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
     u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS + stream
 }
 
-/// Returns the number of WRITEs beyond one per region. They are needed for regions that are longer than the longest
-/// message.
+/// Returns the number of WRITEs beyond one per region. Regions that are longer than the longest message need several
+/// WRITEs.
 fn further(config: &Config, device: &DeviceAttr) -> u32 {
     let per_region = (MAX_REGION_BYTES - 1) / device.max_msg;
     let together = config.limits.max_session_bytes / device.max_msg;
     u32::try_from(together.min(u64::from(config.limits.max_regions) * per_region)).unwrap_or(u32::MAX)
 }
 
-/// Limits the number of regions to the capacity of the device. A response is one WRITE for each region, or several for
-/// a long one.
+/// Limits the number of regions to the capacity of the device. A response is one WRITE for each region, or several
+/// WRITEs for a long region.
 pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     let max_qp_wr = device.max_qp_wr;
     let spare = SPARE_SENDS + further(config, device);
@@ -72,7 +72,7 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     }
 }
 
-/// Returns the difference between accounting regions in whole pages and limiting their bytes.
+/// Returns the most bytes by which a session's regions in whole pages exceed the sum of the regions' sizes.
 pub fn page_slack(config: &Config) -> u64 {
     u64::from(config.limits.max_regions) * region::page_size() as u64
 }

@@ -1,5 +1,5 @@
-//! Transforms of lengths with a large prime factor. Each is computed as a convolution of a length without large prime
-//! factors (Bluestein's algorithm).
+//! Transforms of lengths with a large prime factor. Each transform is computed as a convolution whose length has no
+//! large prime factors (Bluestein's algorithm).
 //!
 //! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is c(k) times the sum over j of x(j) c(j) times the
 //! conjugate of c(k-j).
@@ -27,8 +27,8 @@ pub(super) struct Chirp {
     _roots: Option<Reservation>,
 }
 
-/// Returns the two factors of a length of at least 2n - 1 numbers, which is the shortest with small prime factors. This
-/// length is less than 2n - 1 plus a quarter.
+/// Returns the two factors of the length of the convolution. The length of the convolution has no prime factors except
+/// 2, 3 and 5, and is at least 2n - 1. This length is less than a quarter longer than 2n - 1.
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);

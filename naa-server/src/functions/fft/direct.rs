@@ -58,8 +58,8 @@ impl Direct {
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
-    /// Allocates the scratch memory of one transform from the heap. For short lengths, this is faster than mapping
-    /// pages.
+    /// Allocates the scratch memory of one transform from the heap. For short lengths, an allocation from the heap is
+    /// faster than mapping pages.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is not enough memory.

@@ -27,7 +27,7 @@ fn split(order: usize) -> (u32, usize, usize) {
 }
 
 impl Roots {
-    /// Makes the tables of the roots of `order`.
+    /// Makes the tables for the roots of unity of order `order`.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if there is no memory for the tables.
@@ -55,8 +55,8 @@ impl Roots {
     }
 }
 
-/// Computes root number `r`. The only rounding is that of its result, because the angle is reduced to the first eighth
-/// of the circle without rounding.
+/// Computes root number `r`. Only the result is rounded, because the angle is reduced to the first eighth of the circle
+/// without rounding.
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;

@@ -1,6 +1,6 @@
-//! Transforms of lengths that are a product of two short lengths. The numbers are a matrix. First its columns are
-//! transformed, and each number is multiplied by a root of unity. Afterwards its rows are transformed, and the matrix
-//! is transposed.
+//! Transforms of lengths that are a product of two short lengths. The numbers are arranged as a matrix. First, the
+//! columns of the matrix are transformed, and each number is multiplied by a root of unity. Afterwards, the rows of the
+//! matrix are transformed, and the matrix is transposed.
 //!
 //! Some columns or rows at a time are copied to a buffer and processed there between two calls of [`Stop::check`].
 
@@ -19,8 +19,8 @@ use crate::{
 /// The numbers of a stripe. A stripe is whole columns or rows, at least as many of them as a cache line has numbers.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// The number of powers of a root that are computed for each column. Each higher power is one of these times another
-/// power.
+/// The number of powers of a root that are computed for each column. A higher power is computed as the product of two
+/// powers.
 const POWERS: usize = 32;
 
 /// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
@@ -41,8 +41,8 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// Returns the number of columns or rows of a stripe, and the distance between the starts of two of them in the buffer.
-/// The distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
+/// Returns the number of columns or rows of a stripe, and the distance between the starts of two neighbours in the
+/// buffer. The distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
