@@ -77,7 +77,7 @@ fn builtins() -> Result<Registry, RegistryError> {
             .map(|(name, description)| (Kind::ComplexF64, name, description));
     let digest = (Kind::Bytes, "digest", "32 bytes");
     let checksum = (Kind::U32, "checksum", "of the data");
-    // These regions have numbers of one of several types. The argument block says which type.
+    // Each of these regions has numbers of one of several types. The argument block says which type.
     let [left, right, sum, values, sorted] = [
         ("a", "n numbers; may be the output too"),
         ("b", "n numbers"),

@@ -40,8 +40,8 @@ pub struct Settings {
     /// The most extra threads. An extra thread is for a source network that has no running call while all pool threads
     /// are taken.
     pub guests: usize,
-    /// The most abandoned calls. At most the same number of threads is started in place of the threads of abandoned
-    /// calls. One source network may have half of the abandoned calls.
+    /// The most abandoned calls. This number is also the most threads that are started in place of the threads of
+    /// abandoned calls. One source network may have half of the abandoned calls.
     pub quarantine: usize,
 }
 
@@ -104,9 +104,9 @@ struct Shared {
     guests_work: Condvar,
     /// Notified when a thread ended or a call is done.
     progress: Condvar,
-    /// The channel to the thread that drops abandoned calls after their functions returned. This thread has the
-    /// priority of pool threads. The thread of an abandoned call has the lowest priority, so it would delay all threads
-    /// that map memory while it freed gigabytes of memory.
+    /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops them
+    /// has the priority of pool threads. The thread of an abandoned call has the lowest priority, so it would delay all
+    /// threads that map memory while it freed gigabytes of memory.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -327,8 +327,8 @@ impl Pool {
     }
 
     /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
-    /// functions to stop. Returns the number of threads that are still in a function. These threads end with the
-    /// process at the latest.
+    /// functions to stop. Returns the number of threads that are still in a function. The threads that are still in a
+    /// function end with the process at the latest.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();

@@ -112,8 +112,8 @@ pub trait Resident: Send + fmt::Debug {
     /// Notifies that a session ends. The loop service drops the stream, if it has this stream, and posts nothing more.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does the work that is due. Returns true if work was done. In this case, the server loop calls this method again
-    /// soon.
+    /// Does the work that is due. Returns true if work was done. The server loop calls this method again soon if the
+    /// last call returned true.
     fn turn(&mut self, now: Instant) -> bool;
 
     /// Notifies that the server shuts down, after which the loop service accepts nothing more. Returns true when no

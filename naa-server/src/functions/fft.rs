@@ -1,10 +1,10 @@
 //! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! Only short lengths are transformed by rustfft directly, for three reasons: its memory grows with the length, a
-//! failed allocation aborts the process, and a running transform cannot be stopped. Longer transforms are composed of
-//! short transforms. If the length is a product of two short lengths, rows and columns are transformed (module
-//! `staged`). All other lengths are transformed by a convolution whose length is a product of two short lengths (module
-//! `chirp`).
+//! Only short lengths are transformed by rustfft directly. The memory that rustfft needs grows with the length, and a
+//! failed allocation aborts the process. A running transform of rustfft cannot be stopped. Longer transforms are
+//! composed of short transforms. If the length is a product of two short lengths, rows and columns are transformed
+//! (module `staged`). All other lengths are transformed by a convolution whose length is a product of two short lengths
+//! (module `chirp`).
 
 mod chirp;
 mod direct;

@@ -38,8 +38,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
-/// output 0 if `out` is too small. In this failure, `needed` is the content size of the first frame, if that frame
-/// states a larger size than `out`, and `None` otherwise.
+/// output 0 if `out` is too small. If the first frame states a content size that is larger than `out`, the failure
+/// contains that size as `needed`.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

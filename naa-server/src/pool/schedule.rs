@@ -96,7 +96,7 @@ const MOST_ABSENT: usize = 256;
 /// The largest difference that is kept. A longer call may have delayed nobody for most of its time, because other
 /// source networks may have come only shortly before its end.
 const MOST_OWED: Duration = Duration::from_secs(10);
-/// The time that a pool thread needs between two calls. This time is added to the time of each call.
+/// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
 
 impl Absent {

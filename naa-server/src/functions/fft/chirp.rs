@@ -28,7 +28,7 @@ pub(super) struct Chirp {
 }
 
 /// Returns the two factors of the length of the convolution. The length of the convolution has no prime factors except
-/// 2, 3 and 5, and is at least 2n - 1. This length is less than a quarter longer than 2n - 1.
+/// 2, 3 and 5, and is at least 2n - 1. The length of the convolution exceeds 2n - 1 by less than a quarter.
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);

@@ -1,6 +1,6 @@
 //! Transforms of lengths that are a product of two short lengths. The numbers are arranged as a matrix. First, the
-//! columns of the matrix are transformed, and each number is multiplied by a root of unity. Afterwards, the rows of the
-//! matrix are transformed, and the matrix is transposed.
+//! columns of the matrix are transformed, and each number is multiplied by a root of unity. After the columns, the rows
+//! of the matrix are transformed, and the matrix is transposed.
 //!
 //! Some columns or rows at a time are copied to a buffer and processed there between two calls of [`Stop::check`].
 
