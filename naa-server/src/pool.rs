@@ -98,11 +98,11 @@ struct Shared {
     /// The callback that a pool thread calls after a call is done.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
-    /// Notified when a call is due for a pool thread, or the pool was closed.
+    /// The condition variable that is notified when a call is due for a pool thread, or the pool was closed.
     work: Condvar,
-    /// Notified when a call is due for an extra thread, or the pool was closed.
+    /// The condition variable that is notified when a call is due for an extra thread, or the pool was closed.
     guests_work: Condvar,
-    /// Notified when a thread ended or a call is done.
+    /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
     /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops them
     /// has the priority of pool threads. The thread of an abandoned call has the lowest priority, so it would delay all
