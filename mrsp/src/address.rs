@@ -2,16 +2,17 @@
 
 use crate::region::{NaaAddress, PAGE_BYTES};
 
-/// The regions do not fit into 56 bits of address.
+/// The error for regions that do not fit into the 56-bit accelerator addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the regions reach beyond the 56-bit addresses of the accelerator; start them at a lower address")]
 pub struct OutOfAddresses;
 
-/// Addresses that follow one another from `start`, each region rounded up to whole pages.
+/// A plan that gives consecutive accelerator addresses to regions. The size of each region is rounded up to whole
+/// pages.
 ///
-/// The C library assigns addresses to internal regions first, then to parameters (naaice.c,
-/// `naaice_init_communication_context`), although parameters come first on the wire. A region of 0 bytes takes no page
-/// and has the same address as the next region.
+/// The C library assigns addresses to internal regions before it assigns addresses to parameters (naaice.c,
+/// `naaice_init_communication_context`), although parameters precede internal regions on the wire. A region of 0 bytes
+/// takes up no page and has the same address as the next region.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressPlan {
     next: u64,
@@ -22,17 +23,17 @@ impl AddressPlan {
         Self { next: start.get() }
     }
 
-    /// The address of the next region, of `bytes` bytes.
+    /// Returns the address of the next region, which has `bytes` bytes.
     ///
     /// # Errors
-    /// If the region does not end inside the address space. The plan is unchanged then.
+    /// Returns an error if the region does not end inside the address space. After an error, the plan is unchanged.
     pub fn place(&mut self, bytes: u64) -> Result<NaaAddress, OutOfAddresses> {
         let address = NaaAddress::new(self.next).ok_or(OutOfAddresses)?;
         let rounded = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(OutOfAddresses)?;
         if !address.holds(bytes) {
             return Err(OutOfAddresses);
         }
-        // The last page may end beyond the address space, but the region itself does not.
+        // The last page of the region may end beyond the address space, although the region itself does not.
         self.next = self.next.saturating_add(rounded);
         Ok(address)
     }

@@ -1,15 +1,16 @@
 //! Function codes, and the argument and status blocks of built-in functions.
 //!
-//! | codes | whose |
+//! | codes | functions |
 //! |---|---|
-//! | 1-15 | NAAICE's; they work on every byte of every parameter and have no blocks |
-//! | 16-63 | built in; input 0 is an [`ArgumentBlock`], output 0 a [`StatusBlock`] |
+//! | 1-15 | functions of NAAICE, which work on every byte of every parameter and have no blocks |
+//! | 16-63 | built-in functions; input 0 is an [`ArgumentBlock`], output 0 a [`StatusBlock`] |
 //! | 64-95 | [services](SERVICES) |
-//! | 96-126 | plug-ins |
-//! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the table |
+//! | 96-126 | kernels |
+//! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the catalogue |
 //!
-//! Input i is the i-th parameter with the INPUT flag, output i the i-th with OUTPUT. Regions may be larger than their
-//! content: the arguments say how much of an input is used, the status says how much of an output was produced.
+//! Input i is the parameter with index i among the parameters that have the flag INPUT. Output i is the parameter with
+//! index i among the parameters that have the flag OUTPUT. A region may be larger than its content. The arguments say
+//! which part of an input is used, and the status block says how many bytes of an output were produced.
 //!
 //! | function | arguments | inputs from 1 | output 1 |
 //! |---|---|---|---|
@@ -22,7 +23,7 @@
 //! | zstd-decompress | bytes | frames | data |
 //! | vector-add | n, [`Element`] | a, n numbers; b, n numbers | a + b; integers wrap |
 //! | histogram | n, [`Element`], bins, lo, hi (f64s) | n numbers | bins + 3 u64, see [`Arguments::Histogram`] |
-//! | sort | n, [`Element`], order | n numbers | the same in order; floats in the total order of IEEE 754 |
+//! | sort | n, [`Element`], order | n numbers | the same numbers in order; floats in the total order of IEEE 754 |
 
 mod arguments;
 mod block;
@@ -57,7 +58,7 @@ pub const LB_EDIT: FunctionCode = FunctionCode::constant(65);
 pub const LB_TABLES: FunctionCode = FunctionCode::constant(66);
 pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
 pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
-/// The parameters of this function are described in the crate `ejfat`, module `ring`.
+/// The code of the service `subscribe`, whose parameters the module `ring` of the crate `ejfat` describes.
 pub const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
 pub const BRIDGE_STATUS: FunctionCode = FunctionCode::constant(81);
 pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
@@ -82,8 +83,8 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// Services that a server may have. Except for `subscribe`, input 0 is a request and output 0 a reply: each is a
-/// message of the crate `proto`, preceded by its length as a varint.
+/// The services that a server may have. Input 0 of each service except `subscribe` is a request, and output 0 is a
+/// reply. Each request and each reply is a message of the crate `proto`, preceded by its length as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),
@@ -99,12 +100,12 @@ fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {
     NAMES.iter().chain(SERVICES)
 }
 
-/// The code of the function called `name`.
+/// Returns the code of the function `name`, or `None` if no function has this name.
 pub fn by_name(name: &str) -> Option<FunctionCode> {
     all().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }
 
-/// The name of function `code`, if the code has a fixed name.
+/// Returns the name of the function `code`, if the code has a fixed name.
 pub fn name(code: FunctionCode) -> Option<&'static str> {
     all().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }

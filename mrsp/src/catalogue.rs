@@ -1,6 +1,8 @@
-//! The catalogue: the list of an accelerator's functions, which function 127 writes to the start of its first output.
+//! The catalogue is the list of an accelerator's functions. Function 127 writes the catalogue to the start of its first
+//! output.
 //!
-//! MRSP cannot ask which functions there are. The catalogue has this format in version 1, little-endian, packed:
+//! The catalogue is an extension, because MRSP has no request for the list of functions. Version 1 of the catalogue has
+//! the following format, little-endian and without padding:
 //!
 //! ```text
 //! header     "NAAC" | version u16 | functions u16 | bytes in total u32 | zero u32                 16 bytes
@@ -9,9 +11,10 @@
 //! parameter  direction u8 | kind u8 | name length u8 | description length u8 | name | description
 //! ```
 //!
-//! Functions are in the order of their codes. Flag bit 0 means that calls run on pool threads, not in the server loop.
-//! Texts are UTF-8 without control characters, so they can be printed unchanged. If the output is too small, only the
-//! header is written, which says how many bytes are needed, and the return code is
+//! The functions are in the order of their codes. Flag bit 0 of a function means that its calls run on pool threads and
+//! not in the server loop. Texts are UTF-8 without control characters, so that programs can print the texts unchanged.
+//! If the output is too small for the catalogue, function 127 writes only the header, which contains the size of the
+//! whole catalogue. A call whose output is too small has the return code
 //! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
 
 mod decode;
@@ -22,9 +25,9 @@ use crate::immediate::FunctionCode;
 pub use decode::{CatalogueError, Header};
 pub use encode::EncodeError;
 
-/// The bytes of a region that is large enough for the catalogue of any reasonable server.
+/// The size in bytes of a region that is large enough for the catalogue of a usual server.
 pub const USUAL_BYTES: usize = 64 << 10;
-/// The bytes of the header.
+/// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 16;
 
 const MAGIC: [u8; 4] = *b"NAAC";
@@ -44,14 +47,15 @@ pub struct Function {
     pub name: String,
     /// One line that describes the function, up to 65535 bytes.
     pub description: String,
-    /// Whether calls run on pool threads, not in the server loop.
+    /// True if calls of the function run on pool threads and not in the server loop.
     pub pooled: bool,
     pub parameters: Vec<Parameter>,
 }
 
 impl Function {
-    /// The parameters in a form for people, `<a:f64 <b:f64 >c:f64`: `<` marks inputs, `>` outputs, `=` both, `~`
-    /// internal regions. Argument and status blocks are left out; the result is `any` if nothing is left.
+    /// Returns the parameters as a text for people, for example `<a:f64 <b:f64 >c:f64`. The sign `<` marks an input,
+    /// `>` an output, `=` an in-out parameter, and `~` an internal region. The text omits argument and status blocks.
+    /// The text is `any` if the function has no other parameters.
     pub fn signature(&self) -> String {
         let shown = self.parameters.iter().filter(|it| !matches!(it.kind, Kind::Arguments | Kind::Status));
         let shown: Vec<_> = shown
@@ -107,7 +111,7 @@ pub enum Kind {
     U64 = 4,
     F32 = 5,
     F64 = 6,
-    /// Pairs of f64: real and imaginary part.
+    /// Pairs of f64, which are the real and the imaginary part of complex numbers.
     ComplexF64 = 7,
 }
 
@@ -123,7 +127,7 @@ impl Kind {
         Self::ComplexF64,
     ];
 
-    /// The name of the kind for people, and for programs that read JSON.
+    /// Returns the name of the kind, which texts for people and JSON output contain.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

@@ -1,4 +1,4 @@
-//! Encodes and decodes messages.
+//! Encodes and decodes MRSP messages.
 //!
 //! ```text
 //! header   type u8 | count (ERR: code) u8 | padding u16
@@ -6,11 +6,12 @@
 //! A        address u64 | rkey u32 | size u32                                              16 bytes each
 //! ```
 //!
-//! A [layout block](crate::layout::block), an extension, may follow an AAR.
+//! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! A message must be exactly as long as its count says. (The C library relies on the count alone, and can be made to
-//! read beyond its buffer.) These are accepted: any padding (the C library does not clear it in ERR), unknown flag
-//! bits, and every value of address, key and size.
+//! The length of a message must be exactly the length that its count requires. The C library checks only the count, so
+//! that a message that is too short makes the C library read beyond its buffer. The decoder accepts unknown flag bits
+//! and every value of address, RKey and size. The decoder also accepts any padding, because the C library does not
+//! clear the padding of an ERR.
 
 use crate::{
     layout::block::{self, Slot},
@@ -23,7 +24,7 @@ const AAR: u8 = 1;
 const ADVERTISEMENT: u8 = 2;
 const REQUEST_BYTES: usize = 24;
 
-/// The error for bytes that are not a message.
+/// The error for bytes that are not an MRSP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("an MRSP message of {0} bytes is shorter than its header")]
@@ -34,7 +35,7 @@ pub enum DecodeError {
     Length { expected: usize, actual: usize },
 }
 
-/// The error for too many regions: messages count them in 8 bits.
+/// The error for more regions than the 8-bit count of a message can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);
@@ -64,7 +65,7 @@ impl<'a> RegionRequests<'a> {
     }
 }
 
-/// The entries of an A, as received and not yet decoded.
+/// The entries of an advertisement (A), as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegions<'a>(&'a [[[u8; 8]; 2]]);
 
@@ -90,10 +91,10 @@ fn words(region: &RemoteRegion) -> [u64; 2] {
     [region.addr, u64::from(region.rkey) << 32 | u64::from(region.size)]
 }
 
-/// Decodes a message, without allocating.
+/// Decodes a message without allocating memory.
 ///
 /// # Errors
-/// If `bytes` is not exactly one message of a known type.
+/// Returns an error if `bytes` is not exactly one message of a known type.
 pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
     let Some((&[kind, count, _, _], body)) = bytes.split_first_chunk() else {
         return Err(DecodeError::Short(bytes.len()));
@@ -106,7 +107,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
     }
 }
 
-/// Decodes an AAR, with its layout block if there is one.
+/// Decodes an AAR, including its layout block if the message has one.
 fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     if let Some((regions, rest)) = body.split_at_checked(usize::from(count) * REQUEST_BYTES)
         && let Some(slots) = block::decode(rest)
@@ -116,7 +117,7 @@ fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
 
-/// Splits `body` into `count` entries of `WORDS` words.
+/// Splits `body` into `count` entries of `WORDS` 64-bit words.
 fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WORDS]], DecodeError> {
     let expected = usize::from(count) * WORDS * 8;
     if body.len() != expected {
@@ -125,10 +126,10 @@ fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WOR
     Ok(body.as_chunks().0.as_chunks().0)
 }
 
-/// Encodes an AAR for `regions`; by convention the parameters come first.
+/// Encodes an AAR for `regions`. By convention, `regions` has the parameters before the internal regions.
 ///
 /// # Errors
-/// If there are more than 255 regions.
+/// Returns an error if there are more than 255 regions.
 pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntries> {
     encode(AAR, regions, |region| {
         let [addr, rest] = words(&region.host);
@@ -136,20 +137,20 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// Encodes an AAR for `regions`, with the up to 255 `slots` that lie in them.
+/// Encodes an AAR for `regions`, followed by a layout block with up to 255 `slots`.
 ///
 /// # Errors
-/// If there are more than 255 regions.
+/// Returns an error if there are more than 255 regions.
 pub fn encode_arranged(regions: &[RegionRequest], slots: &[Slot]) -> Result<Vec<u8>, TooManyEntries> {
     let mut message = encode_request(regions)?;
     block::encode(slots, &mut message);
     Ok(message)
 }
 
-/// Encodes an A for `regions`.
+/// Encodes an advertisement (A) for `regions`.
 ///
 /// # Errors
-/// If there are more than 255 regions.
+/// Returns an error if there are more than 255 regions.
 pub fn encode_advertisement(regions: &[RemoteRegion]) -> Result<Vec<u8>, TooManyEntries> {
     encode(ADVERTISEMENT, regions, words)
 }

@@ -14,11 +14,13 @@
 //! | any | [`fail`](HostSession::fail) | Failed | |
 //! | Failed | a message or response | Failed | [`PeerError`] |
 //!
-//! If the host's own program calls a method in the wrong state, it gets a [`CallError`] and nothing changes. A response
-//! without a call ends the session, because the next call could not tell its own response from it.
+//! If the host's own program calls a method in the wrong state, the method returns a [`CallError`] and the session is
+//! unchanged. A response without a call ends the session, because the next call could not distinguish such a response
+//! from its own.
 //!
-//! Single-send parameters are written by the first call only. In later calls the immediate is on the last remaining
-//! input, or on a write of no bytes. The parameters count as sent once a response shows that the writes arrived.
+//! Single-send parameters are written by the first call only. In later calls, the immediate is on the WRITE of the last
+//! input that is still sent, or on a WRITE of no bytes if no input is sent. Single-send parameters count as sent after
+//! a response has shown that their WRITEs arrived.
 
 mod arranged;
 mod setup;
@@ -36,7 +38,7 @@ use crate::{
 use arranged::Arranged;
 pub use setup::{HostConfig, Param, SetupError};
 
-/// The accelerator broke the protocol or refused. The session has failed.
+/// The error if the accelerator broke the protocol or refused the regions. After this error, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     #[error("the accelerator refuses the regions: {0}")]
@@ -55,7 +57,8 @@ pub enum PeerError {
     UnsolicitedResponse { immediate: u32, state: &'static str },
 }
 
-/// The host's own program requested something that is not possible. The session is unchanged.
+/// The error for a method that the host's own program called in the wrong state or with wrong values. After this error,
+/// the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("the session is {state}, it must be {needed} for this")]
@@ -69,14 +72,16 @@ pub enum CallError {
 pub struct CallOutcome {
     pub function: FunctionCode,
     pub answer: Answer,
-    /// The bytes of the last WRITE of the response, which is the last output unless the call failed.
+    /// The number of bytes in the last WRITE of the response. After a successful call, this WRITE has bytes of the last
+    /// output, if there is an output.
     pub last_write_bytes: u32,
 }
 
 /// The result of the session setup.
 #[derive(Debug)]
 struct Agreed {
-    /// The accelerator's region of each parameter; with a layout, the regions in which the parameters lie.
+    /// The accelerator's regions. In the symmetric layout, each parameter has one region; in other layouts, parameters
+    /// share regions.
     peer: Vec<RemoteRegion>,
     single_send_done: bool,
 }
@@ -105,35 +110,38 @@ impl State {
 /// The state machine of one connection to an accelerator.
 #[derive(Debug)]
 pub struct HostSession {
-    /// The entries of the AAR in their order on the wire: parameters, or the regions in which they lie, then internal
-    /// regions.
+    /// The entries of the AAR in their order on the wire. The parameters, or the regions that parameters share, come
+    /// before the internal regions.
     requests: Vec<RegionRequest>,
-    /// The number of requests that are not internal.
+    /// The number of entries in `requests` that are not internal regions.
     shared: usize,
-    /// The layout, unless it is the symmetric one.
+    /// The layout of the parameters; `None` for the symmetric layout.
     arranged: Option<Arranged>,
     dialect: Dialect,
     state: State,
 }
 
 impl HostSession {
-    /// A session with `params` on both sides, and with internal regions, whose sizes in bytes are `internals`, on the
-    /// accelerator only.
+    /// Creates a session with the parameters `params`. `internals` has the sizes in bytes of the internal regions,
+    /// which exist on the accelerator only.
     ///
     /// # Errors
-    /// If no message can request these regions, or if the accelerator could never respond.
+    /// Returns an error if no AAR can describe these regions, or if there is no parameter to which the accelerator
+    /// could write a response.
     pub fn new(config: &HostConfig, params: &[Param], internals: &[u64]) -> Result<Self, SetupError> {
         let requests = setup::requests(config, params, internals)?;
         let (shared, dialect) = (params.len(), config.dialect);
         Ok(Self { requests, shared, arranged: None, dialect, state: State::Idle })
     }
 
-    /// A session whose parameters lie as described by `placed`, which must have been computed from the same parameters
-    /// in the same order. The accelerator must support layouts. Results go to the addresses and keys in `params`; for
-    /// results that are copied together, the program must pass addresses in its staging region.
+    /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
+    /// have computed `placed` from the same parameters in the same order. The accelerator must support layouts. The
+    /// accelerator writes each result to the address and RKey in `params`. If results are copied together, their
+    /// entries in `params` must have addresses in the host's staging region.
     ///
     /// # Errors
-    /// The errors of [`new`](Self::new); also an error if `placed` was computed from other parameters.
+    /// Returns an error for the reasons of [`new`](Self::new), or if `placed` was computed for another number of
+    /// parameters.
     pub fn arranged(
         config: &HostConfig,
         params: &[Param],
@@ -146,11 +154,11 @@ impl HostSession {
         Ok(Self { requests, shared, arranged, dialect, state: State::Idle })
     }
 
-    /// Requests these accelerator addresses, for parameters and then for internal regions, instead of consecutive ones.
-    /// Further regions keep their addresses.
+    /// Sets the accelerator addresses that the session requests, in the order of [`requests`](Self::requests). Regions
+    /// without an entry in `addresses` keep their consecutive addresses.
     ///
     /// # Errors
-    /// If a region does not end inside the address space.
+    /// Returns an error if a region does not end inside the accelerator's address space.
     pub fn place(&mut self, addresses: &[NaaAddress]) -> Result<(), SetupError> {
         let fits =
             |(request, address): (&RegionRequest, &NaaAddress)| address.holds(request.host.size.into());
@@ -163,11 +171,11 @@ impl HostSession {
         Ok(())
     }
 
-    /// Starts the session and returns the AAR. The caller must first post a receive of
-    /// [`message_buffer_bytes`](crate::region::message_buffer_bytes).
+    /// Starts the session and returns the AAR. The caller must post a receive of
+    /// [`message_buffer_bytes`](crate::region::message_buffer_bytes) bytes before it sends the AAR.
     ///
     /// # Errors
-    /// If the session was started before.
+    /// Returns an error if the session was started before.
     pub fn start(&mut self) -> Result<Vec<u8>, CallError> {
         let State::Idle = self.state else { return Err(self.wrong_state("fresh")) };
         self.state = State::AwaitAdvertisement;
@@ -181,7 +189,8 @@ impl HostSession {
     /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// If the message is not an advertisement that fits the request. The session has failed then.
+    /// Returns an error if the message is not an advertisement that fits the request. After an error, the session has
+    /// failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         match self.agree(bytes) {
             Ok(agreed) => {
@@ -207,7 +216,7 @@ impl HostSession {
         }
     }
 
-    /// Checks the accelerator's regions. They may be larger than requested.
+    /// Checks the regions that the accelerator announced. An announced region may be larger than the requested region.
     fn check(&self, regions: &RemoteRegions<'_>) -> Result<Vec<RemoteRegion>, PeerError> {
         if regions.len() != self.shared {
             return Err(PeerError::RegionCount { asked: self.shared, announced: regions.len() });
@@ -226,14 +235,15 @@ impl HostSession {
         checked.collect()
     }
 
-    /// Plans the writes that start a call. The caller must post the receive for the response first, then the writes in
-    /// order.
+    /// Plans the WRITEs that start a call. The caller must post the receive for the response before it posts the WRITEs
+    /// in order.
     ///
-    /// `parts[i]` says which part of parameter i is sent, if that parameter is sent; parameters without an entry are
+    /// If parameter i is sent, `parts[i]` is the part of it that is sent. Parameters without an entry in `parts` are
     /// sent whole.
     ///
     /// # Errors
-    /// If the session is not ready, or if a part is not inside its parameter. Nothing has changed then.
+    /// Returns an error if the session is not ready, or if a part is not inside its parameter. After an error, the
+    /// session is unchanged.
     pub fn begin_call(
         &mut self,
         function: FunctionCode,
@@ -271,10 +281,10 @@ impl HostSession {
         Ok(())
     }
 
-    /// Ends a call whose WRITE_WITH_IMM was not posted, so that the accelerator does not know of it.
+    /// Cancels a call whose WRITE_WITH_IMM was not posted. The accelerator has not received such a call.
     ///
     /// # Errors
-    /// If there is no call.
+    /// Returns an error if no call is running.
     pub fn call_not_posted(&mut self) -> Result<(), CallError> {
         let State::Calling { .. } = self.state else { return Err(self.wrong_state("in a call")) };
         self.step(|state| match state {
@@ -284,11 +294,11 @@ impl HostSession {
         Ok(())
     }
 
-    /// Handles a response that arrived by WRITE_WITH_IMM: the immediate in host byte order, and the bytes of that
-    /// write.
+    /// Handles a response that arrived by WRITE_WITH_IMM. `immediate` is in host byte order, and `bytes` is the length
+    /// of the WRITE_WITH_IMM.
     ///
     /// # Errors
-    /// If there is no call. The session has failed then.
+    /// Returns an error if no call is running. After an error, the session has failed.
     pub fn handle_response(&mut self, immediate: u32, bytes: u32) -> Result<CallOutcome, PeerError> {
         let State::Calling { function, .. } = self.state else {
             let state = self.state.name();
@@ -303,10 +313,10 @@ impl HostSession {
         Ok(CallOutcome { function, answer, last_write_bytes: bytes })
     }
 
-    /// Plans the write which notifies the accelerator that this host gives up, and ends the session.
+    /// Ends the session, and plans the WRITE that signals an error to the accelerator.
     ///
     /// # Errors
-    /// If the accelerator's regions are not known.
+    /// Returns an error if the session is neither ready nor in a call, because the accelerator's regions are unknown.
     pub fn signal_error(&mut self, plan: &mut CallPlan) -> Result<(), CallError> {
         let (State::Ready(agreed) | State::Calling { agreed, .. }) = &self.state else {
             return Err(self.wrong_state("ready"));
@@ -317,7 +327,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// Ends the session, because the connection broke or nobody waits for a response any more.
+    /// Ends the session, for example after the connection broke.
     pub fn fail(&mut self) {
         self.state = State::Failed;
     }
@@ -330,8 +340,8 @@ impl HostSession {
         matches!(self.state, State::Failed)
     }
 
-    /// The accelerator's region of each parameter, or the regions in which the parameters lie; `None` until they are
-    /// known.
+    /// Returns the regions that the accelerator announced, or `None` if the session is neither ready nor in a call. In
+    /// the symmetric layout, each parameter has one region; in other layouts, parameters share regions.
     pub fn peer_regions(&self) -> Option<&[RemoteRegion]> {
         match &self.state {
             State::Ready(agreed) | State::Calling { agreed, .. } => Some(&agreed.peer),
@@ -339,7 +349,8 @@ impl HostSession {
         }
     }
 
-    /// The requested regions: those of parameters, or the regions in which they lie, then internal regions.
+    /// Returns the requested regions in the order of the AAR. The parameters, or the regions that parameters share,
+    /// come before the internal regions.
     pub fn requests(&self) -> &[RegionRequest] {
         &self.requests
     }
@@ -352,7 +363,7 @@ impl HostSession {
         CallError::State { state: self.state.name(), needed }
     }
 
-    /// Replaces the state by one that `next` makes from its data.
+    /// Replaces the state by the state that `next` makes from the old state.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }

@@ -1,11 +1,12 @@
-//! The 32-bit immediates that start a call and end it.
+//! The 32-bit immediates that start a call and end a call.
 //!
 //! ```text
 //! request    user's 24 bits | 1 | function code, 7 bits        0 altogether: the host signals an error
 //! response   return code, 24 bits | ignored, 8 bits            return code 0: success
 //! ```
 //!
-//! Hosts set bit 7 of a request, but it is not required: the C library's own server ignores it.
+//! Hosts set bit 7 of a request immediate. This crate accepts requests without bit 7, because the C library's own
+//! server ignores bit 7.
 
 use std::fmt;
 
@@ -30,7 +31,7 @@ impl U24 {
         self.0
     }
 
-    /// The user bits in the form of the C library (`naaice_set_immediate`).
+    /// Returns the user bits from the three bytes that the C library's `naaice_set_immediate` takes.
     pub const fn from_le_bytes([a, b, c]: [u8; 3]) -> Self {
         Self(u32::from_le_bytes([a, b, c, 0]))
     }
@@ -41,7 +42,7 @@ impl U24 {
     }
 }
 
-/// The code of a function, 1 to 127.
+/// The code of a function, from 1 to 127.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionCode(u8);
 
@@ -53,10 +54,10 @@ impl FunctionCode {
         if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
     }
 
-    /// Makes a function code for a constant.
+    /// Returns the function code for a constant.
     ///
     /// # Panics
-    /// If `code` is not 1 to 127.
+    /// Panics if `code` is not 1 to 127.
     pub const fn constant(code: u8) -> Self {
         Self::new(code).expect("function codes are 1 to 127")
     }
@@ -72,19 +73,19 @@ impl fmt::Display for FunctionCode {
     }
 }
 
-/// The meaning of an immediate from a host.
+/// The meaning of a request immediate, which a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The host gives up the session.
+    /// The host signals an error and ends the session.
     HostError,
     Call(CallRequest),
 }
 
-/// A call, as decoded from its immediate.
+/// A call that was decoded from its request immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRequest {
-    /// The function; `None` for code 0, which C hosts send for function 128. The response is then
-    /// [`ReturnCode::UNKNOWN_FUNCTION`].
+    /// The code of the function, or `None` for code 0, which C hosts send for function 128. The response to a call with
+    /// code 0 is [`ReturnCode::UNKNOWN_FUNCTION`].
     pub function: Option<FunctionCode>,
     pub user: U24,
 }
@@ -106,13 +107,15 @@ impl Request {
     }
 }
 
-/// The meaning of the upper 24 bits of a response in the accelerator's version of the NAAICE library.
+/// The meaning of the upper 24 bits of a response immediate, which depends on the accelerator's version of the NAAICE
+/// library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The released library: the bits are a return code.
+    /// The dialect of the released library, in which the upper 24 bits are a return code.
     #[default]
     Main,
-    /// The next library: the bits are data for the user. A failure cannot be told from a success.
+    /// The dialect of the next library, in which the upper 24 bits are data for the user. A host of this dialect cannot
+    /// distinguish a failed call from a successful call.
     Next,
 }
 
@@ -121,12 +124,12 @@ pub enum Dialect {
 pub enum Answer {
     Success,
     Failure(ReturnCode),
-    /// Data for the user, in [`Dialect::Next`].
+    /// The data for the user that a response has in [`Dialect::Next`].
     User(U24),
 }
 
 impl Answer {
-    /// The response immediate; its low byte is 0.
+    /// Returns the response immediate, whose low byte is 0.
     pub const fn encode(self) -> u32 {
         match self {
             Self::Success => 0,

@@ -1,22 +1,23 @@
-//! Memory-region layouts: which regions the accelerator has for a session's parameters, and by which WRITEs they are sent.
+//! Memory-region layouts. A layout decides which regions the accelerator has for a session's parameters, and by which
+//! WRITEs the parameters are sent.
 //!
 //! | layout | regions of the accelerator | inputs | outputs |
 //! |---|---|---|---|
 //! | [`Symmetric`](Layout::Symmetric) | one for each parameter | a WRITE each | a WRITE each |
 //! | [`Asymmetric`](Layout::Asymmetric) | one | a WRITE each, to its offset | a WRITE each |
-//! | [`Gathered`](Layout::Gathered) | one | one WRITE with a scatter-gather list | one WRITE, where the host's memory lies so |
-//! | [`Packed`](Layout::Packed) | one | small ones copied together, large ones gathered with them: one WRITE | small ones in one WRITE and copied, large ones a WRITE each |
+//! | [`Gathered`](Layout::Gathered) | one | one WRITE with a scatter-gather list | one WRITE, if the outputs have the same distances on the host |
+//! | [`Packed`](Layout::Packed) | one | one WRITE, in which small inputs are copied together and large inputs are gathered | one WRITE for the small outputs, which the host copies; a WRITE for each large output |
 //!
-//! A region has up to 2 GiB; parameters that do not fit into it go to another region.
+//! A region has up to 2 GiB. Parameters that do not fit into a region lie in another region.
 //!
 //! # Extension
-//! All layouts except the symmetric one are an extension of this project: the host's message carries a [block] that says where in its
-//! regions the parameters lie. A host sends it only to accelerators that declare support for it in the [private data](crate::private_data)
-//! of their CM reply.
+//! All layouts except the symmetric layout are an extension of this project. The host's AAR has a [layout block](block)
+//! that says where the parameters lie in the regions. A host sends a layout block only to an accelerator that declares
+//! support for layout blocks in the [private data](crate::private_data) of its CM reply.
 //!
 //! # Source
-//! The NAAICE project's "low-level API: introduction" describes the symmetric layout and the layout with one region on the accelerator; it
-//! does not compare them.
+//! The NAAICE project's "low-level API: introduction" describes the symmetric layout and the layout with one region on
+//! the accelerator. The introduction does not compare the two layouts.
 
 pub mod block;
 mod choice;
@@ -26,5 +27,6 @@ pub use block::Slot;
 pub use choice::{Choice, Layout, ParseError, Rule};
 pub use place::{Place, Placed, Unplaceable, place};
 
-/// The alignment in bytes of parameters in a region, so that functions find aligned numbers, and no two parameters share a cache line.
+/// The alignment of parameters in a region, in bytes. With this alignment, functions find aligned numbers, and no two
+/// parameters share a cache line.
 pub const ALIGNMENT: u32 = 64;

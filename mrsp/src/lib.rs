@@ -9,13 +9,16 @@
 //! ```
 //!
 //! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates as input, and return bytes and
-//! [`plan::CallPlan`]s; drivers send them. The C library sleeps for ever unless three rules are kept: every SEND and
-//! every WRITE_WITH_IMM carries the solicited-event bit; a side posts its receive before the message that causes the
-//! response; and, with other stacks as peers, a request is acknowledged before its response is sent.
+//! [`plan::CallPlan`]s, which the caller sends. A program with the C library waits forever if its peer breaks one of
+//! three rules:
+//!
+//! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
+//! - A side posts its receive before it sends the message that causes the response.
+//! - A request is acknowledged before its response is sent, if the two sides use different RDMA stacks.
 //!
 //! # Source
-//! The NAAICE project's "low-level API: introduction" and, where they differ, the messages of its C library
-//! (naa-communication-library, `main` of 2026-03), which this crate follows:
+//! This crate follows the NAAICE project's "low-level API: introduction". If the messages of NAAICE's C library
+//! (naa-communication-library, `main` of 2026-03) differ from the introduction, this crate follows the C library:
 //!
 //! | introduction | wire, and here |
 //! |---|---|
@@ -23,10 +26,10 @@
 //! | up to 256 regions | the C library's buffer holds 31: [`region::HOST_MAX_REGIONS`] |
 //! | request immediate is the function code | code in 7 bits, start bit 0x80, 24 bits of the user's |
 //! | response immediate is the error | upper 24 bits; the low byte is ignored |
-//! | symmetric or asymmetric regions | symmetric: parameter i here is parameter i there; others: [`layout`] |
+//! | symmetric or asymmetric regions | symmetric: parameter i of the host is parameter i of the accelerator; other layouts: [`layout`] |
 //! | addresses come from a resource manager | counted up page by page by the host: [`address`] |
 //!
-//! All integers of MRSP are big-endian; those of [`builtin`] and [`catalogue`], which this project defines, are
+//! All integers of MRSP are big-endian. The integers of [`builtin`] and [`catalogue`], which this project defines, are
 //! little-endian.
 #![forbid(unsafe_code)]
 

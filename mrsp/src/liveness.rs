@@ -1,13 +1,14 @@
-//! Liveness of a peer: when to send a probe, and when the peer counts as dead.
+//! The liveness of a peer: the times at which a probe is due, and at which the peer counts as dead.
 //!
-//! A probe is a WRITE of no bytes, which the peer's side of the connection acknowledges whatever its program does.
-//! While other work is unacknowledged no probe is sent, because the acknowledgement of that work is sufficient.
+//! A probe is a WRITE of no bytes. The peer's end of the connection acknowledges a probe without any action of the
+//! peer's program. While another work request is unacknowledged, no probe is sent, because the acknowledgement of that
+//! work request is sufficient.
 
 use std::time::{Duration, Instant};
 
-/// A point in time: an [`Instant`], or a [`Duration`] since any starting point.
+/// A point in time: an [`Instant`], or a [`Duration`] since an arbitrary starting point.
 pub trait Time: Copy + Ord {
-    /// The time that is `time` later; `None` if it cannot be represented.
+    /// Returns the point in time that is `time` later, or `None` if that point in time cannot be represented.
     fn after(self, time: Duration) -> Option<Self>;
 }
 
@@ -27,93 +28,98 @@ impl Time for Duration {
 ///
 /// | the owner | calls |
 /// |---|---|
-/// | got anything from the peer | [`heard`](Self::heard) |
-/// | posted work that the peer must acknowledge | [`expect`](Self::expect), then [`acknowledged`](Self::acknowledged) |
-/// | posted a probe, which was [due](Self::is_probe_due) | [`probed`](Self::probed), then [`answered`](Self::answered) |
-/// | looks at the clock | [`is_dead`](Self::is_dead), at [`next`](Self::next) at the latest |
+/// | received anything from the peer | [`heard`](Self::heard) |
+/// | posted a work request that the peer must acknowledge | [`expect`](Self::expect) |
+/// | received the acknowledgements of all these work requests | [`acknowledged`](Self::acknowledged) |
+/// | posted a probe that was [due](Self::is_probe_due) | [`probed`](Self::probed) |
+/// | received the acknowledgement of the probe | [`answered`](Self::answered) |
+/// | checks the clock, at the time [`next`](Self::next) at the latest | [`is_dead`](Self::is_dead) |
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness<T = Instant> {
     interval: Option<Duration>,
     patience: Option<Duration>,
-    /// The time of the last sign of life, or of the last probe if that is later.
+    /// The time of the last sign of life or of the last probe, whichever is later.
     since: T,
-    /// The time at which the unanswered probe was posted.
+    /// The time at which the unacknowledged probe was posted; `None` if no probe is unacknowledged.
     probe: Option<T>,
     expected: Expected<T>,
 }
 
-/// The acknowledgement that is expected for work other than probes.
+/// The acknowledgement that is awaited for work requests other than probes.
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// Some time: the transport reports a peer that never acknowledges.
+    /// An acknowledgement is awaited without a deadline; the transport reports a peer that never acknowledges.
     Sometime,
     By(T),
 }
 
 impl<T: Time> Liveness<T> {
-    /// The liveness of a peer that gave a sign of life at `now`.
+    /// Creates the liveness of a peer whose last sign of life was at `now`.
     ///
-    /// A probe is due after `interval` without a sign of life; with `None` no probe is ever due. If a probe is
-    /// unanswered and there was no other sign of life for longer than `patience`, the peer is dead; with `None` only
-    /// the transport decides that.
+    /// A probe is due after the peer has given no sign of life for `interval`. If `interval` is `None`, no probe is
+    /// ever due. The peer counts as dead if a probe is unacknowledged, and if the last sign of life and the probe are
+    /// longer ago than `patience`. If `patience` is `None`, only the transport detects a peer that does not acknowledge
+    /// a probe.
     pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: T) -> Self {
         Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
     }
 
-    /// Notes that something came from the peer at `now`.
+    /// Records that the peer gave a sign of life at `now`.
     pub fn heard(&mut self, now: T) {
         self.since = self.since.max(now);
     }
 
-    /// Notes that work was posted which the peer must acknowledge, before `deadline` if there is one.
+    /// Records that a work request was posted that the peer must acknowledge. If `deadline` is not `None`, the peer
+    /// counts as dead when no acknowledgement has arrived until `deadline`.
     pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);
     }
 
-    /// Notes that all this work is acknowledged.
+    /// Records that the peer has acknowledged all work requests except probes.
     pub fn acknowledged(&mut self) {
         self.expected = Expected::Nothing;
     }
 
-    /// Notes that a probe was posted at `now`.
+    /// Records that a probe was posted at `now`.
     pub fn probed(&mut self, now: T) {
         self.probe = Some(now);
         self.since = self.since.max(now);
     }
 
-    /// Notes that the probe is acknowledged.
+    /// Records that the peer has acknowledged the probe.
     pub fn answered(&mut self) {
         self.probe = None;
     }
 
-    /// The time of the last sign of life, or of the last probe if that is later.
+    /// Returns the time of the last sign of life or of the last probe, whichever is later.
     pub fn since(&self) -> T {
         self.since
     }
 
-    /// The time at which the unanswered probe was posted, if there is one.
+    /// Returns the time at which the unacknowledged probe was posted, or `None` if no probe is unacknowledged.
     pub fn probing_since(&self) -> Option<T> {
         self.probe
     }
 
-    /// Whether a probe would give new information: probes are wanted, none is unanswered, and no other acknowledgement
-    /// is awaited.
+    /// Returns true if probes are enabled, no probe is unacknowledged, and no other acknowledgement is awaited.
     pub fn may_probe(&self) -> bool {
         self.interval.is_some() && self.probe.is_none() && matches!(self.expected, Expected::Nothing)
     }
 
-    /// The time at which the next probe is due. `None` if probes are off, or while an acknowledgement is awaited.
+    /// Returns the time at which the next probe is due. Returns `None` if probes are disabled, or while an
+    /// acknowledgement is awaited.
     pub fn next_probe(&self) -> Option<T> {
         self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.after(interval))
     }
 
-    /// Whether a probe is due at `now`.
+    /// Returns true if a probe is due at `now`.
     pub fn is_probe_due(&self, now: T) -> bool {
         self.next_probe().is_some_and(|at| now >= at)
     }
 
-    /// The time after which the peer counts as dead, if it stays silent.
+    /// Returns the time after which the peer counts as dead, unless the peer gives a sign of life before that time.
+    /// Returns `None` if there is no such time.
     pub fn deadline(&self) -> Option<T> {
         let silent = self.patience.filter(|_| self.probe.is_some());
         let silent = silent.and_then(|patience| self.since.after(patience));
@@ -124,13 +130,13 @@ impl<T: Time> Liveness<T> {
         [silent, late].into_iter().flatten().min()
     }
 
-    /// Whether the peer's deadline has passed.
+    /// Returns true if the peer's deadline has passed at `now`.
     pub fn is_dead(&self, now: T) -> bool {
         self.deadline().is_some_and(|deadline| now > deadline)
     }
 
-    /// The time at which to check the clock again: the next probe is due, or the peer is dead. `None` while neither can
-    /// happen.
+    /// Returns the time of the next clock check: the time at which the next probe is due or the peer's deadline ends,
+    /// whichever is earlier. Returns `None` while neither time exists.
     pub fn next(&self) -> Option<T> {
         [self.next_probe(), self.deadline()].into_iter().flatten().min()
     }
@@ -142,7 +148,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A peer with a probe each second and a time limit of three seconds, and the time at which it starts.
+    /// Returns the liveness of a peer with a probe each second and a time limit of three seconds, and the time of the
+    /// peer's first sign of life.
     fn peer() -> (Liveness<Duration>, Duration) {
         let start = Duration::from_secs(1000);
         (Liveness::new(Some(SECOND), Some(3 * SECOND), start), start)
@@ -154,7 +161,7 @@ mod tests {
         assert_eq!((peer.next(), peer.deadline()), (Some(start + SECOND), None));
         assert!(!peer.is_probe_due(start + SECOND - Duration::from_nanos(1)));
         assert!(peer.is_probe_due(start + SECOND));
-        // The owner checked the clock too late.
+        // The owner checks the clock four seconds after the probe was due.
         let sent = start + 5 * SECOND;
         assert!(!peer.is_dead(sent), "it was not asked yet");
         peer.probed(sent);

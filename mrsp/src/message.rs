@@ -10,7 +10,7 @@ use crate::{
 /// The reason why an accelerator refuses a host's regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// Code 1: not enough memory, or address and size reach beyond it.
+    /// Code 1: the accelerator has too little memory, or a region reaches beyond the accelerator's memory.
     Memory,
     /// Code 2: an address, or another part of a region's description, is invalid.
     Address,
@@ -53,21 +53,22 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A message whose length fits its count. The values of its entries are not checked here.
+/// A message whose length fits its count. The values of the message's entries are not checked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// ERR, type 0, in either direction.
+    /// The message ERR, type 0, which both sides may send.
     Error(ErrorCode),
-    /// AAR, type 1, from host to accelerator.
+    /// The message AAR, type 1, from host to accelerator.
     AdvertiseAndRequest(RegionRequests<'a>),
-    /// An AAR with a layout block, an extension.
+    /// An AAR with a layout block, which is an extension of MRSP.
     Arranged(RegionRequests<'a>, Slots<'a>),
-    /// A, type 2, from accelerator to host: the requested regions that are not INTERNAL, in the same order.
+    /// The message A, type 2, from accelerator to host, with the requested regions that are not INTERNAL, in the order
+    /// of the AAR.
     Advertisement(RemoteRegions<'a>),
 }
 
 impl Message<'_> {
-    /// The name of the message, for error messages.
+    /// Returns the name of the message, for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Error(_) => "an error",

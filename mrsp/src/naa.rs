@@ -11,20 +11,22 @@
 //! | Calculating | [`respond`](NaaSession::respond) | Ready | plan |
 //! | Calculating | another call | Failed | [`RequestError`] |
 //! | AwaitRequest, Allocating | any immediate | Failed | [`RequestError`] |
-//! | any but AwaitRequest | AAR | Failed | [`Rejection`] with ERR |
+//! | any except AwaitRequest | AAR | Failed | [`Rejection`] with ERR |
 //! | any | other or malformed message | Failed | [`Rejection`] |
 //! | any | [`fail`](NaaSession::fail) | Failed | |
 //!
-//! A failed session is to be disconnected once its last message was acknowledged. A second AAR ends the session instead of
-//! replacing its regions, because calls may be using them. A function that is running when its session fails may go on,
-//! but its response is not sent.
+//! The driver must disconnect a failed session after the host has acknowledged the session's last message. A second AAR
+//! ends the session and does not replace the session's regions, because a call may be using these regions. If a session
+//! fails while a function is running, the function may continue, but no response is sent.
 //!
-//! An AAR with a [layout block](crate::layout::block) is handled in the same way. Its slots must lie in the regions as
-//! documented there.
+//! An AAR with a [layout block](crate::layout::block) goes through the same states as any other AAR. The slots of a
+//! layout block must lie in the regions as [`layout::block`](crate::layout::block) documents.
 //!
-//! These are accepted in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
-//! internal regions before parameters, any host address or key of an internal region (nothing is written there). Only the
-//! end of an accelerator address is checked: two regions may request the same address, because each host counts from 0.
+//! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
+//! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
+//! writes to the host's side of an internal region. The session checks only that each requested region ends inside the
+//! 56-bit accelerator addresses. Two regions may request the same accelerator address, because each host counts its
+//! addresses from 0.
 
 mod arranged;
 mod limits;
@@ -42,7 +44,7 @@ use crate::{
 use arranged::Arranged;
 pub use limits::{Limits, Refusal};
 
-/// The host's message is not accepted. The session has failed.
+/// The reason why a message of the host was rejected. After a rejection, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error(transparent)]
@@ -56,7 +58,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// The ERR to send before disconnecting; `None` if the host's message was itself an error.
+    /// Returns the ERR that the server sends before it disconnects, or `None` if the host's message was an ERR.
     pub fn reply(&self) -> Option<[u8; 4]> {
         let code = match self {
             Self::Refused(refusal) => refusal.code(),
@@ -68,7 +70,7 @@ impl Rejection {
     }
 }
 
-/// The host's immediate is not a call that can be made now. The session has failed.
+/// The reason why an immediate of the host starts no call. After this error, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("the host gives up (immediate 0)")]
@@ -77,7 +79,8 @@ pub enum RequestError {
     Unexpected { immediate: u32, state: &'static str },
 }
 
-/// The server's own program requested something that is not possible. The session is unchanged.
+/// The error for a method that the server's own program called in the wrong state or with wrong values. After this
+/// error, the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     #[error("the session is {state}, it must be {needed} for this")]
@@ -88,7 +91,7 @@ pub enum LocalError {
     Prefix(#[from] PrefixError),
 }
 
-/// The address and RKey of a parameter's region on the accelerator.
+/// The address and RKey of a region on the accelerator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     pub addr: u64,
@@ -99,8 +102,8 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: ReturnCode,
-    /// The number of bytes of the first output that are sent nevertheless, for a status block or the header of a
-    /// catalogue; 0 for none. If the session has no outputs, nothing is sent.
+    /// The number of bytes of the first output that are sent although the call failed. These bytes are a status block
+    /// or the header of a catalogue. If the number is 0 or the session has no output, no bytes are sent.
     pub status_bytes: u32,
 }
 
@@ -121,13 +124,13 @@ enum State {
 
 #[derive(Debug)]
 struct Agreed {
-    /// The parameters, each as if it had a region of its own.
+    /// The parameters, each described like a parameter that has its own region.
     params: Vec<RegionRequest>,
-    /// The locations of the parameters, if they do not have regions of their own.
+    /// The locations of the parameters in shared regions; `None` if each parameter has its own region.
     arranged: Option<Arranged>,
 }
 
-/// The requested regions, and the slots in them if there is a layout.
+/// The regions that the host requests, and the slots in these regions if the AAR has a layout block.
 struct Asked {
     regions: Vec<RegionRequest>,
     slots: Vec<Slot>,
@@ -157,10 +160,13 @@ impl NaaSession {
         Self { limits, state: State::AwaitRequest }
     }
 
-    /// Handles a message that arrived by SEND. Returns the regions to allocate, in the order of the AAR. The caller
-    /// continues with [`allocated`](Self::allocated) or [`allocation_failed`](Self::allocation_failed).
+    /// Handles a message that arrived by SEND. Returns the regions that the caller must allocate, in the order of the
+    /// AAR. The caller reports the result of the allocation with [`allocated`](Self::allocated) or
+    /// [`allocation_failed`](Self::allocation_failed).
     ///
-    /// If the message is not an AAR that can be granted now. The session has failed then.
+    /// # Errors
+    /// Returns a [`Rejection`] if the message is not an AAR, or if its regions cannot be granted. After an error, the
+    /// session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
         match self.judge(bytes) {
             Ok(Asked { regions, slots }) => {
@@ -189,10 +195,12 @@ impl NaaSession {
         }
     }
 
-    /// Returns the A. `placements` are the addresses and keys of all regions that are not internal, in the order of the
-    /// AAR. The caller must post the receive for the first call before sending it.
+    /// Returns the advertisement (A). `placements` has the address and RKey of each region that is not internal, in the
+    /// order of the AAR. The caller must post the receive for the first call before it sends the advertisement.
     ///
-    /// If no regions are being allocated, or the number of placements is wrong. Nothing has changed then.
+    /// # Errors
+    /// Returns an error if no regions are being allocated, or if the number of placements is wrong. After an error, the
+    /// session is unchanged.
     pub fn allocated(&mut self, placements: &[Placement]) -> Result<Vec<u8>, LocalError> {
         let State::Allocating { regions, slots } = &mut self.state else {
             return Err(self.wrong_state("allocating"));
@@ -215,20 +223,21 @@ impl NaaSession {
         Ok(codec::encode_advertisement(&announced).expect("an AAR has at most 255 regions"))
     }
 
-    /// Ends the session and returns the ERR to send before disconnecting.
+    /// Ends the session and returns the ERR that the caller sends before it disconnects.
     ///
     /// # Errors
-    /// If no regions are being allocated.
+    /// Returns an error if no regions are being allocated.
     pub fn allocation_failed(&mut self, code: ErrorCode) -> Result<[u8; 4], LocalError> {
         let State::Allocating { .. } = self.state else { return Err(self.wrong_state("allocating")) };
         self.state = State::Failed;
         Ok(codec::encode_error(code))
     }
 
-    /// Handles a request that arrived by WRITE_WITH_IMM: its immediate in host byte order.
+    /// Handles a request that arrived by WRITE_WITH_IMM. `immediate` is the request's immediate in host byte order.
     ///
     /// # Errors
-    /// If the immediate is not a call, or no call can be made now. The session has failed then.
+    /// Returns an error if the immediate is not a call, or if the session is not ready for a call. After an error, the
+    /// session has failed.
     pub fn handle_request(&mut self, immediate: u32) -> Result<CallRequest, RequestError> {
         let request = match (&self.state, Request::decode(immediate)) {
             (State::Ready(_), Request::Call(request)) => Ok(request),
@@ -242,13 +251,16 @@ impl NaaSession {
         request
     }
 
-    /// Plans the writes of the call's response. The caller must post the receive for the next call first.
+    /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts
+    /// these WRITEs.
     ///
-    /// A successful call has `Ok(prefixes)`: `prefixes[i]` says how many bytes of parameter i (counted without internal
-    /// regions) are sent if it is an output; outputs without an entry are sent whole.
+    /// For a successful call, `result` is `Ok(prefixes)`. If parameter i is an output, `prefixes[i]` is the number of
+    /// its bytes that are sent. The index i does not count internal regions. Outputs without an entry in `prefixes` are
+    /// sent whole.
     ///
     /// # Errors
-    /// If there is no call, or a length is larger than its parameter. Nothing has changed then.
+    /// Returns an error if no call is running, or if a prefix or the status is longer than its parameter. After an
+    /// error, the session is unchanged.
     pub fn respond(
         &mut self,
         result: Result<&[Prefix], Failure>,
@@ -266,7 +278,7 @@ impl NaaSession {
         Ok(())
     }
 
-    /// Ends the session, because the connection broke.
+    /// Ends the session, for example after the connection broke.
     pub fn fail(&mut self) {
         self.state = State::Failed;
     }
@@ -279,8 +291,9 @@ impl NaaSession {
         matches!(self.state, State::Failed)
     }
 
-    /// The regions of the session: while allocating, all regions of the AAR; after that, the parameters, each as if it had
-    /// a region of its own.
+    /// Returns all regions of the AAR while the caller allocates them. Returns the parameters while the session is
+    /// ready or calculating, each described like a parameter that has its own region. In any other state, the list is
+    /// empty.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,
@@ -289,8 +302,8 @@ impl NaaSession {
         }
     }
 
-    /// The locations of the parameters in the regions of the AAR; `None` if each parameter has a region of its own, or if
-    /// the session is neither ready nor calculating.
+    /// Returns the locations of the parameters in the regions of the AAR. Returns `None` if each parameter has its own
+    /// region, or if the session is neither ready nor calculating.
     pub fn places(&self) -> Option<impl ExactSizeIterator<Item = Place>> {
         let (State::Ready(agreed) | State::Calculating(agreed)) = &self.state else { return None };
         agreed.arranged.as_ref().map(Arranged::places)
@@ -300,7 +313,7 @@ impl NaaSession {
         LocalError::State { state: self.state.name(), needed }
     }
 
-    /// Replaces the state by one that `next` makes from its data.
+    /// Replaces the state by the state that `next` makes from the old state.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }
@@ -331,8 +344,8 @@ fn plan_success(agreed: &Agreed, prefixes: &[Prefix], plan: &mut CallPlan) -> Re
     Ok(())
 }
 
-/// Plans the writes of a failed call. The immediate is on a write of no bytes, so that the host does not take the status
-/// for a result.
+/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes, so that the host does not
+/// mistake the status for a result.
 fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan) -> Result<(), LocalError> {
     let Failure { code, status_bytes } = failure;
     let status = if status_bytes > 0 { outputs(params).next() } else { None };

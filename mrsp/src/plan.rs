@@ -1,48 +1,51 @@
 //! The RDMA WRITEs of a call or of its response.
 //!
-//! Calls and responses have the same form: WRITEs of the regions in order, the last one with the immediate. If there is
-//! nothing to write, there is one WRITE_WITH_IMM of no bytes to the first region that the peer announced. Regions are
-//! written whole or in part, and a part goes to the same offset in the peer's region; a part of 0 bytes is a WRITE,
-//! too. A write that is longer than the device's longest message is split into several. With layouts other than the
-//! symmetric one, parts of several parameters may be one WRITE, and parts of 0 bytes are not written.
+//! A call and a response each consist of WRITEs of the regions in order, and the last WRITE has the immediate. If no
+//! region is written, the plan has one WRITE_WITH_IMM of no bytes to the first region that the peer announced. A region
+//! is written whole or in part. A part is written to the same offset in the peer's region. In the symmetric layout, a
+//! part of 0 bytes is a WRITE of no bytes. In layouts other than the symmetric one, one WRITE may cover parts of
+//! several parameters, and parts of 0 bytes are not written. A WRITE that is longer than the device's longest message
+//! is split into several WRITEs.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
 /// One RDMA WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The number of the session's parameter from which the bytes come, counted without internal regions. The number
-    /// behind the last parameter is the host's [staging region](crate::layout::Placed::staging_bytes).
+    /// The number of the session's parameter from which the bytes are read, counted without internal regions. The
+    /// number after the last parameter is the host's [staging region](crate::layout::Placed::staging_bytes).
     pub param: usize,
     /// The offset of the bytes in the parameter.
     pub offset: u64,
-    /// The length in bytes; if the WRITE is [gathered](CallPlan::gathered), of all its pieces. A WRITE of the
-    /// accelerator may extend into the parameters that lie behind.
+    /// The length of the WRITE in bytes. The length of a [gathered](CallPlan::gathered) WRITE is the sum of the lengths
+    /// of its pieces. A WRITE of the accelerator may extend into the parameters that follow parameter `param` in its
+    /// region.
     pub length: u32,
     pub remote_addr: u64,
     pub rkey: u32,
-    /// The immediate in host byte order. It makes the WRITE a WRITE_WITH_IMM, to be sent with the solicited-event bit.
+    /// The immediate in host byte order. A WRITE that has an immediate is posted as a WRITE_WITH_IMM with the
+    /// solicited-event bit.
     pub immediate: Option<u32>,
     pub pieces: Pieces,
 }
 
-/// The range of the pieces of a gathered WRITE. See [`CallPlan::gathered`].
+/// The range of a gathered WRITE's pieces in the plan's list of pieces (see [`CallPlan::gathered`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     first: u32,
     count: u32,
 }
 
-/// An element of a WRITE's scatter-gather list.
+/// One element of a WRITE's scatter-gather list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The number of the parameter, as in [`Write`].
+    /// The number of the parameter, as in [`Write::param`].
     pub param: usize,
     pub offset: u64,
     pub length: u32,
 }
 
-/// The number of bytes of a region that are written, from its start: `None` for all of them.
+/// The number of bytes at the start of a region that are written. `None` means that the whole region is written.
 pub type Prefix = Option<u64>;
 
 /// A range of bytes of a region.
@@ -53,13 +56,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// The first `bytes` bytes.
+    /// Returns the part that has the first `bytes` bytes of a region.
     pub const fn prefix(bytes: u64) -> Self {
         Self { offset: 0, bytes }
     }
 }
 
-/// The error if more bytes are to be written than a region has, or if lengths are given for regions that do not exist.
+/// The error for a part that is not inside its parameter, or for more parts than there are parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
@@ -70,7 +73,8 @@ pub enum PrefixError {
     TooMany { given: usize, params: usize },
 }
 
-/// WRITEs to be posted in order. If a plan is kept from call to call, planning into it allocates nothing.
+/// The WRITEs of a call or of a response, which are posted in order. If a plan is reused for each call, planning
+/// allocates no memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     writes: Vec<Write>,
@@ -86,34 +90,34 @@ impl Default for CallPlan {
 }
 
 impl CallPlan {
-    /// Makes a plan with room for calls of up to `params` parameters.
+    /// Returns an empty plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
-        // One more WRITE than parameters is needed: the status of a failed call precedes a write of no bytes.
+        // A failed call with one parameter has two WRITEs: the status, and a WRITE of no bytes with the immediate.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }
 
-    /// Limits each WRITE to `bytes` bytes, at least 1.
+    /// Limits each WRITE to `bytes` bytes. The value 0 counts as 1.
     #[must_use]
     pub fn with_longest_write(mut self, bytes: u64) -> Self {
         self.longest = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         self
     }
 
-    /// Allows scatter-gather lists of up to `elements` elements. The default is not to gather.
+    /// Allows scatter-gather lists of up to `elements` elements. The default is 1, with which no WRITE is gathered.
     #[must_use]
     pub fn with_most_pieces(mut self, elements: u32) -> Self {
         self.most_pieces = elements.max(1);
         self
     }
 
-    /// The WRITEs in order. Only the last one has an immediate.
+    /// Returns the WRITEs in order. Only the last WRITE has an immediate.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// The pieces of a WRITE of this plan, in order. If there are none, the WRITE is a single piece, which its own
-    /// fields describe.
+    /// Returns the pieces of a WRITE of this plan, in order. If the list is empty, the WRITE is a single piece, which
+    /// the fields of [`Write`] describe.
     pub fn gathered(&self, write: &Write) -> &[Piece] {
         let Pieces { first, count } = write.pieces;
         self.pieces.get(first as usize..).and_then(|pieces| pieces.get(..count as usize)).unwrap_or_default()
@@ -124,7 +128,7 @@ impl CallPlan {
         self.pieces.clear();
     }
 
-    /// Whether the last WRITE has room for `pieces` more pieces with `bytes` bytes in all.
+    /// Returns true if the last WRITE has room for `pieces` more pieces with `bytes` bytes in total.
     pub(crate) fn has_room(&self, pieces: u32, bytes: u64) -> bool {
         self.writes.last().is_some_and(|last| {
             last.pieces.count.max(1) + pieces <= self.most_pieces
@@ -136,7 +140,8 @@ impl CallPlan {
     pub(crate) fn append(&mut self, piece: Piece) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
-            // A list has no more pieces than one for each parameter and each gap, so the number fits.
+            // A plan has at most one piece for each parameter and one for each gap, so the number of pieces fits into
+            // 32 bits.
             last.pieces = Pieces { first: self.pieces.len() as u32, count: 1 };
             let Write { param, offset, length, .. } = *last;
             self.pieces.push(Piece { param, offset, length });
@@ -146,7 +151,7 @@ impl CallPlan {
         self.pieces.push(piece);
     }
 
-    /// Extends the last WRITE by `bytes`, for which it must have room.
+    /// Extends the last WRITE, which must have room for `bytes` more bytes.
     pub(crate) fn extend(&mut self, bytes: u32) {
         let Some(last) = self.writes.last_mut() else { return };
         last.length += bytes;
@@ -156,12 +161,12 @@ impl CallPlan {
         }
     }
 
-    /// Adds a WRITE of `total` bytes of parameter `param` from `start` on, to the same offset in `to`.
+    /// Adds a WRITE of `total` bytes of parameter `param`, beginning at the offset `start`, to the same offset in `to`.
     pub(crate) fn push(&mut self, param: usize, start: u64, total: u32, to: &RemoteRegion) {
         self.push_to(param, start, total, to.addr.wrapping_add(start), to.rkey);
     }
 
-    /// Adds a WRITE of `total` bytes of parameter `param` from `start` on, to the address `addr`.
+    /// Adds a WRITE of `total` bytes of parameter `param`, beginning at the offset `start`, to the address `addr`.
     pub(crate) fn push_to(&mut self, param: usize, start: u64, total: u32, addr: u64, rkey: u32) {
         let mut done = 0;
         loop {
@@ -176,7 +181,7 @@ impl CallPlan {
         }
     }
 
-    /// Puts `immediate` on the last WRITE, or on an added WRITE of no bytes to `first`.
+    /// Puts `immediate` on the last WRITE. If the plan has no WRITE, a WRITE of no bytes to `first` is added.
     pub(crate) fn finish(&mut self, immediate: u32, first: &RemoteRegion) {
         if self.writes.is_empty() {
             self.push(0, 0, 0, first);
@@ -187,7 +192,8 @@ impl CallPlan {
     }
 }
 
-/// Checks the parts of parameters with the given sizes. There may be fewer parts than parameters.
+/// Checks that each part lies inside its parameter. `sizes` has the size of each parameter. The list of parts may be
+/// shorter than the list of sizes.
 pub(crate) fn check_parts(
     parts: &[Option<Part>],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -207,23 +213,25 @@ pub(crate) fn check_parts(
     Ok(())
 }
 
-/// Whether a parameter is sent with a call.
+/// Returns true if a parameter with these flags is sent with a call.
 pub(crate) fn is_sent(flags: RegionFlags, single_send_done: bool) -> bool {
     let sent_before = single_send_done && flags.contains(RegionFlags::SINGLE_SEND);
     flags.contains(RegionFlags::INPUT) && !sent_before
 }
 
-/// The range of parameter `param`, of `size` bytes, that is written. It never exceeds the parameter.
+/// Returns offset and length of the part of parameter `param` that is written. The part never exceeds the parameter,
+/// which has `size` bytes.
 pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32) {
     let all = Part::prefix(size.into());
     let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);
     let offset = offset.min(size.into());
     let bytes = bytes.min(u64::from(size) - offset);
-    // The number is no larger than `size`.
+    // The value of `bytes` is at most `size`, so it fits into 32 bits.
     (offset, u32::try_from(bytes).unwrap_or(size))
 }
 
-/// Checks the prefixes of parameters with the given sizes. There may be fewer prefixes than parameters.
+/// Checks that no prefix is longer than its parameter. `sizes` has the size of each parameter. The list of prefixes may
+/// be shorter than the list of sizes.
 pub(crate) fn check_prefixes(
     prefixes: &[Prefix],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -239,7 +247,8 @@ pub(crate) fn check_prefixes(
     Ok(())
 }
 
-/// The number of bytes of parameter `param`, of `size` bytes, that are written. It never exceeds `size`.
+/// Returns the number of bytes of parameter `param` that are written. The number never exceeds `size`, the size of the
+/// parameter.
 pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
     let bytes = prefixes.get(param).copied().flatten();
     bytes.and_then(|bytes| u32::try_from(bytes).ok()).map_or(size, |bytes| bytes.min(size))

@@ -1,19 +1,20 @@
-//! The abilities of a side, in the private data of the CM handshake. They are an extension of this project: other
-//! programs send none, and ignore ours.
+//! The abilities of a side, which are part of the private data of the CM handshake. Abilities are an extension of this
+//! project. Other programs send no abilities, and ignore the abilities that they receive.
 //!
 //! ```text
 //! "naa" 0 | version u8 = 1 | slots u8 | zero u16
 //! ```
 //!
-//! The bytes behind it are for later versions. The CM pads private data with zeros.
+//! The bytes after the abilities are reserved for later versions. The CM pads private data with zeros.
 
 const MARK: [u8; 4] = *b"naa\0";
 const VERSION: u8 = 1;
 
-/// The abilities of a side beyond MRSP.
+/// The abilities of a side that go beyond MRSP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// The most slots of [layout blocks](crate::layout::block) that the side accepts; 0 if it accepts no such blocks.
+    /// The maximum number of slots of a [layout block](crate::layout::block) that the side accepts. The value 0 means
+    /// that the side accepts no layout blocks.
     pub slots: u8,
 }
 
@@ -23,7 +24,8 @@ impl Abilities {
         [a, b, c, d, VERSION, self.slots, 0, 0]
     }
 
-    /// Decodes the abilities; a side that sends none has none. Later versions keep this format.
+    /// Decodes the abilities. If `private_data` contains no abilities, the result has no abilities. Later versions keep
+    /// the format of the known fields.
     pub fn decode(private_data: &[u8]) -> Self {
         match private_data.split_first_chunk() {
             Some((&MARK, &[version, slots, ..])) if version >= VERSION => Self { slots },

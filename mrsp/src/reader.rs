@@ -1,4 +1,4 @@
-//! A cursor over little-endian bytes. Reads return `None` if bytes are missing.
+//! A reader of little-endian numbers. Each read returns `None` if too few bytes are left.
 
 pub(crate) struct Reader<'a>(&'a [u8]);
 

@@ -1,28 +1,30 @@
-//! Memory regions of MRSP: flags, addresses, limits.
+//! The memory regions of MRSP with their flags, addresses and limits.
 
 use std::{fmt, ops::BitOr};
 
-/// The bytes of an accelerator's page, to which regions are aligned.
+/// The size in bytes of an accelerator's page. Each region takes up whole pages.
 pub const PAGE_BYTES: u64 = 4096;
-/// The largest region in bytes: that of the largest InfiniBand message (IBTA vol. 1, C9-9).
+/// The maximum size of a region in bytes, which is the maximum size of an InfiniBand message (IBTA vol. 1, C9-9).
 pub const MAX_REGION_BYTES: u64 = 1 << 31;
-/// The most regions that a host announces by default: as many as the C library's 768-byte buffer holds.
+/// The maximum number of regions that a host announces by default. The C library's 768-byte buffer has room for this
+/// number of regions.
 pub const HOST_MAX_REGIONS: u8 = 31;
-/// The most regions that a server accepts by default: as many as the FPGA handles.
+/// The maximum number of regions that a server accepts by default. The FPGA handles the same number of regions.
 pub const SERVER_MAX_REGIONS: u8 = 32;
-/// The most regions that the count field can express.
+/// The maximum number of regions that the count field of a message can express.
 pub const MAX_REGIONS: u8 = u8::MAX;
 
-/// The bytes of a receive buffer for messages with up to `max_regions` regions.
+/// Returns the size in bytes of a receive buffer for messages with up to `max_regions` regions.
 pub const fn message_buffer_bytes(max_regions: u8) -> usize {
     4 + 24 * max_regions as usize
 }
 
-/// The bytes of a receive buffer for every message that a host may send: a layout block follows the regions.
+/// The size in bytes of a receive buffer for every message that a host may send. The largest message has a layout block
+/// after its regions.
 pub const HOST_MESSAGE_BYTES: usize =
     message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
 
-/// The use of a region. Bits without a meaning are kept.
+/// The flags of a region, which describe its use. Bits without a meaning are preserved.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RegionFlags(u8);
 
@@ -45,12 +47,12 @@ impl RegionFlags {
         self.0
     }
 
-    /// Whether all flags of `other` are set.
+    /// Returns true if all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether some flag of `other` is set.
+    /// Returns true if at least one flag of `other` is set.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -85,13 +87,14 @@ impl fmt::Debug for RegionFlags {
     }
 }
 
-/// An address in the accelerator's memory, 56 bits. Servers may treat it as a label of the session only.
+/// A 56-bit address in the accelerator's memory. A server need not place a region at this address, and may treat the
+/// address as a mere label.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NaaAddress(u64);
 
 impl NaaAddress {
     pub const ZERO: Self = Self(0);
-    /// The end of the address space, exclusive.
+    /// The first value after the end of the address space.
     pub const END: u64 = 1 << 56;
 
     /// Returns `None` if the address has more than 56 bits.
@@ -99,7 +102,7 @@ impl NaaAddress {
         if address < Self::END { Some(Self(address)) } else { None }
     }
 
-    /// The lower 56 bits of `word`, as an address.
+    /// Returns the lower 56 bits of `word` as an address.
     pub const fn truncate(word: u64) -> Self {
         Self(word & (Self::END - 1))
     }
@@ -108,7 +111,7 @@ impl NaaAddress {
         self.0
     }
 
-    /// Whether `bytes` bytes from this address on lie inside the address space.
+    /// Returns true if `bytes` bytes that begin at this address lie inside the address space.
     pub const fn holds(self, bytes: u64) -> bool {
         bytes <= Self::END - self.0
     }
@@ -120,10 +123,10 @@ impl fmt::Debug for NaaAddress {
     }
 }
 
-/// Memory of one side that the other side may write.
+/// A memory region of one side, which the other side may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRegion {
-    /// Virtual address of the first byte.
+    /// The virtual address of the first byte.
     pub addr: u64,
     pub rkey: u32,
     /// The size in bytes.
@@ -131,18 +134,20 @@ pub struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// Whether the last byte of the region has an address.
+    /// Returns true if the region ends inside the 64-bit address space.
     pub const fn fits_address_space(&self) -> bool {
         self.size == 0 || self.addr.checked_add(self.size as u64 - 1).is_some()
     }
 }
 
-/// One entry of an AAR: a region that a host requests and, unless it is INTERNAL, the host's own region for it.
+/// One entry of an AAR. The entry requests a region on the accelerator and describes the host's own region for the same
+/// parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {
     pub flags: RegionFlags,
     pub naa_addr: NaaAddress,
-    /// The host's region; address and RKey are 0 for INTERNAL regions. Its size is the requested size.
+    /// The host's region, whose size is also the requested size. INTERNAL regions exist on the accelerator only, so
+    /// that hosts set their address and RKey to 0.
     pub host: RemoteRegion,
 }
 

@@ -1,11 +1,11 @@
 //! The reason why a call failed, in 24 bits.
 //!
-//! | codes | whose |
+//! | codes | owner |
 //! |---|---|
-//! | 0x01-0x02 | NAAICE's |
+//! | 0x01-0x02 | NAAICE |
 //! | 0x03-0x0f | reserved by NAAICE |
-//! | 0x10-0x3f | this server's, from the range NAAICE leaves to applications |
-//! | 0x40-0x7f | plug-ins' |
+//! | 0x10-0x3f | the server of this project, from the range that NAAICE leaves to applications |
+//! | 0x40-0x7f | kernels |
 
 use std::{fmt, num::NonZeroU32};
 
@@ -40,7 +40,7 @@ codes! {
 }
 
 impl ReturnCode {
-    /// The codes for kernels.
+    /// The return codes that kernels may use.
     pub const PLUG_INS: std::ops::RangeInclusive<u32> = 0x40..=0x7f;
 
     /// Returns `None` for 0, which is success.
@@ -59,7 +59,7 @@ impl ReturnCode {
         self.0.get()
     }
 
-    /// The meaning of the code, if it is fixed.
+    /// Returns the meaning of the code, if the code has a fixed meaning.
     pub fn text(self) -> Option<&'static str> {
         Self::TABLE.iter().find(|(code, ..)| *code == self).map(|(_, _, text)| *text)
     }

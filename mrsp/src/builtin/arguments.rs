@@ -1,4 +1,4 @@
-//! The argument block, little-endian:
+//! The argument block has the following format, little-endian:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | 2 | 1 | version, 1 |
 //! | 3 | 1 | function code |
 //! | 4 | 4 | zero |
-//! | 8 | 6·8 | arguments, those a function does not have are zero |
+//! | 8 | 6·8 | arguments; zero for each argument that the function does not have |
 //! | 56 | 8 | zero |
 
 use super::{
@@ -18,7 +18,7 @@ use crate::immediate::FunctionCode;
 
 const MAGIC: [u8; 2] = *b"NA";
 
-/// The argument block of any function; the arguments are not interpreted.
+/// The argument block of any function, with arguments that are not interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
     pub function: FunctionCode,
@@ -31,10 +31,10 @@ impl ArgumentBlock {
         Block { function: self.function, info: 0, words: [a, b, c, d, e, f, 0] }.encode(MAGIC)
     }
 
-    /// Reads the first 64 bytes of a region.
+    /// Decodes the argument block in the first 64 bytes of a region.
     ///
     /// # Errors
-    /// If the bytes are not a block of this version.
+    /// Returns an error if the bytes are not an argument block of version 1.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let Block { function, info, words } = Block::decode(region, MAGIC, "an argument block (\"NA\")")?;
         let [a, b, c, d, e, f, reserved] = words;
@@ -48,21 +48,21 @@ impl ArgumentBlock {
 /// The direction of a Fourier transform. Neither direction scales the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FftDirection {
-    /// Forward transform: argument 0.
+    /// The forward transform, which is argument value 0.
     Forward,
-    /// Inverse transform: argument 1.
+    /// The inverse transform, which is argument value 1.
     Inverse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
-    /// Ascending order: argument 0.
+    /// The ascending order, which is argument value 0.
     Ascending,
-    /// Descending order: argument 1.
+    /// The descending order, which is argument value 1.
     Descending,
 }
 
-/// The arguments of the built-in functions. `bytes` is the number of bytes of input 1 that are used.
+/// The arguments of the built-in functions. The field `bytes` is the number of bytes that the function uses of input 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
     Sha256 {
@@ -71,7 +71,8 @@ pub enum Arguments {
     Crc32c {
         bytes: u64,
     },
-    /// A has m rows of k numbers, B has k rows of n, C has m rows of n.
+    /// Multiplies the matrices A and B to the matrix C. A has m rows of k numbers, B has k rows of n numbers, and C has
+    /// m rows of n numbers.
     Dgemm {
         m: u64,
         n: u64,
@@ -88,7 +89,8 @@ pub enum Arguments {
     Lz4Decompress {
         bytes: u64,
     },
-    /// `level` is zstd's compression level, where 0 is its default; the block holds it sign-extended to 64 bits.
+    /// The field `level` is zstd's compression level, where 0 means zstd's default. The argument block contains `level`
+    /// sign-extended to 64 bits.
     ZstdCompress {
         bytes: u64,
         level: i32,
@@ -100,10 +102,10 @@ pub enum Arguments {
         n: u64,
         element: Element,
     },
-    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin
-    /// `floor((x - lo)·bins / (hi - lo))`, computed in f64. Behind the bins are the counts of numbers below `lo`, of
-    /// numbers from `hi` on, and of NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because
-    /// an f64 does not hold all their values.
+    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width. The bin of x is `floor((x - lo)·bins /
+    /// (hi - lo))`, computed in f64. After the counts of the bins, output 1 has the counts of numbers below `lo`, of
+    /// numbers from `hi` on, and of NaNs. All counts add up to `n`. The element type cannot be u64 or i64, because an
+    /// f64 cannot represent all values of these types.
     Histogram {
         n: u64,
         element: Element,
@@ -156,10 +158,11 @@ impl Arguments {
         ArgumentBlock { function: self.function(), words }.encode()
     }
 
-    /// Reads the first 64 bytes of a region. The function itself checks whether the numbers fit the regions.
+    /// Decodes the arguments in the first 64 bytes of a region. The built-in function itself checks whether the
+    /// arguments fit the regions.
     ///
     /// # Errors
-    /// If the bytes are not the arguments of a built-in function.
+    /// Returns an error if the bytes are not the arguments of a built-in function.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let ArgumentBlock { function, words } = ArgumentBlock::decode(region)?;
         let [a, b, c, d, e, _] = words;

@@ -2,11 +2,11 @@
 
 use crate::immediate::FunctionCode;
 
-/// The bytes of an argument or status block. The region may be larger.
+/// The size in bytes of an argument or status block. The region of a block may be larger.
 pub const BLOCK_BYTES: usize = 64;
 const VERSION: u8 = 1;
 
-/// The error for bytes that are not a block, or not a block of this function.
+/// The error for bytes that are not a valid argument or status block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     #[error("the region has {0} bytes, a block needs {BLOCK_BYTES}")]
@@ -25,7 +25,7 @@ pub enum BlockError {
     Code(u32),
 }
 
-/// An argument or status block as numbers.
+/// An argument or status block as decoded numbers.
 pub(super) struct Block {
     pub(super) function: FunctionCode,
     /// The number in bytes 4 to 7.
@@ -46,7 +46,8 @@ impl Block {
         block
     }
 
-    /// Reads the first 64 bytes of `region`; `expected` describes the block for the error message.
+    /// Decodes the block in the first 64 bytes of `region`. `expected` is the description of the block for error
+    /// messages.
     pub(super) fn decode(region: &[u8], magic: [u8; 2], expected: &'static str) -> Result<Self, BlockError> {
         let (words, _) = region.as_chunks();
         let &[head, ref words @ ..] = words.first_chunk::<8>().ok_or(BlockError::Short(region.len()))?;

@@ -1,6 +1,7 @@
 //! The element types of arrays, for functions that support several types.
 
-/// A numeric type, little-endian. The discriminant is the value of the argument.
+/// The type of an array's numbers, which are little-endian. The discriminant is the value of the argument that selects
+/// the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Element {
@@ -16,7 +17,7 @@ pub enum Element {
 impl Element {
     pub const ALL: [Self; 7] = [Self::U8, Self::U32, Self::I32, Self::U64, Self::I64, Self::F32, Self::F64];
 
-    /// The bytes of one number.
+    /// Returns the size of one number in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -25,7 +26,7 @@ impl Element {
         }
     }
 
-    /// The type's name in Rust.
+    /// Returns the type's name in Rust.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",

@@ -1,4 +1,4 @@
-//! The status block, little-endian:
+//! The status block has the following format, little-endian:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | 2 | 1 | version, 1 |
 //! | 3 | 1 | function code |
 //! | 4 | 4 | return code, 24 bits; 0: success |
-//! | 8 | 8 | detail; with OUTPUT_TOO_SMALL the bytes needed, 0 if unknown |
-//! | 16 | 6·8 | bytes produced in outputs 0 to 5, output 0 being this block |
+//! | 8 | 8 | detail; for OUTPUT_TOO_SMALL the number of bytes that are needed, 0 if unknown |
+//! | 16 | 6·8 | number of bytes that were produced in outputs 0 to 5; output 0 is the status block itself |
 
 use super::block::{BLOCK_BYTES, Block, BlockError};
 use crate::{
@@ -17,15 +17,15 @@ use crate::{
 
 const MAGIC: [u8; 2] = *b"NS";
 
-/// The result of a built-in function. After a failure the block arrives before the immediate (see
-/// [`naa::Failure`](crate::naa::Failure)), if the first output has room for it.
+/// The result of a built-in function. After a failure, the accelerator sends the status block before the immediate (see
+/// [`naa::Failure`](crate::naa::Failure)), if the first output has room for the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     pub function: FunctionCode,
-    /// The return code; `None` is success. The response immediate has the same value.
+    /// The return code, where `None` means success. The response immediate has the same return code.
     pub code: Option<ReturnCode>,
     pub detail: u64,
-    /// The bytes of each output that were produced.
+    /// The number of bytes that the function produced in each output.
     pub produced: [u64; 6],
 }
 
@@ -36,10 +36,11 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Reads the first 64 bytes of a region. The caller must check whether the lengths fit the regions.
+    /// Decodes the status block in the first 64 bytes of a region. The caller must check whether the lengths in
+    /// `produced` fit the regions.
     ///
     /// # Errors
-    /// If the bytes are not a block of this version.
+    /// Returns an error if the bytes are not a status block of version 1.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let Block { function, info, words } = Block::decode(region, MAGIC, "a status block (\"NS\")")?;
         let [detail, a, b, c, d, e, f] = words;

@@ -1,11 +1,11 @@
-//! Decodes a catalogue. The bytes come from a server and are not trusted.
+//! Decodes a catalogue. The bytes of a catalogue come from a server and are not trusted.
 
 use super::{
     Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
 };
 use crate::{immediate::FunctionCode, reader::Reader};
 
-/// The error for bytes that are not a catalogue of this version.
+/// The error for bytes that are not a catalogue of version 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     #[error("the region does not begin with a catalogue; the accelerator may not have one")]
@@ -26,17 +26,19 @@ pub enum CatalogueError {
     Text,
 }
 
-/// The header: the first 16 bytes of a catalogue.
+/// The header, which is the first 16 bytes of a catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub functions: u16,
-    /// The bytes of the whole catalogue, including the header.
+    /// The size in bytes of the whole catalogue, including the header.
     pub bytes: u32,
 }
 
 impl Header {
+    /// Decodes the header at the start of `region`.
+    ///
     /// # Errors
-    /// If `region` does not begin with the header of a catalogue of this version.
+    /// Returns an error if `region` does not begin with the header of a catalogue of version 1.
     pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
         let mut reader = Reader::new(region);
         if reader.array() != Some(MAGIC) {
@@ -56,11 +58,12 @@ impl Header {
 }
 
 impl Catalogue {
-    /// Reads the catalogue at the start of a region, which may be larger. The memory that it allocates is proportional
-    /// to the bytes read, not to the lengths that they claim.
+    /// Decodes the catalogue at the start of `region`, which may be larger than the catalogue. The allocated memory is
+    /// proportional to the number of bytes that were read, not to the lengths in the catalogue.
     ///
     /// # Errors
-    /// If there is no catalogue, or if any part of it breaks the rules of version 1.
+    /// Returns an error if `region` contains no catalogue, or if any part of the catalogue breaks the rules of version
+    /// 1.
     pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
         let Header { functions: count, bytes } = Header::decode(region)?;
         let whole = usize::try_from(bytes).ok().and_then(|bytes| region.get(..bytes));

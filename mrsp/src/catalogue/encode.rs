@@ -3,7 +3,7 @@
 use super::{Catalogue, Function, HEADER_BYTES, MAGIC, POOLED, Parameter, VERSION, is_printable};
 use crate::immediate::FunctionCode;
 
-/// The error for a catalogue that cannot be encoded: the description of a function is wrong.
+/// The error for a catalogue that cannot be encoded, because the description or the order of its functions is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{what} of function {code} has {len} bytes or elements, more than {limit}")]
@@ -15,8 +15,11 @@ pub enum EncodeError {
 }
 
 impl Catalogue {
+    /// Encodes the catalogue with its header.
+    ///
     /// # Errors
-    /// If a text is too long or not printable, or functions are not in the order of their codes.
+    /// Returns an error if a text or a list of parameters is too long, if a text is not printable, or if the functions
+    /// are not in the order of their codes.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         for pair in self.functions.windows(2) {
             if let [Function { code: former, .. }, Function { code, .. }] = *pair
@@ -29,7 +32,8 @@ impl Catalogue {
         for function in &self.functions {
             function.encode(&mut out)?;
         }
-        // There are up to 127 functions with up to 255 parameters each, so neither number can wrap.
+        // A catalogue has at most 127 functions with at most 255 parameters each, so that the count fits into 16 bits
+        // and the size into 32 bits.
         let (count, total) = (self.functions.len() as u16, out.len() as u32);
         let header = [&MAGIC[..], &VERSION.to_le_bytes(), &count.to_le_bytes(), &total.to_le_bytes()];
         for (slot, byte) in out.iter_mut().zip(header.into_iter().flatten()) {

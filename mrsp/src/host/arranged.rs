@@ -1,4 +1,4 @@
-//! Calls of a session whose parameters lie in common regions.
+//! Calls of a session whose parameters share regions of the accelerator.
 
 use super::{Param, SetupError, setup};
 use crate::{
@@ -13,15 +13,15 @@ pub(super) struct Arranged {
     layout: Layout,
     /// The slots in the order of the program's parameters.
     slots: Vec<Slot>,
-    /// The slots in the order in which they lie in the regions.
+    /// The numbers of the parameters, in the order in which their slots lie in the regions.
     order: Vec<u8>,
-    /// The bytes at the start of region 0 that are sent from the staging region.
+    /// The number of bytes at the start of region 0 that are sent from the staging region.
     staged: u32,
-    /// The offset in the staging region at which its zeros start.
+    /// The offset of the zeros in the staging region.
     zeros: u32,
 }
 
-/// The part of a slot that is to be sent.
+/// The part of a slot that a call sends.
 #[derive(Clone, Copy)]
 struct Sent {
     slot: Slot,
@@ -29,12 +29,12 @@ struct Sent {
     /// The offset of the part in the slot.
     start: u64,
     bytes: u32,
-    /// Whether the part is sent from the staging region.
+    /// True if the part is sent from the staging region.
     staged: bool,
 }
 
 impl Sent {
-    /// The offset of the part in the accelerator's region.
+    /// Returns the offset of the part in the accelerator's region.
     fn offset(&self) -> u64 {
         u64::from(self.slot.offset) + self.start
     }
@@ -43,7 +43,7 @@ impl Sent {
         self.offset() + u64::from(self.bytes)
     }
 
-    /// The number of bytes between this part and `next`, if one WRITE may cover both and the bytes between.
+    /// Returns the number of bytes between this part and `next`, or `None` if one WRITE must not cover both parts.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.slot.end() && next.start == 0;
         let gap = next.offset().checked_sub(self.end())?;
@@ -55,7 +55,7 @@ impl Sent {
 impl Arranged {
     pub(super) fn new(params: &[Param], placed: &Placed) -> Result<Self, SetupError> {
         let slots = setup::slots(params, placed)?;
-        // A block has at most 255 slots, which `place` has counted.
+        // A layout block has at most 255 slots, and the function `place` refuses more parameters.
         let mut order: Vec<_> = (0..=u8::MAX).take(slots.len()).collect();
         order.sort_by_key(|&param| {
             let slot = &slots[usize::from(param)];
@@ -102,7 +102,7 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Adds `next` to the WRITE that ends with `before`, if that is possible.
+    /// Adds `next` to the WRITE that ends with `before`. Returns false if one WRITE cannot cover both parts.
     fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);
@@ -121,14 +121,14 @@ impl Arranged {
         }
     }
 
-    /// The place of the part in the host's memory.
+    /// Returns the location of the part in the host's memory.
     fn piece(&self, sent: &Sent) -> Piece {
         let (param, offset) =
             if sent.staged { (self.staging(), sent.offset()) } else { (sent.param, sent.start) };
         Piece { param, offset, length: sent.bytes }
     }
 
-    /// The number of the staging region: it follows the session's parameters.
+    /// Returns the number of the staging region, which follows the numbers of the session's parameters.
     fn staging(&self) -> usize {
         self.slots.len()
     }

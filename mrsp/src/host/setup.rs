@@ -10,9 +10,10 @@ use crate::{
 /// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// The accelerator address that is requested for the first region.
+    /// The lowest accelerator address that the session requests.
     pub address_start: NaaAddress,
-    /// The most parameters and internal regions together. C servers crash with more than 31.
+    /// The maximum number of parameters and internal regions together. Servers of the C library crash with more than 31
+    /// regions.
     pub max_regions: u8,
     pub dialect: Dialect,
 }
@@ -23,18 +24,18 @@ impl Default for HostConfig {
     }
 }
 
-/// A parameter: a region of the host that the accelerator is to have, too.
+/// A parameter, which has memory on the host and on the accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// The flags INPUT, OUTPUT and SINGLE_SEND, which implies INPUT.
+    /// The flags of the parameter, which may be INPUT, OUTPUT and SINGLE_SEND. SINGLE_SEND implies INPUT.
     pub flags: RegionFlags,
     pub addr: u64,
     pub rkey: u32,
-    /// The size in bytes, up to 2 GiB; 0 is allowed.
+    /// The size in bytes, from 0 to 2 GiB.
     pub size: u64,
 }
 
-/// The error for regions of which no session can be made.
+/// The error for parameters and regions with which no session can be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     #[error("a session needs at least one parameter, for its answers to go to")]
@@ -58,7 +59,8 @@ pub enum SetupError {
 const PARAM_FLAGS: RegionFlags =
     RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
 
-/// The entries of the AAR: parameters, then internal regions, which have the lower addresses.
+/// Returns the entries of the AAR. Parameters come before internal regions, but internal regions have the lower
+/// accelerator addresses.
 pub(super) fn requests(
     config: &HostConfig,
     params: &[Param],
@@ -67,7 +69,7 @@ pub(super) fn requests(
     entries(config, internals, params.len(), |index| describe(index, &params[index]))
 }
 
-/// The entries of the AAR if the parameters lie in regions of `bytes` bytes.
+/// Returns the entries of the AAR for parameters that share regions. `bytes` has the size of each shared region.
 pub(super) fn regions(
     config: &HostConfig,
     bytes: &[u32],
@@ -106,7 +108,7 @@ fn entries(
     shared.chain(internals.into_iter().map(Ok)).collect()
 }
 
-/// The parameters as slots of a layout block.
+/// Returns the parameters as slots of a layout block.
 pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, SetupError> {
     if params.is_empty() {
         return Err(SetupError::NoParameters);
@@ -121,7 +123,7 @@ pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, Setu
     params.iter().zip(&placed.places).enumerate().map(slot).collect()
 }
 
-/// The flags of a parameter, and its memory on the host.
+/// Returns the flags of a parameter, and its memory on the host.
 fn describe(index: usize, param: &Param) -> Result<(RegionFlags, RemoteRegion), SetupError> {
     let mut flags = param.flags;
     if !PARAM_FLAGS.contains(flags) {

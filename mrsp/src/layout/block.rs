@@ -1,19 +1,22 @@
-//! The layout block: where in an AAR's regions the session's parameters lie. It follows the regions of the message.
+//! The layout block, which says where a session's parameters lie in the regions of an AAR. In an AAR, the layout block
+//! follows the regions.
 //!
 //! ```text
 //! block    "NAAL" | version u8 = 1 | count u8 | zero u16
 //! slot     flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
 //! ```
 //!
-//! Integers are big-endian, as in the rest of the message. The regions before the block are then those of the accelerator:
-//! their flags and host addresses are 0 and have no meaning, except the flags of INTERNAL regions. A slot is a parameter, in
-//! the order of the program; its flags are those of a region, and host address and key say where its result goes.
+//! Integers are big-endian, like all integers of MRSP. The regions of an AAR with a layout block describe only memory
+//! of the accelerator. The flags and host addresses of these regions are 0 and have no meaning, except the flags of
+//! INTERNAL regions. Each slot is one parameter, in the order of the program's parameters. The flags of a slot have the
+//! meaning of region flags. The host address and RKey of a slot say where the accelerator writes the parameter's
+//! result.
 //!
 //! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and do not
 //!   overlap.
-//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes are between two consecutive slots, one WRITE may write both, and
-//!   changes the bytes between. Outputs may be written together in the same way, if the host's addresses for them have the
-//!   same distance.
+//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive slots, one WRITE may write both
+//!   slots and the bytes between the slots. One WRITE may also write two outputs, if their addresses on the host have
+//!   the same distance as their slots.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -22,28 +25,28 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 const SLOT_BYTES: usize = 24;
 
-/// The most slots that the count field can express.
+/// The maximum number of slots that the count field can express.
 pub const MAX_SLOTS: usize = u8::MAX as usize;
 
-/// The bytes of a block with `slots` slots.
+/// Returns the size in bytes of a layout block with `slots` slots.
 pub const fn block_bytes(slots: u8) -> usize {
     HEADER_BYTES + SLOT_BYTES * slots as usize
 }
 
-/// A parameter in the accelerator's memory.
+/// The slot of a parameter, which describes its location on the accelerator and its memory on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     pub flags: RegionFlags,
-    /// The number of the region of the message in which the parameter lies.
+    /// The number of the region in which the parameter lies, in the order of the AAR.
     pub region: u8,
     /// The offset of the parameter's first byte in the region.
     pub offset: u32,
-    /// The place on the host where the result goes, if there is one. The size is always valid.
+    /// The host's memory for the parameter. Its address and RKey have a meaning only if the parameter is an output.
     pub host: RemoteRegion,
 }
 
 impl Slot {
-    /// The offset of the first byte behind the parameter; it may lie beyond any region.
+    /// Returns the offset of the first byte after the parameter. The offset may lie beyond the end of the region.
     pub const fn end(&self) -> u64 {
         self.offset as u64 + self.host.size as u64
     }
@@ -75,7 +78,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Decodes a block that takes up all of `bytes`; `None` if `bytes` is not such a block. Allocates nothing.
+/// Decodes a layout block without allocating memory. Returns `None` if `bytes` is not exactly one layout block.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     let (&[a, b, c, d, version, count, _, _], body) = bytes.split_first_chunk()?;
     let known = [a, b, c, d] == MAGIC && version == VERSION;
@@ -83,7 +86,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a block of at most 255 slots to `message`.
+/// Appends a layout block with at most 255 slots to `message`.
 pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
     debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
     message.extend(MAGIC);

@@ -1,10 +1,10 @@
-//! The choice of a layout by the program, with its textual form.
+//! The layout that a program chooses, and the textual form of this choice.
 
 use std::{fmt, str::FromStr};
 
 use crate::region::RegionFlags;
 
-/// How parameters lie in the accelerator's regions, and by which WRITEs they are sent.
+/// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout that every accelerator supports.
@@ -12,23 +12,23 @@ pub enum Layout {
     Symmetric,
     Asymmetric,
     Gathered,
-    /// Results of up to `threshold` bytes are copied together. Parameters that are only sent are copied if they have up
-    /// to a [sixteenth](Layout::INPUT_SHARE) of that size.
+    /// Results of up to `threshold` bytes are copied together. A parameter that is only sent is copied if its size is
+    /// at most a [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
         threshold: u32,
     },
 }
 
 impl Layout {
-    /// The layout for `packed` without a number. With this threshold, copying a result costs about as much as another
-    /// WRITE.
+    /// The layout for the text `packed` without a number. Copying a result of 65,536 bytes, the threshold of this
+    /// layout, takes about as long as another WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// The divisor of the threshold for parameters that are only sent. A result that is not copied costs a WRITE of the
-    /// response, but an input that is not copied costs only a scatter-gather element, so copying pays off for smaller
-    /// inputs only.
+    /// The divisor of the threshold for parameters that are only sent. Copying pays off for smaller sizes of inputs
+    /// than of results, because a result that is not copied costs a WRITE, and an input that is not copied costs only a
+    /// scatter-gather element.
     pub const INPUT_SHARE: u32 = 16;
 
-    /// Whether a parameter of `bytes` bytes is copied.
+    /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.
     pub fn copies(self, flags: RegionFlags, bytes: u32) -> bool {
         let Self::Packed { threshold } = self else { return false };
         let comes_back = flags.contains(RegionFlags::OUTPUT);
@@ -73,7 +73,7 @@ impl FromStr for Layout {
     }
 }
 
-/// A fixed layout, or the layout that a [`Rule`] finds best for the parameters.
+/// A fixed layout, or the layout that a [`Rule`] chooses for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Fixed(Layout),
@@ -103,25 +103,26 @@ impl FromStr for Choice {
     }
 }
 
-/// Decides which layout is best for given parameters: packed if enough of them are small, else another layout. The
-/// rules are fitted to measurements (`naa bench layouts --fit`). The textual form is `packed:BYTES:COUNT,OTHERWISE` or
-/// `packed:BYTES:COUNT:MOST,OTHERWISE`.
+/// A rule that chooses the layout for given parameters. The rule chooses the packed layout if enough parameters are
+/// small, and the layout `otherwise` if not. The numbers of the rules are fitted to measurements (`naa bench layouts
+/// --fit`). The textual form of a rule is `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The most bytes of a small parameter.
+    /// The maximum size of a small parameter in bytes.
     pub small: u32,
-    /// The least number of small parameters for the packed layout.
+    /// The minimum number of small parameters for the packed layout.
     pub at_least: u8,
-    /// The most bytes of all small parameters together: data that does not fit the caches is not worth a copy.
+    /// The maximum size of all small parameters together in bytes. Copying pays off only for data that fits into the
+    /// CPU's caches.
     pub most: u64,
     pub otherwise: Layout,
 }
 
 impl Rule {
-    /// The value of `most` without a limit.
+    /// The value of `most` that means no limit.
     pub const UNBOUNDED: u64 = u64::MAX;
 
-    /// The layout for parameters of `sizes` bytes; internal regions are left out.
+    /// Returns the layout for parameters with the given sizes in bytes. `sizes` must not contain internal regions.
     pub fn choose(&self, sizes: impl IntoIterator<Item = u64>) -> Layout {
         let small = sizes.into_iter().filter(|&bytes| bytes <= u64::from(self.small));
         let (count, together) = small.fold((0, 0_u64), |(n, sum), bytes| (n + 1, sum.saturating_add(bytes)));

@@ -10,21 +10,22 @@ pub struct Place {
     pub offset: u32,
 }
 
-/// The locations of all of a session's parameters in the accelerator's regions.
+/// The locations of all parameters of a session in the accelerator's regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub layout: Layout,
-    /// The bytes of each region.
+    /// The size of each region in bytes.
     pub regions: Vec<u32>,
-    /// The location of each parameter, in their order.
+    /// The location of each parameter, in the order of the parameters.
     pub places: Vec<Place>,
-    /// The bytes at the start of region 0 that hold the parameters which are copied together.
+    /// The number of bytes at the start of region 0 that contain the parameters which are copied together.
     pub staged: u32,
 }
 
 impl Placed {
-    /// The bytes of the staging region, which the host has beside the regions of its parameters. It begins with the same
-    /// layout as the copied part of the accelerator's region 0; then follow zeros, which fill the gaps between parameters.
+    /// Returns the size in bytes of the staging region, which the host has in addition to the regions of its
+    /// parameters. The staging region begins with the same layout as the copied part of the accelerator's region 0. The
+    /// end of the staging region contains zeros, which the host sends for the gaps between parameters.
     pub fn staging_bytes(&self) -> u32 {
         match self.layout {
             Layout::Packed { .. } | Layout::Gathered => self.zeros() + ALIGNMENT,
@@ -32,18 +33,18 @@ impl Placed {
         }
     }
 
-    /// The offset in the staging region at which the zeros start.
+    /// Returns the offset of the zeros in the staging region.
     pub fn zeros(&self) -> u32 {
         self.staged.next_multiple_of(ALIGNMENT)
     }
 
-    /// Whether the parameter of `bytes` bytes at `place` is copied together with others.
+    /// Returns true if the parameter of `bytes` bytes at `place` is copied together with other parameters.
     pub fn is_staged(&self, place: Place, bytes: u32) -> bool {
         place.region == 0 && u64::from(place.offset) + u64::from(bytes) <= u64::from(self.staged)
     }
 }
 
-/// The error for parameters that only the symmetric layout can hold.
+/// The error for parameters that cannot be placed in shared regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
     #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
@@ -52,13 +53,13 @@ pub enum Unplaceable {
     TooLarge,
 }
 
-/// Places parameters with these flags and sizes, of at most 2 GiB each.
+/// Places parameters with the given flags and sizes. Each parameter has at most 2 GiB.
 ///
-/// Parameters that are copied together come first. Within each group the order is such that parameters which are written
-/// together lie side by side: in the first call, in later calls, and in responses.
+/// The parameters that are copied together lie before the parameters that are not copied. In each of these two groups,
+/// parameters that a call or a response writes together lie side by side if possible.
 ///
 /// # Errors
-/// If there are too many parameters, or they need too many regions.
+/// Returns an error if there are too many parameters, or if the parameters need too many regions.
 pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Unplaceable> {
     if params.len() > MAX_SLOTS {
         return Err(Unplaceable::TooMany(params.len()));
@@ -82,9 +83,10 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// The order of parameters in a group. Inputs of the copied group lie next to inputs of the other group, and results at
-/// the outer ends, so that the parameters of each call are one range, and the results are one range in each group.
-/// Parameters that are sent with the first call only are at the edges.
+/// Returns the position of a parameter in its group, which is either the copied or the not copied parameters. The
+/// inputs of both groups lie at the boundary between the groups, so that the inputs of each call after the first call
+/// are one range. In-out parameters lie between inputs and outputs, so that the results of each group are one range.
+/// Inputs that are sent with the first call only lie at the outer edges of the groups.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;
@@ -99,7 +101,8 @@ fn rank(flags: RegionFlags, copied: bool) -> u8 {
     if copied { 5 - rank } else { rank }
 }
 
-/// Makes room for a parameter in the last region, or in a new one.
+/// Reserves `bytes` bytes for a parameter in the last region, or in a new region if the last region has too little
+/// space.
 fn next(regions: &mut Vec<u32>, bytes: u32) -> Option<Place> {
     let last = regions.last_mut()?;
     let offset = last.checked_next_multiple_of(ALIGNMENT)?;

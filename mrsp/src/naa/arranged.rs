@@ -1,4 +1,4 @@
-//! Responses of a session whose parameters lie in common regions.
+//! Responses of a session whose parameters share regions of the accelerator.
 
 use crate::{
     layout::{ALIGNMENT, Place, Slot},
@@ -10,11 +10,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Arranged {
     places: Vec<Place>,
-    /// The outputs in the order in which they lie in the regions.
+    /// The numbers of the output parameters, in the order in which the outputs lie in the regions.
     outputs: Vec<u8>,
 }
 
-/// The slots as parameters that each have a region.
+/// Converts slots to parameters, each described like a parameter that has its own region.
 pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionRequest> {
     let param = |slot: &Slot| {
         let region = regions.get(usize::from(slot.region)).map_or(NaaAddress::ZERO, |region| region.naa_addr);
@@ -24,20 +24,20 @@ pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionReq
     slots.iter().map(param).collect()
 }
 
-/// An output of which some bytes are sent.
+/// An output of which at least one byte is sent.
 #[derive(Clone, Copy)]
 struct Sent {
     place: Place,
     bytes: u32,
-    /// Whether the output is sent whole.
+    /// True if the output is sent whole.
     whole: bool,
     addr: u64,
     rkey: u32,
 }
 
 impl Sent {
-    /// The number of bytes between this output and `next`, if one WRITE may cover both: their distance on the host must
-    /// be the same as here.
+    /// Returns the number of bytes between this output and `next`, or `None` if one WRITE must not cover both outputs.
+    /// One WRITE may cover both only if their distance on the host equals their distance in the accelerator's region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let apart = next.place.offset.checked_sub(self.place.offset)?;
         let gap = apart.checked_sub(self.bytes)?;
@@ -48,7 +48,7 @@ impl Sent {
 }
 
 impl Arranged {
-    /// The locations of granted slots, of which there are at most 255.
+    /// Stores the locations of the granted slots. A layout block has at most 255 slots.
     pub(super) fn new(slots: &[Slot]) -> Self {
         let places = slots.iter().map(|slot| Place { region: slot.region, offset: slot.offset }).collect();
         let has_output = |param: &u8| slots[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);

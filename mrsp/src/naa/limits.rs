@@ -11,12 +11,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_regions: u8,
-    /// The most bytes of one region. Values above 2 GiB count as 2 GiB.
+    /// The maximum size of one region in bytes. Values above 2 GiB count as 2 GiB.
     pub max_region_bytes: u64,
-    /// The most bytes of all regions together, internal ones included, as requested (an allocator may round up).
+    /// The maximum size in bytes of all regions together, including internal regions. The sizes are those that the host
+    /// requests; an allocator may round each size up.
     pub max_session_bytes: u64,
-    /// The most parameters of a session with a layout, in as many regions as `max_regions` allows; 0 if layouts are not
-    /// supported.
+    /// The maximum number of parameters in a layout block. The value 0 means that the accelerator refuses layout
+    /// blocks.
     pub max_slots: u8,
 }
 
@@ -57,8 +58,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error code of MRSP for the reason. MRSP has three codes only: a wrong description of a region is an address
-    /// error, and a wrong number of regions counts as too many.
+    /// Returns the MRSP error code for the reason. MRSP has only three error codes. An invalid description of a region
+    /// is an address error, and any invalid number of regions counts as too many regions.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
@@ -75,11 +76,12 @@ impl Refusal {
     }
 }
 
-/// The flags that INTERNAL regions must not have, because the host has no memory for them.
+/// The flags that an INTERNAL region must not have, because the host has no memory for such a region.
 const NOT_INTERNAL: RegionFlags =
     RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
 
-/// The granted regions in the order of the AAR, which may mix parameters and internal regions.
+/// Checks the requested regions and returns them in the order of the AAR. An AAR may mix parameters and internal
+/// regions.
 pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<RegionRequest>, Refusal> {
     if asked.len() > usize::from(limits.max_regions) {
         return Err(Refusal::TooManyRegions { asked: asked.len(), limit: limits.max_regions });
@@ -98,7 +100,8 @@ pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<R
     Ok(asked.iter().collect())
 }
 
-/// The slots of a layout in the granted regions.
+/// Checks the slots of a layout block, which must lie in the granted `regions`, and returns them in the order of the
+/// block.
 pub(super) fn grant_slots(
     limits: &Limits,
     regions: &[RegionRequest],
