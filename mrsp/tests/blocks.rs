@@ -1,4 +1,4 @@
-//! Argument and status blocks, return codes and numbers.
+//! Tests of argument and status blocks, of return codes and of numbers.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn blocks_are_strict() {
     assert_eq!(with(4, 1), BlockError::Reserved);
     assert_eq!(with(63, 1), BlockError::Reserved);
     assert_eq!(with(48, 1), BlockError::Argument { index: 5, value: 1 });
-    // The level does not fit 32 bits.
+    // The compression level does not fit into 32 bits.
     assert!(matches!(with(22, 0), BlockError::Argument { index: 1, .. }));
     assert_eq!(Arguments::decode(&good[..63]), Err(BlockError::Short(63)));
 

@@ -1,4 +1,4 @@
-//! Calls between both state machines.
+//! Tests of calls between the host's and the accelerator's state machines.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn prefixes() {
     let mut pair = Pair::new(&[(IN, 10), (IN_OUT, 20), (OUT, 30)], &[]);
     pair.call(1, U24::ZERO, &[Some(Part::prefix(3)), Some(Part::prefix(0))]);
     assert_eq!(pair.lengths(), [(0, 3), (1, 0)]);
-    // If a parameter is not sent, its length is checked but has no other effect.
+    // The length of a parameter that is not sent is checked, and has no other effect.
     pair.respond(Ok(&[Some(10), None, Some(7)]));
     assert_eq!(pair.lengths(), [(1, 20), (2, 7)]);
 
@@ -117,7 +117,7 @@ fn failures() {
     assert_eq!(outcome.answer, Answer::Failure(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(outcome.last_write_bytes, 0);
 
-    // The failure has a status block, which is sent before the immediate.
+    // The status block of a failed call is sent before the immediate.
     let code = ReturnCode::OUTPUT_TOO_SMALL;
     let status =
         StatusBlock { function: SHA256, code: Some(code), detail: 32, produced: [64, 0, 0, 0, 0, 0] };
@@ -190,8 +190,7 @@ fn a_plan_keeps_its_memory() {
     assert_eq!(pair.plan.writes().as_ptr(), memory);
 }
 
-/// Random regions, calls, prefixes and responses; after each call both sides must hold the bytes that a simple model
-/// predicts.
+/// Calls and responses with random regions and prefixes leave the bytes on both sides that a simple model predicts.
 #[test]
 fn random_sessions() {
     let mut random = Random::seeded(0x5eed_0002);

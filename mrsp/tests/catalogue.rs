@@ -1,4 +1,4 @@
-//! The catalogue of an accelerator's functions.
+//! Tests of the catalogue of an accelerator's functions.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn round_trips() {
     let header = Header::decode(&bytes[..HEADER_BYTES]).unwrap();
     assert_eq!((header.functions, header.bytes as usize), (2, bytes.len()));
     assert_eq!(Catalogue::decode(&bytes).as_ref(), Ok(&catalogue));
-    // The rest of a larger region is ignored.
+    // The decoder ignores the bytes after the catalogue in a larger region.
     bytes.extend([0xff; 100]);
     assert_eq!(Catalogue::decode(&bytes), Ok(catalogue));
     assert_eq!(Catalogue::decode(&Catalogue::default().encode().unwrap()), Ok(Catalogue::default()));
@@ -131,7 +131,7 @@ fn decode_refuses_what_version_1_does_not_say() {
     assert!(value(with(12, 1)) && value(with(16, 0)) && value(with(16, 128)));
     assert!(value(with(17, 2)) && value(with(22, 1)));
     assert_eq!(with(16, 16), CatalogueError::Order(code(16)));
-    // The texts are an escape sequence for the reader's terminal, and bytes that are not UTF-8.
+    // The decoder refuses a text with an escape character, and a text that is not UTF-8.
     assert_eq!(with(24, 0x1b), CatalogueError::Text);
     assert_eq!(with(24, 0xff), CatalogueError::Text);
     assert_eq!(Catalogue::decode(&[]), Err(CatalogueError::Magic));

@@ -1,4 +1,4 @@
-//! Bytes that were captured between the C library's programs.
+//! Tests with bytes that were captured between programs of the C library.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn internal_regions_and_single_send() {
 #[test]
 fn errors() {
     assert_eq!(codec::encode_error(ErrorCode::Memory), [0, 1, 0, 0]);
-    // The C library leaves old content of its buffer in the padding.
+    // The padding of the C library's ERR contains old bytes of its buffer.
     assert_eq!(codec::decode(&[0, 3, 0xaa, 0x55]), Ok(Message::Error(ErrorCode::TooManyRegions)));
     assert_eq!(codec::decode(&[0, 9, 0, 0]), Ok(Message::Error(ErrorCode::Other(9))));
 }
@@ -99,15 +99,16 @@ fn errors() {
 fn immediates() {
     assert_eq!(Request::call(code(127), U24::MAX), 0xffff_ffff);
     assert_eq!(Request::decode(0), Request::HostError);
-    // The start bit may be missing.
+    // A request without the start bit is decoded as a call.
     let call = CallRequest { function: Some(code(5)), user: user(1) };
     assert_eq!(Request::decode(0x105), Request::Call(call));
-    // This is a C host's call of function 128.
+    // A C host sends this immediate to call function 128.
     assert_eq!(Request::decode(0x80), Request::Call(CallRequest { function: None, user: U24::ZERO }));
-    // The C client understood a server's response 0x1100 as code 17.
+    // A C client decoded a server's response immediate 0x1100 as return code 17.
     assert_eq!(Answer::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);
     assert_eq!(Answer::decode(0x11ff, Dialect::Main), Answer::Failure(ReturnCode::BAD_ARGUMENTS));
-    // The C client reads an unshifted error of the C server as success, and so does this crate.
+    // If the C server does not shift an error code by 8 bits, both the C client and this crate decode the response as
+    // success.
     assert_eq!(Answer::decode(0x11, Dialect::Main), Answer::Success);
     assert_eq!(Answer::decode(0xabcd_ef00, Dialect::Next), Answer::User(user(0xab_cdef)));
 }

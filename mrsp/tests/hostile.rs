@@ -1,4 +1,4 @@
-//! Hostile peers: no message may cause a panic or an inconsistent state.
+//! Tests with hostile peers, whose messages must not cause a panic or an inconsistent state.
 
 mod common;
 
@@ -14,7 +14,7 @@ use mrsp::{
     plan::Part,
 };
 
-/// Valid messages of each kind, and some more.
+/// Returns valid messages of each type, and two messages that are malformed or empty.
 fn messages() -> Vec<Vec<u8>> {
     let params: Vec<_> = (0..5).map(|i| param(i, IN_OUT, 100)).collect();
     let mut host = HostSession::new(&HostConfig::default(), &params, &[5000]).unwrap();
@@ -41,7 +41,7 @@ fn catalogue() -> Vec<u8> {
     Catalogue { functions: vec![function(1), function(16), function(127)] }.encode().unwrap()
 }
 
-/// Calls every function that decodes bytes.
+/// Calls every function that decodes bytes, and checks that decoded values can be encoded again.
 fn decode_everything(bytes: &[u8]) {
     let _ = codec::decode(bytes);
     let _ = ArgumentBlock::decode(bytes);
@@ -122,7 +122,8 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     }
 }
 
-/// Chooses the next operation: mostly one that advances the session, so that later states are reached, otherwise any.
+/// Chooses the next operation. Seven of eight operations advance the session, so that the test reaches later states;
+/// the eighth operation is random.
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),
@@ -142,8 +143,8 @@ fn naa_step(random: &mut Random, naa: &NaaSession) -> u64 {
     }
 }
 
-/// Runs valid and invalid operations in any order on a host session: the failed state is final, and plans stay inside
-/// regions.
+/// Valid and invalid operations in any order on a host session never leave the failed state, and never plan a WRITE
+/// beyond a region.
 #[test]
 fn host_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0008);
@@ -187,7 +188,8 @@ fn host_under_any_sequence() {
     assert!(calls > 5000, "only {calls} calls: the sequences end too early to show anything");
 }
 
-/// Does the same with an accelerator's session.
+/// Valid and invalid operations in any order on an accelerator's session never leave the failed state, and never plan a
+/// WRITE beyond a region.
 #[test]
 fn naa_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0009);

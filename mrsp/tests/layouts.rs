@@ -1,4 +1,4 @@
-//! Every layout must transfer the same bytes as the symmetric one.
+//! Tests of layouts. Every layout must transfer the same bytes as the symmetric layout.
 
 mod common;
 
@@ -29,18 +29,18 @@ struct Pair {
     params: Vec<(RegionFlags, u32)>,
     host: HostSession,
     naa: NaaSession,
-    /// The memory of each parameter; then the staging region.
+    /// The memory of each parameter, followed by the staging region.
     host_memory: Vec<Vec<u8>>,
-    /// The memory to which results are written.
+    /// The host's memory to which results are written.
     landing: Vec<Memory>,
-    /// The place of each parameter's result: the index in `landing`, and the offset.
+    /// The location of each parameter's result: an index into `landing`, and an offset in that memory.
     lands: Vec<(usize, usize)>,
     naa_memory: Vec<Memory>,
     plan: CallPlan,
 }
 
 impl Pair {
-    /// Makes a session. With `together`, gathered results have common memory.
+    /// Sets up a session. If `together` is true, the results of the gathered layout share one memory.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -74,7 +74,7 @@ impl Pair {
         Self { placed, params: params.to_vec(), host, naa, host_memory, landing, lands, naa_memory, plan }
     }
 
-    /// The bytes of a parameter on the accelerator.
+    /// Returns the bytes of a parameter on the accelerator.
     fn on_naa(&mut self, param: usize) -> &mut [u8] {
         let Place { region, offset } = self.placed.places[param];
         let size = self.params[param].1 as usize;
@@ -132,7 +132,8 @@ fn memory(key: u32, size: u32) -> Memory {
     Memory { addr: u64::from(key) << 32, rkey: key, bytes: vec![0; size as usize] }
 }
 
-/// The memory for results: small results of a packed layout go to the staging region, gathered results to common
+/// Returns the memory for results, and the location of each result. Small results of the packed layout share one
+/// memory, which stands for the staging region. If `together` is true, results of the gathered layout also share this
 /// memory.
 fn land(
     placed: &Placed,
@@ -152,7 +153,7 @@ fn land(
     (landing, lands)
 }
 
-/// Writes the bytes like a responder, with its checks.
+/// Carries out a WRITE like a responder, which checks RKey and bounds.
 fn carry_out(write: &Write, bytes: &[u8], to: &mut [Memory]) {
     assert_eq!(bytes.len(), write.length as usize);
     if bytes.is_empty() {
@@ -237,7 +238,7 @@ fn one_call(random: &mut Random, pair: &mut Pair, params: &[(RegionFlags, u32)],
     }
 }
 
-/// The number of WRITEs of a call and of its response.
+/// Returns the number of WRITEs of a call, and the number of WRITEs of its response.
 fn writes(layout: Layout, params: &[(RegionFlags, u32)]) -> (usize, usize) {
     let mut pair = Pair::new(layout, params, true, 64, 1 << 31);
     pair.call(&[]);

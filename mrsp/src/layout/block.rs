@@ -52,7 +52,7 @@ impl Slot {
     }
 }
 
-/// The slots of a block, as received and not yet decoded.
+/// The slots of a layout block, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
 

@@ -1,4 +1,4 @@
-//! Helpers for the tests: random numbers from a printed seed, and both sides of a session, each with memory of its own.
+//! Helpers for the tests: random numbers from a printed seed, and both sides of a session with the memory of each side.
 #![allow(dead_code)]
 
 use mrsp::{
@@ -9,11 +9,11 @@ use mrsp::{
     plan::{Part, Prefix},
 };
 
-/// Random numbers by xorshift64*.
+/// A generator of random numbers by the algorithm xorshift64*.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Prints the seed, which shows if the test fails.
+    /// Creates the generator and prints its seed, which the test's output shows if the test fails.
     pub(crate) fn seeded(seed: u64) -> Self {
         println!("seed {seed:#x}");
         Self(seed | 1)
@@ -38,13 +38,13 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// A number of random magnitude.
+    /// Returns a number of random magnitude.
     pub(crate) fn any(&mut self) -> u64 {
         let shift = self.below(64);
         self.next() >> shift
     }
 
-    /// Changes some bytes, and sometimes the length.
+    /// Changes one or more of the bytes, and sometimes their number.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if !bytes.is_empty() {
@@ -82,24 +82,24 @@ pub(crate) fn user(bits: u32) -> U24 {
     U24::new(bits).unwrap()
 }
 
-/// The host's parameter `index`.
+/// Returns parameter `index` of the host.
 pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> Param {
     let addr = 0x1_0000_0000 * (index as u64 + 1);
     Param { flags, addr, rkey: 100 + index as u32, size }
 }
 
-/// The accelerator's placement of parameter `index`.
+/// Returns the accelerator's address and RKey for parameter `index`.
 pub(crate) fn placement(index: usize) -> Placement {
     Placement { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
 }
 
-/// Grants all regions that the host requests.
+/// Grants all regions that the AAR requests, and returns the advertisement.
 pub(crate) fn grant(naa: &mut NaaSession, aar: &[u8]) -> Vec<u8> {
     let params = naa.handle_message(aar).unwrap().iter().filter(|region| !region.is_internal()).count();
     naa.allocated(&(0..params).map(placement).collect::<Vec<_>>()).unwrap()
 }
 
-/// Both sides of a session after its setup, each with memory.
+/// Both sides of a session after its setup, with the memory of each side.
 pub(crate) struct Pair {
     pub(crate) host: HostSession,
     pub(crate) naa: NaaSession,
@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// Begins a call, carries out its writes, and returns the call that the accelerator decodes.
+    /// Begins a call, carries out its WRITEs, and returns the call that the accelerator decodes.
     pub(crate) fn call(&mut self, function: u8, user: U24, parts: &[Option<Part>]) -> CallRequest {
         self.host.begin_call(code(function), user, parts, &mut self.plan).unwrap();
         let (immediate, _) = {
@@ -137,7 +137,7 @@ impl Pair {
         self.naa.handle_request(immediate).unwrap()
     }
 
-    /// Responds to the call: carries out the writes in the other direction.
+    /// Responds to the call, and carries out the WRITEs of the response.
     pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>) -> CallOutcome {
         self.naa.respond(result, &mut self.plan).unwrap();
         let peers: Vec<_> = self.naa.regions().iter().map(|region: &RegionRequest| region.host).collect();
@@ -145,13 +145,14 @@ impl Pair {
         self.host.handle_response(immediate, bytes).unwrap()
     }
 
-    /// The lengths of the last planned writes, each with its parameter.
+    /// Returns the parameter and the length of each WRITE that was planned last.
     pub(crate) fn lengths(&self) -> Vec<(usize, u32)> {
         self.plan.writes().iter().map(|write| (write.param, write.length)).collect()
     }
 }
 
-/// Copies the bytes like RDMA, and checks keys and bounds. Returns the immediate and the bytes of its write.
+/// Copies the bytes like an RDMA device, and checks RKeys and addresses. Returns the immediate, and the length of the
+/// WRITE that has the immediate.
 fn carry_out(
     plan: &CallPlan,
     from: &[Vec<u8>],
