@@ -14,7 +14,7 @@ use mrsp::{
     plan::Part,
 };
 
-/// Returns valid messages of each type, and two messages that are malformed or empty.
+/// Returns valid messages of each type, and two messages that have no entries.
 fn messages() -> Vec<Vec<u8>> {
     let params: Vec<_> = (0..5).map(|i| param(i, IN_OUT, 100)).collect();
     let mut host = HostSession::new(&HostConfig::default(), &params, &[5000]).unwrap();
@@ -122,8 +122,8 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     }
 }
 
-/// Chooses the next operation. Seven of eight operations advance the session, so that the test reaches later states;
-/// the eighth operation is random.
+/// Chooses the next operation. Most operations advance the session, so that the test reaches later states. On average,
+/// one of eight operations is random.
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),

@@ -12,8 +12,8 @@
 //! meaning of region flags. The host address and RKey of a slot say where the accelerator writes the parameter's
 //! result.
 //!
-//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and do not
-//!   overlap.
+//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and
+//!   slots do not overlap.
 //! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive slots, one WRITE may write both
 //!   slots and the bytes between the slots. One WRITE may also write two outputs, if their addresses on the host have
 //!   the same distance as their slots.

@@ -1,17 +1,20 @@
-//! Connections of a channel: the events of librdmacm, the actions that follow, and the CM events for the program.
+//! The connections of an event channel. The table lists the events of librdmacm, the actions that they cause, and the
+//! CM events for the program.
 //!
-//! | state | event | action | told | next |
+//! | state | event | action | CM event for the program | next state |
 //! |---|---|---|---|---|
 //! | Resolving | address resolved | resolve the route | | Resolving |
 //! | Resolving | route resolved | REQ | | Connecting |
-//! | Resolving | unresolved | | Unreachable | Over |
+//! | Resolving | unresolved, time limit exceeded | | Unreachable | Over |
 //! | Connecting | response | queue pair ready, RTU | Established | Open |
-//! | Connecting | rejected, unreachable, time is up | | Rejected, Unreachable | Over |
+//! | Connecting | rejected, unreachable, time limit exceeded | | Rejected, Unreachable | Over |
 //! | Accepted | established | | Established | Open |
 //! | Accepted | rejected, unreachable | | Rejected, Unreachable | Over |
-//! | Accepted, Open | disconnected | flush, confirm | Disconnected | Over |
+//! | Accepted, Open | disconnected, device removed | flush, confirm | Disconnected | Over |
 //! | Accepted, Open | the program disconnects | flush, DREQ | Disconnected | Over |
-//! | Listening, Asked | request, accept | | ConnectRequest | Listening, Accepted |
+//! | Listening | request | new connection in state Asked | ConnectRequest | Listening |
+//! | Asked | the program accepts | queue pair ready, REP | | Accepted |
+//! | Asked | the program rejects | REJ | | Over |
 
 use std::{
     collections::VecDeque,
@@ -29,22 +32,28 @@ use crate::{
     sys::{self, ConnRequest, EventChannel, RawEvent, Retries, Waker, What},
 };
 
-/// The time limit for resolving the neighbour's address, enough for two tries, and again for resolving the route.
+/// The time limit for resolving the peer's address, and the time limit for resolving the route. The limit is long
+/// enough for two tries.
 const RESOLVING: Duration = Duration::from_secs(2);
-/// The times between two system calls that ask the kernel for events while a thread spins: while a connection is being
-/// made, and otherwise. Sleeping threads are woken at once.
+/// The minimum times between two system calls by which a spinning thread requests events from the Linux kernel. The
+/// first time applies while a connection is being set up, and the second time applies otherwise. The times do not apply
+/// to sleeping threads, because the kernel wakes a sleeping thread immediately.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// The most private data of a request in bytes: the rest of its 92 bytes is librdmacm's own header.
+/// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
+/// own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// The number of polls between two system calls that ask the kernel for events. Sessions poll between completions.
+/// The number of polls between two system calls that request events from the Linux kernel. Most polls avoid the system
+/// call, because sessions poll for CM events between completions.
 const POLLS: u32 = 64;
-/// The time limit if the program sets none: that of the kernel's connection manager.
+/// The time limit of a connection attempt if the program sets no limit. The Linux kernel's connection manager has the
+/// same limit.
 const LONGEST: Duration = Duration::from_secs(98);
 
-/// A queue pair whose state connections change, and which the program may destroy meanwhile.
+/// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair,
+/// and the program may destroy the queue pair at any time.
 pub(crate) type SharedQp = Arc<Mutex<Option<sys::Qp>>>;
 
-/// Locks the queue pair; the content is `None` if the queue pair is destroyed.
+/// Locks the queue pair. The locked value is `None` if the queue pair is destroyed.
 pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
     qp.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -52,8 +61,8 @@ pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
 #[derive(Debug)]
 enum State {
     Listening,
-    /// The peer's request waits for an answer. `reads` are the READs that the peer allows this side to have
-    /// outstanding, and those that it wants to have outstanding here.
+    /// The program has neither accepted nor rejected the peer's request. `reads` has two maximum numbers of outstanding
+    /// READs: the number that the peer requests for itself, and the number that the peer allows this side.
     Asked {
         reads: (u8, u8),
     },
@@ -79,7 +88,8 @@ enum State {
 
 #[derive(Debug)]
 struct Connection {
-    // Declared first, so that the identifier is destroyed before its channel.
+    // Rust drops `raw` before `state`, so that the identifier is destroyed before the connection's reference to the
+    // queue pair is dropped.
     raw: sys::CmId,
     state: State,
 }
@@ -89,11 +99,12 @@ struct Connections {
     by_id: HashMap<CmId, Connection>,
     by_raw: HashMap<usize, CmId>,
     events: VecDeque<CmEvent>,
-    /// When the kernel was last asked for events.
+    /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
-    /// The number of connections that were being made at that time.
+    /// The number of connections that were being set up at the time `asked`, plus the connections that were added since
+    /// that time.
     pending: usize,
-    /// The number of the program's polls since then.
+    /// The number of the program's polls since the time `asked`.
     polls: u32,
 }
 
@@ -102,7 +113,7 @@ pub(crate) struct Channel {
     connections: Mutex<Connections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
-    /// Wakes sleeping threads when this process, not the kernel, makes an event.
+    /// Wakes sleeping threads when this process itself queues a CM event.
     pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }
@@ -123,14 +134,15 @@ impl Channel {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connections and listeners that were not destroyed.
+    /// Returns the ids of the connections and listeners that were not destroyed.
     pub(crate) fn connections_left(&self) -> Vec<CmId> {
         self.connections().by_id.keys().copied().collect()
     }
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let raw = sys::CmId::new(&self.raw)?;
-        // The lock is held from the start, so that a request that another thread takes finds its listener.
+        // The table is locked before the listener starts, so that another thread that takes a connection request finds
+        // the request's listener in the table.
         let mut connections = self.connections();
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
@@ -222,12 +234,13 @@ impl Channel {
         let mut connections = self.connections();
         let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
         let (State::Accepted { qp, .. } | State::Open { qp }) = &connection.state else {
-            // There is no connection to end, or none that the peer knows of.
+            // A connection in any other state is not established, so that nothing is to be disconnected.
             return Ok(());
         };
         flush(qp);
         connection.state = State::Over;
-        // The peer's program may confirm late; for this side the connection is over now.
+        // The connection is over for this side immediately, although the peer's program may confirm the disconnect
+        // later.
         let told = connection.raw.disconnect();
         connections.events.push_back(CmEvent::Disconnected { id });
         self.queued.wake();
@@ -242,13 +255,13 @@ impl Channel {
         drop(connections);
         if let State::Accepted { qp, .. } | State::Open { qp } = &connection.state {
             flush(qp);
-            // The connection is over, whether the peer was notified or had gone.
+            // An error is ignored, because the connection is over even if the peer cannot be notified.
             let _ = connection.raw.disconnect();
         }
         Ok(())
     }
 
-    /// The next event for the program. `new_id` gives ids to new connections.
+    /// Returns the next CM event for the program. The function `new_id` creates the ids of new connections.
     pub(crate) fn next_event(&self, new_id: &dyn Fn() -> CmId) -> Result<Option<CmEvent>, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && connections.is_worth_asking() {
@@ -257,8 +270,8 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Whether an event can be taken. With `now`, the kernel is asked only if enough time has passed since it was last
-    /// asked.
+    /// Returns true if a CM event can be taken. If `now` is given, events are requested from the Linux kernel only if
+    /// enough time has passed since the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {
@@ -267,7 +280,7 @@ impl Channel {
         Ok(!connections.events.is_empty())
     }
 
-    /// The earliest time at which a connection attempt is to be given up.
+    /// Returns the earliest time at which the time limit of a connection attempt ends.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.connections().by_id.values().filter_map(Connection::deadline).min()
     }
@@ -299,7 +312,7 @@ impl Connections {
     }
 
     fn asked(&mut self, new_id: &dyn Fn() -> CmId, request: ConnRequest, private_data: Vec<u8>) {
-        // Requests of a listener that has just ended are dropped with it.
+        // A request whose listener was destroyed is dropped.
         let Some(&listener) = self.by_raw.get(&request.listener) else { return };
         let id = new_id();
         let param = ConnParam {
@@ -323,13 +336,14 @@ impl Connections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// Whether enough polls were made to ask the kernel again. Unlike `is_due`, it does not read the clock.
+    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up or
+    /// enough polls were made. Unlike `is_due`, this function needs no current time.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
     }
 
-    /// Gives up connection attempts that take too long.
+    /// Ends the connection attempts whose time limit is over.
     fn expire(&mut self) {
         let Self { by_id, events, .. } = self;
         let late = |connection: &Connection| connection.deadline().is_some_and(|at| Instant::now() >= at);
@@ -352,12 +366,14 @@ impl Connection {
         }
     }
 
-    /// Handles an event as the module's table says. Returns the CM event for the program.
+    /// Handles an event according to the table in the module's documentation. Returns the CM event for the program, if
+    /// there is one.
     fn handle(&mut self, id: CmId, event: RawEvent, max_reads: (u8, u8)) -> Option<CmEvent> {
         let private_data = event.private_data;
         match (std::mem::replace(&mut self.state, State::Over), event.what) {
             (State::Resolving { qp, param, deadline }, What::AddressResolved) => {
-                // The request takes the ACK timeout from the route. Kernels before 6.8 misinterpret the value 0.
+                // The ACK timeout is set before the route is resolved, because the REQ takes its ACK timeout from the
+                // route. The value 0 is not set, because Linux kernels before 6.8 misinterpret this value.
                 if let Some(timeout @ 1..) = param.ack_timeout {
                     self.raw.set_ack_timeout(timeout);
                 }
@@ -406,12 +422,12 @@ impl Connection {
             }
             (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
                 flush(&qp);
-                // The peer waits for a confirmation of its disconnect. If this side disconnected first, no confirmation
-                // is due, and the call fails.
+                // The peer waits for the confirmation of its DREQ. An error is ignored, because the call fails if this
+                // side disconnected before the peer did.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
             }
-            // Both sides disconnected at the same time, and the peer also waits for a confirmation.
+            // If both sides disconnected at the same time, the peer also waits for the confirmation of its DREQ.
             (State::Over, What::Disconnected) => {
                 let _ = self.raw.disconnect();
                 None
@@ -465,7 +481,8 @@ fn within(wanted: (u8, u8), most: (u8, u8)) -> (u8, u8) {
     (wanted.0.min(most.0), wanted.1.min(most.1))
 }
 
-/// Whether the error says that the local network has no route, as opposed to a peer that does not answer.
+/// Returns true if the error means that the local network has no route to the peer. Any other error means that the peer
+/// does not respond.
 fn is_network(error: Option<i32>) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The port's hw_counters, under the kernel's names.
+//! The hardware counters of an RDMA port (`hw_counters` in sysfs), with the names that the Linux kernel gives them.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,8 @@ fn read_folder(folder: &Path) -> Vec<(&'static str, u64)> {
     counters
 }
 
-/// Makes a name that lives for ever, as the driver interface requires. A kernel has a few dozen such names.
+/// Returns `name` with a static lifetime, which the driver interface requires. Each name is allocated once and never
+/// freed. The Linux kernel has only a few dozen counter names.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

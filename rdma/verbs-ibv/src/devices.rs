@@ -1,4 +1,4 @@
-//! RDMA devices as described in sysfs (Documentation/ABI/stable/sysfs-class-infiniband).
+//! The RDMA devices of a machine, as described in sysfs (Documentation/ABI/stable/sysfs-class-infiniband).
 
 use std::{
     fs,
@@ -13,16 +13,16 @@ const CLASS: &str = "/sys/class/infiniband";
 pub struct RdmaDevice {
     /// The device's name, for example `mlx5_0` or `rxe0`.
     pub name: String,
-    /// Whether the device is software (rxe or siw): such devices name a parent interface in sysfs.
+    /// True if the device is a software device (rxe or siw). In sysfs, a software device has the file `parent`.
     pub is_soft: bool,
     pub ports: Vec<RdmaPort>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
-    /// The port's number, from 1.
+    /// The port's number, counted from 1.
     pub number: u8,
-    /// The port's state in the kernel's words: `4: ACTIVE`.
+    /// The port's state as the Linux kernel reports it, for example `4: ACTIVE`.
     pub state: String,
     /// The port's link layer: `Ethernet` or `InfiniBand`.
     pub link_layer: String,
@@ -40,30 +40,30 @@ impl RdmaPort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
     pub index: u32,
-    /// The address that the GID stands for: an IPv4 address if the GID is an IPv4-mapped address.
+    /// The IP address of the GID. An IPv4-mapped GID has an IPv4 address.
     pub address: IpAddr,
-    /// `RoCE v2`, `IB/RoCE v1`, or empty if the kernel does not tell.
+    /// The type of the GID, which is `RoCE v2`, `IB/RoCE v1`, or empty if the Linux kernel does not report the type.
     pub kind: String,
     /// The network interface of the entry, if there is one.
     pub netdev: Option<String>,
 }
 
-/// The port that owns an address.
+/// The RDMA port that has an address in its GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub device: String,
     pub port: u8,
     pub gid_index: u32,
-    /// Whether the device is the kernel's software on an ordinary network interface.
+    /// True if the device is a software device of the Linux kernel on an ordinary network interface.
     pub is_soft: bool,
 }
 
-/// All RDMA devices, sorted by name. Empty if the kernel has no RDMA.
+/// Returns all RDMA devices, sorted by name. The list is empty if the Linux kernel has no RDMA support.
 pub fn devices() -> Vec<RdmaDevice> {
     devices_under(Path::new(CLASS))
 }
 
-/// The active RoCE v2 port of `devices` that has `local` among its addresses.
+/// Returns the active port of `devices` that has a RoCE v2 GID with the address `local`.
 pub fn owner_of(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     let local = local.to_canonical();
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
@@ -78,7 +78,7 @@ pub fn owner_of(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     })
 }
 
-/// The devices in `class`: `/sys/class/infiniband`, or a folder like it.
+/// Returns the devices in the folder `class`, which is `/sys/class/infiniband` or a folder with the same structure.
 pub fn devices_under(class: &Path) -> Vec<RdmaDevice> {
     let device = |path: PathBuf| RdmaDevice {
         name: name(&path),
@@ -111,7 +111,7 @@ fn gid(index: u32, port: &Path) -> Option<Gid> {
     })
 }
 
-/// The results of `read` for those entries of `folder` whose names are numbers, in the order of the numbers.
+/// Returns the results of `read` for the entries of `folder` whose names are numbers, in the order of the numbers.
 fn numbered<T>(folder: &Path, read: impl Fn(u32, &Path) -> Option<T>) -> Vec<T> {
     let mut numbers: Vec<u32> = entries(folder).iter().filter_map(|path| name(path).parse().ok()).collect();
     numbers.sort_unstable();
@@ -127,7 +127,8 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The trimmed content of a file, or an empty text: unused entries of a GID table cannot be read.
+/// Returns the trimmed content of a file. Returns an empty text if the file cannot be read, because the files of unused
+/// GID table entries are not readable.
 fn line(path: &Path) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
@@ -136,7 +137,7 @@ fn line(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A class folder like that of a machine with one rxe device.
+    /// Creates a folder with the structure of `/sys/class/infiniband` on a machine with one rxe device.
     fn class(name: &str) -> PathBuf {
         let class = std::env::temp_dir().join(format!("naa-class-{name}-{}", std::process::id()));
         let port = class.join("rxe0/ports/1");

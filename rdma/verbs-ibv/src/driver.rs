@@ -1,4 +1,4 @@
-//! The driver over rdma-core: maps ids of the driver interface to objects of the C libraries.
+//! The driver on top of rdma-core, which maps the ids of the driver interface to objects of the C libraries.
 
 use std::{
     hash::Hash,
@@ -28,13 +28,14 @@ use crate::{
     waiting::Waiting,
 };
 
-/// The largest message of rxe in bytes: rxe reports 8 MiB but takes any message.
+/// The minimum message size in bytes that this driver reports for a software device. rxe itself reports 8 MiB, although
+/// rxe accepts every message.
 const SOFT_MESSAGE: u32 = 1 << 30;
-/// The most inline data in bytes. Callers of the driver interface use no more, and a larger limit makes send queues
-/// shorter.
+/// The maximum inline data of a work request in bytes. Callers of the driver interface use no more inline data, and a
+/// larger limit makes send queues shorter.
 const MOST_INLINE: u32 = 512;
 
-/// Objects that the driver interface identifies by a number.
+/// A table of objects, which the driver interface identifies by numbers.
 #[derive(Debug)]
 struct Table<K, V>(RwLock<HashMap<K, Arc<V>>>);
 
@@ -67,7 +68,8 @@ pub(crate) struct Ibv {
     attr: DeviceAttr,
     limits: Limits,
     owner: Option<Owner>,
-    // Fields are in the order in which they are dropped: objects that depend on others come first.
+    // Rust drops fields in the order of their declaration, so each object is declared before the objects on which it
+    // depends.
     channels: Table<ChannelId, Channel>,
     of_connection: Table<CmId, ChannelId>,
     qps: Table<QpNum, QueuePair>,
@@ -117,8 +119,9 @@ impl Ibv {
         })
     }
 
-    /// Checks that this process opened the device: after fork() the kernel's objects belong to the parent. Called where
-    /// an object is made, ended or slept for; posting and polling are too fast for the system call.
+    /// Returns an error if this process did not open the device, because after fork() the Linux kernel's objects belong
+    /// to the parent process. Functions that create objects, destroy objects or sleep call this check. Posting and
+    /// polling do not call it, because its system call would take too long.
     fn check_process(&self) -> Result<(), Error> {
         if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
@@ -148,7 +151,7 @@ impl Ibv {
         self.of_connection.get(id).and_then(|channel| self.channels.get(*channel)).ok_or_else(unknown)
     }
 
-    /// Makes an id for a connection that arrived on `channel`.
+    /// Creates an id for a connection that arrived on `channel`.
     fn name_on(&self, channel: ChannelId) -> CmId {
         let id = self.new_connection();
         self.of_connection.insert(id, channel);
@@ -226,8 +229,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // One reference is this function's, one is the table's; each further one belongs to a queue pair that completes
-        // to the queue.
+        // The `Queue` has one reference to its `cq`. Each further reference belongs to a queue pair that uses the
+        // completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }
@@ -267,11 +270,11 @@ impl Driver for Ibv {
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
         self.check_process()?;
-        // The table stays locked until the pair's completions are removed, because the device may give the number to a
-        // new pair at once.
+        // The table of queue pairs stays locked until the completions of this queue pair are removed, because the
+        // device may immediately give the same number to a new queue pair.
         let mut pairs = self.qps.0.write().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.remove(&num).ok_or_else(|| unknown_qp(num))?;
-        // A thread that still holds the pair finds `None` in it.
+        // A thread that still has a reference to this `QueuePair` finds `None` instead of the queue pair.
         drop(lock_qp(&pair.qp).take());
         pair.queues.iter().for_each(|queue| queue.forget(num));
         Ok(())
@@ -396,7 +399,7 @@ impl Driver for Ibv {
     }
 
     fn interrupt(&self, on: WaitOn) {
-        // If the queue and the channel are destroyed, no thread waits for them.
+        // If the completion queue and the channel are destroyed, no thread waits for them and nothing is to be done.
         if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
             queue.interrupt.set();
         } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {

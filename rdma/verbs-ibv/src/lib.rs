@@ -1,10 +1,12 @@
-//! The verbs provider: a driver for NICs and the kernel's soft-RoCE, on rdma-core.
+//! The verbs provider, which is a driver on rdma-core for NICs and for the Linux kernel's soft-RoCE.
 //!
 //! librdmacm and libibverbs are loaded when a device is opened, so that the same binary also runs on machines without
-//! them. [`devices`] and [`owner_of`] read only sysfs and need neither library.
+//! these libraries. [`devices`] reads only sysfs, and [`owner_of`] searches only the result of [`devices`], so that
+//! both functions need neither library.
 //!
-//! The device itself executes one-sided operations, so there is no thread here. Completions are polled, or waited for
-//! on a completion channel; connection events are taken whenever the program polls or waits.
+//! This crate starts no thread, because the device itself executes one-sided operations. The program polls for
+//! completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever the program polls
+//! for CM events or waits.
 
 mod connection;
 mod counters;
@@ -22,27 +24,29 @@ use std::{net::IpAddr, sync::Arc};
 
 use verbs::{Context, Error};
 
-/// How to open a device.
+/// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Memory stays registered after the end of its registration, as long as its owner lives, so that registering the
-    /// same buffer again costs nothing. The key also stays valid, although the session that knew it has no queue pair
-    /// any more. Servers do not set this option, so that their hosts have no old keys to guess.
+    /// If true, deregistered memory stays registered until its owner is dropped, so that another registration of the
+    /// same buffer costs nothing. The RKey of such memory also stays valid, although the session that used the RKey has
+    /// no queue pair any more. Servers do not set this option, so that hosts cannot guess the RKeys of earlier
+    /// sessions.
     pub keep_registrations: bool,
 }
 
-/// Whether rdma-core is installed.
+/// Loads the libraries of rdma-core, and thereby checks that rdma-core is installed.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with the packages to install.
+/// Returns [`Error::NoDevice`], which names the packages to install, if the libraries cannot be loaded.
 pub fn load() -> Result<(), Error> {
     sys::load().map(drop)
 }
 
-/// Opens the device that has the address `local`; `owner` is the device's entry in sysfs ([`owner_of`]).
+/// Opens the device that has the address `local`. `owner` is the device's entry in sysfs, which [`owner_of`] returns.
 ///
 /// # Errors
-/// [`Error::NoDevice`] if rdma-core, a device or the address is missing; [`Error::Io`] if the device cannot be used.
+/// Returns [`Error::NoDevice`] if rdma-core, a device or the address is missing. Returns [`Error::Io`] if the device
+/// cannot be used.
 pub fn open(local: IpAddr, owner: Option<&Owner>, options: &Options) -> Result<Context, Error> {
     let local = local.to_canonical();
     Ok(Context::new(Arc::new(driver::Ibv::open(local, owner.cloned(), options)?)))

@@ -1,10 +1,11 @@
-//! Why memory could not be registered, and what to do about it.
+//! The errors of operations that lock memory, with the exceeded limit and a remedy.
 
 use std::{fs, io};
 
 use verbs::Error;
 
-/// The error for an operation that pins memory and failed; `what` says what the device does not do.
+/// Returns the error for a failed operation that pins memory. `what` is the verb phrase of the error text, for example
+/// `makes no queue pair`.
 pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
     match (error.raw_os_error(), limit) {
@@ -18,7 +19,7 @@ pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     }
 }
 
-/// The soft limit of locked memory in bytes; `None` if there is no limit.
+/// Returns the soft limit of locked memory in bytes, or `None` if there is no limit.
 fn soft_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,5 +1,5 @@
-//! Completion queues of the driver interface. Completions that were taken from the device during a wait are returned
-//! first.
+//! The completion queues of the driver interface. A poll first returns the completions that were taken from the device
+//! during a wait.
 
 use std::{
     collections::VecDeque,
@@ -14,16 +14,16 @@ use verbs::{Error, QpNum, Wc};
 
 use crate::sys::{self, Waker};
 
-/// The most completions that are taken from the device at once during a wait.
+/// The maximum number of completions that a wait takes from the device at once.
 const BATCH: usize = 16;
-/// More completions than any queue holds.
+/// A number that is larger than the number of completions in any queue.
 const ALL: usize = usize::MAX;
 
 pub(crate) fn waker() -> Result<Waker, Error> {
     Waker::new().map_err(|e| Error::io("cannot make an eventfd", e))
 }
 
-/// Ends waits on a completion queue or on a channel.
+/// A flag and a waker that end a wait on a completion queue or on an event channel.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     set: AtomicBool,
@@ -40,10 +40,11 @@ impl Interrupt {
         self.waker.wake();
     }
 
-    /// Takes the pending interrupt, if there is one.
+    /// Takes the pending interrupt. Returns false if no interrupt is pending.
     pub(crate) fn take(&self) -> bool {
-        // Loads the flag first, because waits spin on this function. The thread that the file descriptor woke drains
-        // it: the descriptor may become readable only after the flag was taken.
+        // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
+        // often. This function does not drain the waker, because the waker's file descriptor may become readable only
+        // after the flag was taken. The thread that the waker has woken drains the waker.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
@@ -52,7 +53,7 @@ impl Interrupt {
 pub(crate) struct Queue {
     pub(crate) cq: std::sync::Arc<sys::Cq>,
     pub(crate) interrupt: Interrupt,
-    /// Completions taken from the device: at most as many as its queue holds, and those that came since.
+    /// The completions that were taken from the device and that the program has not polled yet.
     taken: Mutex<VecDeque<Wc>>,
 }
 
@@ -65,7 +66,7 @@ impl Queue {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes completions, oldest first.
+    /// Moves completions to `out`, oldest first, and returns their number.
     pub(crate) fn poll(&self, out: &mut [Wc]) -> io::Result<usize> {
         let mut taken = self.taken();
         let early = taken.len().min(out.len());
@@ -80,7 +81,7 @@ impl Queue {
         Ok(early + self.cq.poll(room, place)?)
     }
 
-    /// Whether a completion can be polled.
+    /// Returns true if a completion can be polled.
     pub(crate) fn is_ready(&self) -> io::Result<bool> {
         let mut taken = self.taken();
         if taken.is_empty() {
@@ -89,10 +90,12 @@ impl Queue {
         Ok(!taken.is_empty())
     }
 
-    /// Removes the completions of a destroyed queue pair: devices keep them, and may use its number again.
+    /// Removes the completions of a destroyed queue pair. A device may keep the completions of a destroyed queue pair,
+    /// and may give its number to a new queue pair.
     pub(crate) fn forget(&self, qp: QpNum) {
         let mut taken = self.taken();
-        // A failed queue has no completions to remove, and reports the error to the next caller that polls it.
+        // An error is ignored, because a failed queue has no completions to remove and reports the error to the next
+        // caller that polls it.
         let _ = self.cq.poll(ALL, |wc| taken.push_back(wc));
         taken.retain(|wc| wc.qp != qp);
     }

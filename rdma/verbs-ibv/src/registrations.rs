@@ -1,8 +1,8 @@
 //! Protection domains, memory regions, and registrations that are kept for later use.
 //!
-//! A domain with kept registrations is itself kept and given to the next caller that asks for a domain. A program that
-//! ends a session and begins another with the same buffers thus finds them registered, while at any time a domain
-//! belongs to one session only.
+//! A protection domain with kept registrations is kept, too. The next caller that allocates a protection domain
+//! receives the kept domain. If a program ends a session and begins another session with the same buffers, the buffers
+//! are already registered. A protection domain never belongs to two sessions at the same time.
 
 use std::{
     any::Any,
@@ -14,14 +14,14 @@ use verbs::{Access, Error, Memory, MrKeys, PdId};
 
 use crate::{memlock, sys};
 
-/// A registration that its user has ended.
+/// A registration that is kept after its user has deregistered the memory.
 #[derive(Debug)]
 struct Kept {
     mr: sys::Mr,
     addr: u64,
     len: usize,
     access: Access,
-    /// The owner of the memory. While it lives, the addresses refer to the same pages.
+    /// The owner of the memory. The addresses refer to the same pages until the owner is dropped.
     owner: Weak<dyn Any + Send + Sync>,
 }
 
@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-/// A domain and its kept registrations, which are dropped before the domain.
+/// A protection domain and its kept registrations. Rust drops the field `kept` before the field `pd`.
 #[derive(Debug)]
 struct Domain {
     kept: Vec<Kept>,
@@ -55,7 +55,8 @@ struct Region {
 struct Tables {
     regions: HashMap<u32, Region>,
     domains: HashMap<PdId, Domain>,
-    /// Domains that no session uses, but that have kept registrations. The last one is given out first.
+    /// The protection domains that no session uses and that have kept registrations. The domain that was added last is
+    /// reused first.
     retired: Vec<Domain>,
     next: u32,
 }
@@ -94,7 +95,8 @@ impl Registrations {
     pub(crate) fn dealloc_pd(&self, id: PdId) -> Result<(), Error> {
         let mut tables = self.tables();
         let domain = tables.domains.get(&id).ok_or_else(|| unknown_pd(id))?;
-        // Queue pairs and registrations in progress also hold a reference to the domain.
+        // Each queue pair, each kept registration and each registration in progress has a reference to the protection
+        // domain.
         if domain.regions > 0 || Arc::strong_count(&domain.pd) > 1 + domain.kept.len() {
             return Err(Error::Busy("the protection domain has regions or queue pairs"));
         }
@@ -118,7 +120,8 @@ impl Registrations {
         let mr = match found {
             Some(at) => domain.kept.remove(at).mr,
             None => {
-                // Pinning takes long, so the lock is released and calls of other sessions go on meanwhile.
+                // The lock is released while memory is pinned, because pinning takes long and other sessions need the
+                // lock.
                 let pd = domain.pd.clone();
                 drop(tables);
                 let mr = self.register(&pd, memory, access)?;
@@ -138,7 +141,7 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::Mr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // Kept registrations may hold the memory that is missing.
+                // All kept registrations are dropped, because they may pin the memory that this registration lacks.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::Mr::new(pd, memory, access).map_err(failed)
@@ -147,7 +150,8 @@ impl Registrations {
         }
     }
 
-    /// Checks the rights but leaves the region as it is: devices take rights back only at the price of many calls.
+    /// Returns an error if the region was registered without the rights in `access`. The rights of the region do not
+    /// change, because withdrawing rights from a device would need many calls.
     pub(crate) fn set_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         let tables = self.tables();
         let most = tables.regions.get(&lkey).ok_or_else(|| unknown_mr(lkey))?.access;
@@ -168,7 +172,7 @@ impl Registrations {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
-        // The memory is dropped first, because it may be the last one of its owner.
+        // `memory` is dropped before `purge` is called, because `memory` may be the last reference to its owner.
         drop(memory);
         let gone = tables.purge();
         drop(tables);
@@ -177,18 +181,19 @@ impl Registrations {
     }
 }
 
-/// Registrations and domains to be dropped. The caller drops them after unlocking the tables, because that takes long.
+/// The registrations and protection domains that were removed from the tables. The caller drops them after it has
+/// unlocked the tables, because dropping takes long.
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Takes out the registrations and domains that cannot be asked for again.
+    /// Removes the kept registrations whose owner was dropped, and the retired domains that have no kept registrations.
     #[must_use]
     fn purge(&mut self) -> Gone {
         let kept = self.take(|kept| kept.owner.strong_count() == 0);
         (kept, self.retired.extract_if(.., |domain| domain.kept.is_empty()).collect())
     }
 
-    /// Takes out all kept registrations.
+    /// Removes all kept registrations and all retired domains.
     #[must_use]
     fn take_kept(&mut self) -> Gone {
         (self.take(|_| true), std::mem::take(&mut self.retired))

@@ -1,4 +1,4 @@
-//! Waiting: by polling, or by sleeping on the file descriptors of the channels.
+//! Waits for completions and CM events, by polling or by sleeping on file descriptors.
 
 use std::{
     io,
@@ -14,9 +14,9 @@ use crate::{
     sys,
 };
 
-/// The time for which adaptive waits poll before they sleep.
+/// The time for which an adaptive wait polls before it sleeps.
 const ADAPTIVE: Duration = Duration::from_micros(50);
-/// The polls of the completion queue between two checks of the clock and of the connections.
+/// The number of polls of the completion queue between two checks of the clock and of the connections.
 const STRIDE: u32 = 64;
 
 /// The objects that a thread waits for.
@@ -27,7 +27,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) beside: Option<BorrowedFd<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) new_id: &'a dyn Fn() -> CmId,
-    /// Checks that this process may sleep here; a forked child must not.
+    /// Returns an error in a forked child process, which must not sleep on the objects of its parent process.
     pub(crate) check: &'a dyn Fn() -> Result<(), Error>,
 }
 
@@ -52,13 +52,14 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// Whether a CM event can be taken. With `now`, the kernel is asked only if enough time has passed since it was
-    /// last asked.
+    /// Returns true if a CM event can be taken. If `now` is given, events are requested from the Linux kernel only if
+    /// enough time has passed since the last request.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
 
-    /// Polls for `limit`, or without a limit. Returns `None` if nothing was found.
+    /// Polls for the time `limit`, or without a time limit if `limit` is `None`. Returns `None` if the time is over and
+    /// nothing was found.
     fn poll(&self, limit: Option<Duration>) -> Result<Option<Wake>, Error> {
         let mut start = None;
         for turn in 0_u32.. {
@@ -71,7 +72,8 @@ impl Waiting<'_> {
             if limit == Some(Duration::ZERO) {
                 break;
             }
-            // The first turns skip the clock, so that completions which are there already cost no call for the time.
+            // The clock is read in every `STRIDE`th turn only, so that a completion that has already arrived does not
+            // cost a call of the clock.
             if turn % STRIDE == STRIDE - 1 {
                 let now = Instant::now();
                 if self.channel_is_ready(Some(now))? {
@@ -90,8 +92,8 @@ impl Waiting<'_> {
         Ok(None)
     }
 
-    /// Arms the file descriptors for a thread that sleeps on them elsewhere. Returns false if something can be polled
-    /// already.
+    /// Arms the file descriptors for a thread that sleeps on them outside of this crate. Returns false if a completion
+    /// or a CM event can already be polled.
     pub(crate) fn arm(&self) -> Result<bool, Error> {
         (self.check)()?;
         let failed = |e: io::Error| Error::io("the completion queue cannot be armed", e);
@@ -111,7 +113,8 @@ impl Waiting<'_> {
             if let Some(queue) = self.queue {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
-            // Completions that arrived before the queue was armed are not announced, so everything is polled once more.
+            // The interrupt, the queue and the channel are polled once more, because completions that arrived before
+            // the queue was armed are not announced.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }

@@ -7,9 +7,9 @@ use std::{
 
 use super::bindings::{sockaddr, sockaddr_storage};
 
-/// Converts `address` to a structure that has room for either family.
+/// Converts `address` to a structure that has room for IPv4 and IPv6 addresses.
 pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
-    // SAFETY: plain numbers, for which zero is a value.
+    // SAFETY: `sockaddr_storage` has only numbers as fields, and zero is a valid value of every number.
     let mut storage: sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
     let place: *mut sockaddr_storage = &mut storage;
     match address {
@@ -20,7 +20,8 @@ pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: a sockaddr_storage has the size and alignment of every socket address.
+            // SAFETY: `place` points to the local variable `storage`. A `sockaddr_storage` has the size and alignment
+            // of every socket address.
             unsafe { place.cast::<libc::sockaddr_in>().write(c) };
         }
         SocketAddr::V6(v6) => {
@@ -31,19 +32,21 @@ pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: `place` points to the local variable `storage`, which has the size and alignment of every socket
+            // address.
             unsafe { place.cast::<libc::sockaddr_in6>().write(c) };
         }
     }
     storage
 }
 
-/// The address at `c`, if it is an IP address.
+/// Returns the address at `c`, or `None` if the address is not an IP address.
 ///
 /// # Safety
-/// A `sockaddr_storage` must be readable at `c`.
+/// `c` must point to a readable `sockaddr_storage`.
 pub(super) unsafe fn from_c(c: *const sockaddr) -> Option<SocketAddr> {
-    // SAFETY: the caller's contract; the family says which of the structures is there.
+    // SAFETY: the caller guarantees that `c` points to a readable `sockaddr_storage`. The address family says which
+    // structure the storage contains.
     unsafe {
         match i32::from((*c).sa_family) {
             libc::AF_INET => {
@@ -70,7 +73,7 @@ mod tests {
         for text in ["10.9.0.1:7174", "[fd00:9::1]:12345", "0.0.0.0:0"] {
             let address: SocketAddr = text.parse().unwrap();
             let c = to_c(address);
-            // SAFETY: `c` lives here.
+            // SAFETY: the local variable `c` is a `sockaddr_storage` that outlives the call.
             let back = unsafe { from_c((&raw const c).cast()) };
             assert_eq!(back, Some(address));
         }

@@ -1,4 +1,4 @@
-//! Connection identifiers, and the channels through which their events arrive.
+//! The connection identifiers of librdmacm, and the channels on which their events arrive.
 
 use std::{
     ffi::c_int,
@@ -28,12 +28,13 @@ pub(crate) struct EventChannel {
     library: &'static Library,
 }
 
-// SAFETY: a handle; librdmacm is thread-safe.
+// SAFETY: `channel` points to an event channel that `rdma_create_event_channel` allocated and that only `Drop` frees.
+// librdmacm allows calls from any thread.
 unsafe impl Send for EventChannel {}
-// SAFETY: as above.
+// SAFETY: `channel` is valid as for `Send`, and librdmacm allows concurrent calls from several threads.
 unsafe impl Sync for EventChannel {}
 
-/// An event, copied out of librdmacm.
+/// A copy of an event of librdmacm.
 #[derive(Debug)]
 pub(crate) struct RawEvent {
     /// The identifier of the event's connection, as returned by [`CmId::raw`].
@@ -46,7 +47,8 @@ pub(crate) struct RawEvent {
 pub(crate) enum What {
     AddressResolved,
     RouteResolved,
-    /// There is no route to the peer; the local error, if there is one.
+    /// The address or the route of the peer was not resolved. The content is the local error number, if librdmacm
+    /// reports one.
     Unresolved(Option<i32>),
     Request(Box<ConnRequest>),
     Response,
@@ -56,7 +58,7 @@ pub(crate) enum What {
     Disconnected,
     /// The device is being removed.
     Removed,
-    /// An event on which a program need not act.
+    /// An event that requires no action of the program.
     Other,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct ConnRequest {
 
 impl EventChannel {
     pub(crate) fn new(library: &'static Library) -> Result<Self, Error> {
-        // SAFETY: takes nothing.
+        // SAFETY: `rdma_create_event_channel` takes no arguments.
         let channel = unsafe { library.rdma_create_event_channel() };
         let channel = NonNull::new(channel).ok_or_else(|| no_channel(errno()))?;
         let made = Self { channel, maker: Maker::this(), library };
@@ -84,16 +86,17 @@ impl EventChannel {
         Ok(made)
     }
 
-    /// The file descriptor that is readable when an event has arrived.
+    /// Returns the file descriptor, which is readable when an event has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the channel, which is as long as `self`.
+        // SAFETY: `self.channel` points to a channel that only `Drop` frees, and the file descriptor stays open until
+        // the channel is freed.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
     }
 
-    /// The next event, if one has arrived.
+    /// Returns the next event, or `None` if no event has arrived.
     pub(crate) fn next(self: &Arc<Self>) -> io::Result<Option<RawEvent>> {
         let mut event: *mut rdma_cm_event = ptr::null_mut();
-        // SAFETY: the channel is ours and `event` is written.
+        // SAFETY: this `EventChannel` owns the channel, and the call writes a pointer to the local variable `event`.
         if unsafe { self.library.rdma_get_cm_event(self.channel.as_ptr(), &mut event) } != 0 {
             let error = errno();
             return match error.kind() {
@@ -102,20 +105,25 @@ impl EventChannel {
             };
         }
         let Some(event) = NonNull::new(event) else { return Ok(None) };
-        // SAFETY: valid until acknowledged, which is after the copy.
+        // SAFETY: librdmacm allocated the event, which stays valid until it is acknowledged below.
         let copied = unsafe { self.copy(event.as_ref()) };
-        // SAFETY: acknowledged once.
+        // SAFETY: `rdma_get_cm_event` returned this event, which is acknowledged only here. Nobody uses the event after
+        // the acknowledgement.
         unsafe { self.library.rdma_ack_cm_event(event.as_ptr()) };
         Ok(Some(copied))
     }
 
+    /// Copies an event of librdmacm with its private data.
+    ///
     /// # Safety
-    /// `event` came from this channel and was not acknowledged yet.
+    /// `event` must have come from this channel, and must not have been acknowledged.
     unsafe fn copy(self: &Arc<Self>, event: &rdma_cm_event) -> RawEvent {
-        // SAFETY: identifiers are of RDMA_PS_TCP, so the union holds `conn`, in all events zeroed or filled.
+        // SAFETY: all identifiers have the port space RDMA_PS_TCP, so `conn` is the valid member of the union.
+        // librdmacm has zeroed or filled `conn` in every event.
         let conn = unsafe { event.param.conn };
         let private_data = match NonNull::new(conn.private_data.cast_mut()) {
-            // SAFETY: so many bytes are there until the event is acknowledged.
+            // SAFETY: `data` points to `private_data_len` bytes that librdmacm allocated, and that stay valid until the
+            // event is acknowledged.
             Some(data) => unsafe {
                 std::slice::from_raw_parts(data.as_ptr().cast::<u8>(), conn.private_data_len.into()).to_vec()
             },
@@ -126,7 +134,8 @@ impl EventChannel {
             c::RDMA_CM_EVENT_ADDR_RESOLVED => What::AddressResolved,
             c::RDMA_CM_EVENT_ROUTE_RESOLVED => What::RouteResolved,
             c::RDMA_CM_EVENT_ADDR_ERROR | c::RDMA_CM_EVENT_ROUTE_ERROR => What::Unresolved(error),
-            // SAFETY: a request's identifier is new, and this program's.
+            // SAFETY: this event is a connection request, whose new identifier belongs to this program and has no other
+            // owner.
             c::RDMA_CM_EVENT_CONNECT_REQUEST => match unsafe { self.request(event, &conn) } {
                 Some(request) => What::Request(Box::new(request)),
                 None => What::Other,
@@ -142,8 +151,10 @@ impl EventChannel {
         RawEvent { id: event.id as usize, what, private_data }
     }
 
+    /// Converts a connection request, and takes ownership of its identifier. Returns `None` if the request has no IP addresses.
+    ///
     /// # Safety
-    /// `event` is a connection request that was not handled yet: its identifier then belongs to the result.
+    /// `event` must be a connection request that was not handled yet, because the result owns the request's identifier.
     unsafe fn request(
         self: &Arc<Self>,
         event: &rdma_cm_event,
@@ -168,7 +179,8 @@ impl Drop for EventChannel {
         if !self.maker.is_this() {
             return;
         }
-        // SAFETY: ours, and its identifiers held it and are gone.
+        // SAFETY: this `EventChannel` owns the channel. All identifiers of the channel are destroyed, because each
+        // identifier had a reference to this `EventChannel`.
         unsafe { self.library.rdma_destroy_event_channel(self.channel.as_ptr()) };
     }
 }
@@ -194,15 +206,17 @@ pub(crate) struct CmId {
     channel: Arc<EventChannel>,
 }
 
-// SAFETY: a handle; librdmacm is thread-safe.
+// SAFETY: `id` points to an identifier that librdmacm allocated and that only `Drop` frees. librdmacm allows calls from
+// any thread.
 unsafe impl Send for CmId {}
-// SAFETY: as above.
+// SAFETY: `id` is valid as for `Send`, and librdmacm allows concurrent calls from several threads.
 unsafe impl Sync for CmId {}
 
 impl CmId {
     pub(crate) fn new(channel: &Arc<EventChannel>) -> Result<Self, Error> {
         let mut id = ptr::null_mut();
-        // SAFETY: the channel lives as long as the identifier, which is written to `id`.
+        // SAFETY: the channel outlives the identifier, because the new `CmId` keeps a reference to the channel. The
+        // call writes a pointer to the local variable `id`.
         let code = unsafe {
             channel.library.rdma_create_id(channel.channel.as_ptr(), &mut id, ptr::null_mut(), c::RDMA_PS_TCP)
         };
@@ -211,40 +225,41 @@ impl CmId {
         Ok(Self { id, channel: channel.clone() })
     }
 
-    /// The number that identifies the connection in events.
+    /// Returns the number that identifies the connection in events.
     pub(crate) fn raw(&self) -> usize {
         self.id.as_ptr() as usize
     }
 
-    /// The context of the device to which the identifier is bound.
+    /// Returns the context of the device to which the identifier is bound, or `None` if the identifier is not bound.
     pub(super) fn context(&self) -> Option<NonNull<ibv_context>> {
-        // SAFETY: lives as long as `self`.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees.
         NonNull::new(unsafe { self.id.as_ref().verbs })
     }
 
     pub(super) fn port_num(&self) -> u8 {
-        // SAFETY: lives as long as `self`.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees.
         unsafe { self.id.as_ref().port_num }
     }
 
     pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<()> {
         let mut local = address::to_c(local);
-        // SAFETY: the address lives through the call.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The local variable `local`
+        // outlives the call.
         check(unsafe { self.library().rdma_bind_addr(self.id.as_ptr(), (&raw mut local).cast()) })
     }
 
     pub(crate) fn listen(&self, backlog: u32) -> io::Result<()> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
-        // SAFETY: the identifier is ours.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_listen(self.id.as_ptr(), backlog) })
     }
 
     pub(crate) fn port(&self) -> u16 {
-        // SAFETY: the identifier is ours.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
         u16::from_be(unsafe { self.library().rdma_get_src_port(self.id.as_ptr()) })
     }
 
-    /// [`What::AddressResolved`] or [`What::Unresolved`] follows.
+    /// Starts to resolve the peer's address. The result is the event [`What::AddressResolved`] or [`What::Unresolved`].
     pub(crate) fn resolve_address(
         &self,
         local: SocketAddr,
@@ -253,22 +268,25 @@ impl CmId {
     ) -> io::Result<()> {
         let (mut local, mut remote) = (address::to_c(local), address::to_c(remote));
         let (local, remote) = ((&raw mut local).cast(), (&raw mut remote).cast());
-        // SAFETY: the addresses live through the call.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The local variables that
+        // contain the two addresses outlive the call.
         check(unsafe { self.library().rdma_resolve_addr(self.id.as_ptr(), local, remote, millis(limit)) })
     }
 
-    /// [`What::RouteResolved`] or [`What::Unresolved`] follows.
+    /// Starts to resolve the route to the peer. The result is the event [`What::RouteResolved`] or
+    /// [`What::Unresolved`].
     pub(crate) fn resolve_route(&self, limit: Duration) -> io::Result<()> {
-        // SAFETY: the identifier is ours.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_resolve_route(self.id.as_ptr(), millis(limit)) })
     }
 
-    /// Sets the time for which the peer's connection manager and the own one wait for acknowledgements. Kernels before
-    /// 5.1 keep the default.
+    /// Sets the ACK timeout from which the connection managers of both sides derive the ACK timeouts of their queue
+    /// pairs. Linux kernels before 5.1 keep the default timeout.
     pub(crate) fn set_ack_timeout(&self, timeout: u8) {
         let mut timeout = timeout;
         let (level, name) = (c::RDMA_OPTION_ID as c_int, c::RDMA_OPTION_ID_ACK_TIMEOUT as c_int);
-        // SAFETY: one byte is readable.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The call reads one byte of the
+        // local variable `timeout`.
         let code = unsafe {
             self.library().rdma_set_option(self.id.as_ptr(), level, name, (&raw mut timeout).cast(), 1)
         };
@@ -277,54 +295,62 @@ impl CmId {
         }
     }
 
-    /// [`What::Response`], [`What::Rejected`] or [`What::Unreachable`] follows.
+    /// Sends a connection request (REQ). The result is the event [`What::Response`], [`What::Rejected`] or
+    /// [`What::Unreachable`].
     pub(crate) fn connect(&self, qp: QpNum, param: &ConnParam) -> io::Result<()> {
         let mut conn = conn_param(qp, param)?;
-        // SAFETY: parameters and private data live through the call.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn` and
+        // the private data outlive the call.
         check(unsafe { self.library().rdma_connect(self.id.as_ptr(), &mut conn) })
     }
 
-    /// Confirms the peer's response.
+    /// Confirms the peer's reply (REP) with an RTU.
     pub(crate) fn establish(&self) -> io::Result<()> {
-        // SAFETY: the identifier is ours.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_establish(self.id.as_ptr()) })
     }
 
     pub(crate) fn accept(&self, qp: QpNum, param: &ConnParam) -> io::Result<()> {
         let mut conn = conn_param(qp, param)?;
-        // SAFETY: as in `connect`.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn` and
+        // the private data outlive the call.
         check(unsafe { self.library().rdma_accept(self.id.as_ptr(), &mut conn) })
     }
 
     pub(crate) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(private_data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: `len` bytes are readable through the call.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. `private_data` has `len`
+        // readable bytes, and outlives the call.
         check(unsafe { self.library().rdma_reject(self.id.as_ptr(), private_data.as_ptr().cast(), len) })
     }
 
-    /// Notifies the peer that the connection ends, or confirms the peer's notification.
+    /// Notifies the peer that the connection ends (DREQ), or confirms the peer's notification (DREP).
     pub(crate) fn disconnect(&self) -> io::Result<()> {
-        // SAFETY: the identifier is ours.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_disconnect(self.id.as_ptr()) })
     }
 
-    /// The attributes that the connection manager wants for a queue pair in `state`.
+    /// Returns the attributes that the connection manager requires for a queue pair in `state`, and the mask of these
+    /// attributes.
     pub(super) fn qp_attr(&self, state: c::ibv_qp_state) -> io::Result<(ibv_qp_attr, c::ibv_qp_attr_mask)> {
         let mut attr = zeroed_attr();
         attr.qp_state = state;
         let mut mask = 0;
-        // SAFETY: both places are written.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The call writes to the local
+        // variables `attr` and `mask`.
         check_code(unsafe { self.library().rdma_init_qp_attr(self.id.as_ptr(), &mut attr, &mut mask) })?;
         Ok((attr, mask as c::ibv_qp_attr_mask))
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: lives as long as `self`; the union has room for any address.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees, and the union has room for every type of
+        // socket address.
         unsafe { address::from_c((&raw const (*self.id.as_ptr()).route.addr.__bindgen_anon_1).cast()) }
     }
 
     fn remote_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: as above.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees, and the union has room for every type of
+        // socket address.
         unsafe { address::from_c((&raw const (*self.id.as_ptr()).route.addr.__bindgen_anon_2).cast()) }
     }
 
@@ -338,7 +364,8 @@ impl Drop for CmId {
         if !self.channel.maker.is_this() {
             return;
         }
-        // SAFETY: ours. It waits for events to be acknowledged, which `EventChannel::next` does at once.
+        // SAFETY: this `CmId` owns the identifier, and nobody uses it after `Drop`. The call waits until all events of
+        // the identifier are acknowledged. `EventChannel::next` acknowledges each event immediately.
         unsafe { self.library().rdma_destroy_id(self.id.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Completion queues, each with a completion channel of its own to sleep on.
+//! The completion queues of libibverbs. Each completion queue has its own completion channel, on which threads sleep.
 
 use std::{
     io,
@@ -18,24 +18,26 @@ use super::{
     check_code, errno, poll,
 };
 
-/// The most completions that are taken from the device at once.
+/// The maximum number of completions that one call takes from the device.
 const BATCH: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Cq {
     pub(super) cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
-    /// Whether the device will announce the next completion, or has announced it.
+    /// True if the device will announce the next completion, or has announced a completion and the announcement was not
+    /// taken yet.
     armed: AtomicBool,
-    /// The announcements that were taken but not yet acknowledged; libibverbs requires that before the queue is
-    /// destroyed.
+    /// The number of announcements that were taken and not yet acknowledged. libibverbs requires that all announcements
+    /// are acknowledged before the completion queue is destroyed.
     unacked: AtomicU32,
     device: Arc<Device>,
 }
 
-// SAFETY: handles; libibverbs is thread-safe.
+// SAFETY: `cq` and `channel` point to objects that libibverbs allocated and that only `Drop` frees. libibverbs allows
+// calls from any thread.
 unsafe impl Send for Cq {}
-// SAFETY: as above.
+// SAFETY: `cq` and `channel` are valid as for `Send`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Cq {}
 
 impl Cq {
@@ -44,15 +46,16 @@ impl Cq {
             |error| memlock::refused(&format!("makes no completion queue of {depth} entries"), error);
         let context = device.context.as_ptr();
         let depth = i32::try_from(depth).map_err(|_| Error::Invalid("the completion queue is too deep"))?;
-        // SAFETY: the context is open as long as `device` lives.
+        // SAFETY: `context` points to a context that stays open until `device` is dropped.
         let channel = NonNull::new(unsafe { device.library.ibv_create_comp_channel(context) });
         let channel = channel.ok_or_else(|| failed(errno()))?;
-        // SAFETY: as above; the channel was just made. Vector 0 always exists.
+        // SAFETY: `context` stays open until `device` is dropped, and `channel` was created above. Completion vector 0
+        // exists on every device.
         let cq =
             unsafe { device.library.ibv_create_cq(context, depth, ptr::null_mut(), channel.as_ptr(), 0) };
         let Some(cq) = NonNull::new(cq) else {
             let error = errno();
-            // SAFETY: ours, and nothing uses it.
+            // SAFETY: this function created the channel, and no completion queue uses it.
             unsafe { device.library.ibv_destroy_comp_channel(channel.as_ptr()) };
             return Err(failed(error));
         };
@@ -67,25 +70,27 @@ impl Cq {
         Ok(made)
     }
 
-    /// Takes up to `most` completions, oldest first, and hands each to `each`; returns how many.
+    /// Takes up to `most` completions from the device, oldest first, and calls `each` with every completion. Returns
+    /// the number of completions.
     pub(crate) fn poll(&self, most: usize, mut each: impl FnMut(Wc)) -> io::Result<usize> {
-        // SAFETY: the queue's context outlives it, and its table of operations does not change.
+        // SAFETY: the context of the completion queue at `self.cq` outlives the queue, and the context's table of
+        // operations does not change.
         let Some(poll) = (unsafe { (*self.cq.as_ref().context).ops.poll_cq }) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let mut total = 0;
         while total < most {
             let wanted = (most - total).min(BATCH);
-            // Spinning polls empty queues most of the time, so the array is not initialised.
+            // The array is not initialised, because a spinning thread polls an empty queue most of the time.
             let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
-            // SAFETY: the batch has room for `wanted` completions.
+            // SAFETY: this `Cq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
-            // A failed queue returns -1 and does not always set errno.
+            // If the completion queue has failed, the call returns -1 and does not always set errno.
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {
-                // SAFETY: the device wrote the first `count`.
+                // SAFETY: the call has written the first `count` entries of `batch`.
                 each(unsafe { completion(wc.as_ptr()) });
             }
             total += count.min(wanted);
@@ -96,14 +101,15 @@ impl Cq {
         Ok(total)
     }
 
-    /// Asks for an announcement of the next completion. The caller polls once more before sleeping, because a
-    /// completion may have arrived already.
+    /// Requests an announcement of the next completion. The caller must poll once more before it sleeps, because a
+    /// completion may have arrived before the announcement was requested.
     pub(crate) fn arm(&self) -> io::Result<()> {
         if self.armed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // SAFETY: as in `poll`. The queue announces all completions, not only solicited ones, because completions of
-        // this side's own sends are waited for, too.
+        // SAFETY: the context of the completion queue at `self.cq` outlives the queue, as in `poll`. The argument 0
+        // requests announcements of all completions, not only of solicited ones, because threads also wait for the
+        // completions of this side's own sends.
         let code = unsafe {
             match (*self.cq.as_ref().context).ops.req_notify_cq {
                 Some(notify) => notify(self.cq.as_ptr(), 0),
@@ -113,17 +119,19 @@ impl Cq {
         check_code(code).inspect_err(|_| self.armed.store(false, Ordering::Release))
     }
 
-    /// The file descriptor that is readable when an announcement has arrived.
+    /// Returns the file descriptor, which is readable when an announcement has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the channel, which is as long as `self`.
+        // SAFETY: `self.channel` points to a channel that only `Drop` frees, and the file descriptor stays open until
+        // the channel is freed.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
     }
 
-    /// Takes the announcements that have arrived; the queue must be armed again to get another one.
+    /// Takes the announcements that have arrived. The completion queue must be armed again before the device makes
+    /// another announcement.
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: the channel is ours, and both places are written.
+            // SAFETY: this `Cq` owns the channel, and the call writes to the local variables `cq` and `context`.
             let code =
                 unsafe { self.device.library.ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
             if code != 0 {
@@ -143,8 +151,9 @@ impl Drop for Cq {
             return;
         }
         let unacked = *self.unacked.get_mut();
-        // SAFETY: ours; queue pairs that used it held it and are gone. Destroying waits for acknowledgements, so
-        // those come first.
+        // SAFETY: this `Cq` owns the completion queue and the channel. All queue pairs that used the completion queue
+        // are destroyed, because each of them had a reference to this `Cq`. The announcements are acknowledged first,
+        // because `ibv_destroy_cq` waits for the acknowledgements.
         unsafe {
             if unacked > 0 {
                 self.device.library.ibv_ack_cq_events(self.cq.as_ptr(), unacked);
@@ -155,15 +164,20 @@ impl Drop for Cq {
     }
 }
 
+/// Converts a completion of libibverbs.
+///
 /// # Safety
-/// A completion is at `wc`. For a failed request only number, status and queue pair are written (ibv_poll_cq(3)).
+/// `wc` must point to a completion. If the work request failed, only `wr_id`, `status`, `qp_num` and `vendor_err` need
+/// to be initialised (ibv_poll_cq(3)).
 unsafe fn completion(wc: *const ibv_wc) -> Wc {
-    // SAFETY: the caller's contract: these are written always,
+    // SAFETY: the caller guarantees that `wc` points to a completion, and libibverbs writes these three fields in every
+    // completion.
     let (wr_id, code, qp) = unsafe { ((*wc).wr_id, (*wc).status, QpNum((*wc).qp_num)) };
     if code != c::IBV_WC_SUCCESS {
         return Wc { wr_id, qp, status: status(code), ..Wc::EMPTY };
     }
-    // SAFETY: and these if it succeeded; both members of the union are 32 plain bits.
+    // SAFETY: `wc` points to the completion of a successful work request, for which libibverbs also writes these three
+    // fields.
     let (opcode, byte_len, flags) = unsafe { ((*wc).opcode, (*wc).byte_len, (*wc).wc_flags) };
     let with_imm = flags & c::IBV_WC_WITH_IMM != 0;
     Wc {
@@ -178,9 +192,10 @@ unsafe fn completion(wc: *const ibv_wc) -> Wc {
             _ => WcOpcode::Send,
         },
         byte_len,
-        // SAFETY: there is one.
+        // SAFETY: the flag says that libibverbs has written the immediate, and both members of the union are 32-bit
+        // numbers.
         imm: with_imm.then(|| u32::from_be(unsafe { (*wc).__bindgen_anon_1.imm_data })),
-        // libibverbs does not report the bit.
+        // libibverbs does not report the solicited-event bit.
         solicited: false,
     }
 }

@@ -1,4 +1,5 @@
-//! An opened device: the connection identifier that is bound to its address, and its limits.
+//! An opened RDMA device with its limits. A connection identifier that is bound to an address of the device keeps the
+//! device open.
 
 use std::{mem::MaybeUninit, net::IpAddr, net::SocketAddr, ptr::NonNull, sync::Arc};
 
@@ -14,7 +15,7 @@ use super::{
     cq::Cq,
 };
 
-/// The limits that the device and its port report. Counts are never negative.
+/// The limits that the device and its port report. Negative counts are replaced by 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) path_mtu: u32,
@@ -25,35 +26,35 @@ pub(crate) struct Limits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// The most READs that a queue pair may have outstanding, as responder and as requester.
+    /// The maximum numbers of outstanding READs of a queue pair, as responder and as requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }
 
-/// The device that has an address. librdmacm opens each device once per process; all objects that this crate makes and
-/// all connection identifiers share that context.
+/// An opened device. librdmacm opens each device once per process, so that all objects of this crate and all connection
+/// identifiers of a device share one context.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<ibv_context>,
     pub(crate) port: u8,
     pub(crate) maker: Maker,
-    /// Keeps the context open.
+    /// The bound connection identifier, which keeps the context open.
     _bound: CmId,
     _channel: Arc<EventChannel>,
 }
 
-// SAFETY: libibverbs' and librdmacm's functions may be called from any thread (ibv_* manual pages: thread safe); the
-// context stays open as long as `_bound` lives.
+// SAFETY: `context` points to a context that librdmacm allocated, and that stays open until `_bound` is dropped. The
+// functions of libibverbs and librdmacm may be called from any thread (ibv_* manual pages: thread safe).
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: `context` is valid as for `Send`, and libibverbs and librdmacm allow concurrent calls from several threads.
 unsafe impl Sync for Device {}
 
 impl Device {
     /// Opens the device that has the address `local`.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if no device has the address.
+    /// Returns [`Error::NoDevice`] if no device has the address.
     pub(crate) fn open(library: &'static Library, local: IpAddr) -> Result<Arc<Self>, Error> {
         let channel = Arc::new(EventChannel::new(library)?);
         let bound = CmId::new(&channel)?;
@@ -67,18 +68,20 @@ impl Device {
     pub(crate) fn limits(self: &Arc<Self>) -> Result<Limits, Error> {
         let failed = |what: &'static str| move |error| Error::io(what, error);
         let mut device = MaybeUninit::<ibv_device_attr>::zeroed();
-        // SAFETY: the context is open and `device` has room for what is written.
+        // SAFETY: `self.context` points to an open context, and the call writes the attributes to the local variable
+        // `device`.
         check_code(unsafe { self.library.ibv_query_device(self.context.as_ptr(), device.as_mut_ptr()) })
             .map_err(failed("cannot ask the device for its limits"))?;
-        // SAFETY: plain numbers, zeroed before the call.
+        // SAFETY: `ibv_device_attr` has only numbers as fields, and all were zeroed before the call.
         let device = unsafe { device.assume_init() };
         let mut port = MaybeUninit::<ibv_port_attr>::zeroed();
-        // SAFETY: the exported function fills the structure's first part, which old programs knew.
+        // SAFETY: `self.context` points to an open context. The exported function `ibv_query_port` writes only the
+        // first part of the structure, and the local variable `port` has the size of the whole structure.
         check_code(unsafe {
             self.library.ibv_query_port(self.context.as_ptr(), self.port, port.as_mut_ptr().cast())
         })
         .map_err(failed("cannot ask the device for its port"))?;
-        // SAFETY: plain numbers, zeroed before the call.
+        // SAFETY: `ibv_port_attr` has only numbers as fields, and all were zeroed before the call.
         let port = unsafe { port.assume_init() };
         let count = |n: std::ffi::c_int| u32::try_from(n).unwrap_or(0);
         let reads = |n: std::ffi::c_int| u8::try_from(n.clamp(0, 255)).unwrap_or(0);
@@ -96,8 +99,8 @@ impl Device {
         })
     }
 
-    /// The most inline data that a queue pair gets. libibverbs cannot be asked for it, so queue pairs are created with
-    /// decreasing sizes until one succeeds.
+    /// Returns the maximum inline data of a queue pair in bytes. libibverbs has no query for this limit, so queue pairs
+    /// with decreasing limits are created until a creation succeeds.
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(Pd::new(self)?);
         let cq = Arc::new(Cq::new(self, 1)?);
@@ -114,7 +117,7 @@ impl Device {
     }
 }
 
-/// The path MTU in bytes of payload per packet.
+/// Returns the path MTU in bytes of payload per packet, or `None` if the code is unknown.
 pub(super) fn mtu_bytes(code: std::ffi::c_uint) -> Option<u32> {
     match code {
         IBV_MTU_256 => Some(256),

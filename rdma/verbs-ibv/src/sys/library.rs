@@ -1,4 +1,4 @@
-//! librdmacm, which brings libibverbs with it, loaded once per process.
+//! Loads librdmacm once per process. The dynamic linker loads libibverbs together with librdmacm.
 
 use std::{ffi::OsString, sync::OnceLock};
 
@@ -6,15 +6,16 @@ use verbs::Error;
 
 use super::bindings::Library;
 
-/// The environment variable that names another file to load.
+/// The environment variable that may name another library file to load.
 const VARIABLE: &str = "NAA_LIBRDMACM";
-/// The library's file. The name without the version is for programs that compile against it.
+/// The name of the library's file. The name has a version number, because the file without a version number is only for
+/// compiling programs.
 const NAME: &str = "librdmacm.so.1";
 
-/// The library's functions.
+/// Returns the library's functions. The first call loads the library.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with the packages to install.
+/// Returns [`Error::NoDevice`], which names the packages to install, if the library cannot be loaded.
 pub(crate) fn load() -> Result<&'static Library, Error> {
     static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
     LOADED.get_or_init(open).as_ref().map_err(|why| Error::NoDevice(why.clone()))
@@ -23,8 +24,9 @@ pub(crate) fn load() -> Result<&'static Library, Error> {
 fn open() -> Result<Library, String> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let path = named.unwrap_or_else(|| OsString::from(NAME));
-    // SAFETY: loading runs the initialisers of rdma-core, which any program linked to it runs; the declarations of
-    // `bindings` are those of its headers, and its ABI is versioned by the file's name.
+    // SAFETY: loading runs the initialisers of rdma-core, which every program that is linked to rdma-core runs, too.
+    // The declarations in `bindings` are generated from the headers of rdma-core, and the version number in the file
+    // name identifies the ABI.
     let library = unsafe { Library::new(&path) }.map_err(|error| {
         format!(
             "{} cannot be loaded ({error}); install rdma-core's libraries \
@@ -32,16 +34,17 @@ fn open() -> Result<Library, String> {
             path.to_string_lossy()
         )
     })?;
-    // SAFETY: called before any other function of libibverbs in this crate. Where the kernel copies pinned pages on
-    // fork() it does nothing; elsewhere it keeps a child's writes from taking pages away from the device.
+    // SAFETY: this crate calls `ibv_fork_init` before any other function of libibverbs. If the Linux kernel copies
+    // pinned pages on fork(), `ibv_fork_init` does nothing. On older kernels, `ibv_fork_init` prevents that the device
+    // and the program use different pages after fork().
     if unsafe { library.ibv_fork_init() } != 0 {
         tracing::debug!("libibverbs cannot protect registered memory from fork()");
     }
     Ok(library)
 }
 
-/// The process that made a kernel object. A child process that inherited the object by fork() must not destroy it,
-/// because that would destroy the parent's object.
+/// The process that created an object of the Linux kernel. A child process that inherited the object by fork() must not
+/// destroy the object, because the object belongs to the parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Maker(u32);
 

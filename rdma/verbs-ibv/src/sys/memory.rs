@@ -16,14 +16,16 @@ pub(crate) struct Pd {
     pub(super) device: Arc<Device>,
 }
 
-// SAFETY: a handle; libibverbs is thread-safe.
+// SAFETY: `pd` points to a protection domain that `ibv_alloc_pd` allocated and that only `Drop` frees. libibverbs
+// allows calls from any thread.
 unsafe impl Send for Pd {}
-// SAFETY: as above.
+// SAFETY: `pd` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Pd {}
 
 impl Pd {
     pub(crate) fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        // SAFETY: the context is open as long as `device` lives.
+        // SAFETY: `device.context` points to a context that stays open until `device` is dropped, and the new `Pd`
+        // keeps a reference to `device`.
         let pd = unsafe { device.library.ibv_alloc_pd(device.context.as_ptr()) };
         let pd =
             NonNull::new(pd).ok_or_else(|| Error::io("the device makes no protection domain", errno()))?;
@@ -36,7 +38,8 @@ impl Drop for Pd {
         if !self.device.maker.is_this() {
             return;
         }
-        // SAFETY: ours, and all that was made in it held this and is gone.
+        // SAFETY: this `Pd` owns the protection domain. All queue pairs and memory regions of the domain are destroyed,
+        // because each of them had a reference to this `Pd`.
         unsafe { self.device.library.ibv_dealloc_pd(self.pd.as_ptr()) };
     }
 }
@@ -48,14 +51,15 @@ pub(crate) struct Mr {
     pd: Arc<Pd>,
 }
 
-// SAFETY: a handle; libibverbs is thread-safe.
+// SAFETY: `mr` points to a memory region that `ibv_reg_mr` allocated and that only `Drop` frees. libibverbs allows
+// calls from any thread.
 unsafe impl Send for Mr {}
-// SAFETY: as above.
+// SAFETY: `mr` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    /// Pins `memory` and lets the device access it. The pages stay until the region is dropped, even if the range is
-    /// unmapped.
+    /// Registers `memory` with the device, which pins the pages. The pages stay allocated until the region is dropped,
+    /// even if the program unmaps the range.
     pub(crate) fn new(pd: &Arc<Pd>, memory: &Memory, access: Access) -> io::Result<Self> {
         let flags = [
             (access.local_write || access.remote_write, IBV_ACCESS_LOCAL_WRITE),
@@ -63,10 +67,11 @@ impl Mr {
             (access.remote_read, IBV_ACCESS_REMOTE_READ),
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |sum, (_, flag)| sum | flag);
-        // Devices do not register 0 bytes; memory has at least a page.
+        // At least one byte is registered, because devices do not register 0 bytes and `memory` has at least one page.
         let len = memory.len().max(1);
-        // SAFETY: the range is mapped for reading and writing as long as `memory` lives (its contract), and no
-        // reference to it exists while it is registered for remote access (likewise).
+        // SAFETY: the contract of `Memory` guarantees that the range is mapped for reading and writing until `memory`
+        // is dropped. The contract also guarantees that no Rust reference to the range exists while the range is
+        // registered for remote access.
         let mr = unsafe {
             pd.device.library.ibv_reg_mr(
                 pd.pd.as_ptr(),
@@ -80,7 +85,8 @@ impl Mr {
     }
 
     pub(crate) fn keys(&self) -> MrKeys {
-        // SAFETY: registered until dropped.
+        // SAFETY: `self.mr` points to a region that `ibv_reg_mr` allocated and that only `Drop` frees. Nobody changes
+        // the keys of the region.
         let mr = unsafe { self.mr.as_ref() };
         MrKeys { lkey: mr.lkey, rkey: mr.rkey }
     }
@@ -91,7 +97,8 @@ impl Drop for Mr {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: ours; work requests that name it end in an error, as the caller is told.
+        // SAFETY: this `Mr` owns the memory region, and nobody uses it after `Drop`. Work requests that still refer to
+        // the region complete with an error.
         unsafe { self.pd.device.library.ibv_dereg_mr(self.mr.as_ptr()) };
     }
 }

@@ -1,5 +1,6 @@
-//! Safe wrappers for rdma-core. Each wrapper owns one object of the C libraries, keeps alive what the object depends
-//! on, and destroys the object when dropped. Only this folder of the crate has `unsafe` code.
+//! Safe wrappers for rdma-core. Each wrapper owns one object of the C libraries, keeps references to the wrappers on
+//! which its object depends, and destroys its object when the wrapper is dropped. Only this folder of the crate has
+//! `unsafe` code.
 #![allow(unsafe_code)]
 
 #[allow(
@@ -34,21 +35,21 @@ pub(crate) use qp::{Caps, Qp, Retries};
 
 use std::io;
 
-/// The error that the C library left in errno.
+/// Returns the error that a function of C stored in errno.
 fn errno() -> io::Error {
     io::Error::last_os_error()
 }
 
-/// The result of a call that returns 0 or -1 with errno.
+/// Converts the return value of a C function that returns 0, or returns -1 and sets errno.
 fn check(returned: std::ffi::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// The result of a call that returns 0 or an error number.
+/// Converts the return value of a C function that returns 0 or an error number.
 fn check_code(returned: std::ffi::c_int) -> io::Result<()> {
     match returned {
         0 => Ok(()),
-        // Some providers set errno and return -1.
+        // Some providers return -1 instead of an error number, and set errno.
         code if code < 0 => Err(errno()),
         code => Err(io::Error::from_raw_os_error(code)),
     }

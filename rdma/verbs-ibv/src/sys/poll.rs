@@ -1,4 +1,4 @@
-//! Sleeping until one of several file descriptors is readable.
+//! Functions with which a thread sleeps until one of several file descriptors is readable.
 
 use std::{
     io,
@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
-/// The most file descriptors on which a thread sleeps.
+/// The maximum number of file descriptors on which a thread sleeps.
 const MOST: usize = 5;
 
-/// Sleeps until one of `fds` is readable or `timeout` is over; `None` means no time limit. A signal may end the sleep
-/// early. Returns which descriptors are readable.
+/// Sleeps until one of `fds` is readable, or until `timeout` is over. If `timeout` is `None`, there is no time limit. A
+/// signal may end the sleep early. Returns true for each file descriptor that is readable.
 pub(crate) fn sleep(
     fds: [Option<BorrowedFd<'_>>; MOST],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; MOST]> {
     let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
-    // The kernel ignores negative descriptors.
+    // The Linux kernel ignores negative file descriptors.
     for (entry, fd) in polled.iter_mut().zip(fds) {
         entry.fd = fd.map_or(-1, |fd| fd.as_raw_fd());
     }
@@ -25,7 +25,8 @@ pub(crate) fn sleep(
         tv_nsec: time.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `MOST` entries are there, the descriptors are open while borrowed, and `timeout` outlives the call.
+    // SAFETY: `polled` has `MOST` entries, the file descriptors are open while they are borrowed, and `timeout`
+    // outlives the call.
     let code = unsafe { libc::ppoll(polled.as_mut_ptr(), MOST as libc::nfds_t, timeout, std::ptr::null()) };
     if code >= 0 {
         return Ok(polled.map(|entry| entry.revents != 0));
@@ -34,18 +35,18 @@ pub(crate) fn sleep(
     if error.kind() == io::ErrorKind::Interrupted { Ok([false; MOST]) } else { Err(error) }
 }
 
-/// A file descriptor that is readable while one of `fds` is, as long as both are open.
+/// Returns a file descriptor that is readable while at least one of `fds` is open and readable.
 pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
+    // SAFETY: `epoll_create1` takes no pointers.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     if epoll < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the call above has just created this file descriptor, so nobody else owns it.
     let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
     for fd in fds {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: both descriptors are open, and `event` outlives the call.
+        // SAFETY: both file descriptors are open, and the local variable `event` outlives the call.
         super::check(unsafe {
             libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
         })?;
@@ -54,39 +55,41 @@ pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Resul
 }
 
 pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes no pointers, and the descriptor is open.
+    // SAFETY: `fcntl` takes no pointer for this command, and `fd` is open while it is borrowed.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as above.
+    // SAFETY: `fcntl` takes no pointer for this command, and `fd` is open while it is borrowed.
     super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
-/// Ends a sleep from another thread.
+/// A file descriptor (eventfd) with which a thread ends the sleep of another thread.
 #[derive(Debug)]
 pub(crate) struct Waker(OwnedFd);
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: takes no pointers.
+        // SAFETY: `eventfd` takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the call above has just created this file descriptor, so nobody else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     pub(crate) fn wake(&self) {
         let one = 1_u64;
-        // SAFETY: eight bytes are readable. A full counter wakes as well.
+        // SAFETY: `write` reads eight bytes of the local variable `one`, which outlives the call. An error is ignored,
+        // because a counter that is full also wakes the other thread.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
     pub(crate) fn drain(&self) {
         let mut count = 0_u64;
-        // SAFETY: eight bytes are writable. There may be nothing to take.
+        // SAFETY: `read` writes eight bytes to the local variable `count`, which outlives the call. An error is
+        // ignored, because the counter may be 0.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }

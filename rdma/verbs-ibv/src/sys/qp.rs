@@ -18,18 +18,18 @@ use super::{
     errno,
 };
 
-/// The code of 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive would then delay a call by
-/// that time.
+/// The code of the minimum RNR timer, which means 0.64 ms. librdmacm leaves the timer at code 0, which means 655 ms.
+/// With code 0, a single receive that is posted late would delay a call by 655 ms.
 const MIN_RNR_TIMER: u8 = 12;
-/// The most retries after a time-out or a sequence error. rxe takes 7 as "no limit" (rxe_completer); a peer that is
-/// gone would then never be noticed.
+/// The maximum number of retries after a time-out or a sequence error. rxe interprets 7 as "no limit" (rxe_completer),
+/// so that with 7 retries a peer that has crashed would never be detected.
 const MOST_RETRIES: u8 = 6;
-/// The most work requests that are handed to the device at once.
+/// The maximum number of work requests in one chunk. A chunk is passed to the device by one call.
 const CHUNK: usize = 8;
-/// The scatter-gather elements of one chunk.
+/// The maximum number of scatter-gather elements of all work requests in one chunk.
 const SGES: usize = 64;
 
-/// The sizes of a queue pair.
+/// The capacities of a queue pair and of its work requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
     pub(crate) max_send_wr: u32,
@@ -38,21 +38,22 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// Values that override those that the connection manager suggests.
+/// Limits and values that take precedence over the queue pair attributes of the connection manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// The most outstanding READs: those of the peer to this side, and those of this side to the peer.
+    /// The maximum numbers of outstanding READs. The first number is for READs of the peer from this side, and the
+    /// second number is for READs of this side from the peer.
     pub(crate) reads: (u8, u8),
-    /// Local ACK timeout, 4.096 us * 2^n.
+    /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n.
     pub(crate) ack_timeout: Option<u8>,
 }
 
-/// The values that both sides support.
+/// The attributes of a connection that both sides support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
     /// The path MTU in bytes of payload per packet.
     pub(crate) path_mtu: u32,
-    /// The most outstanding READs in both directions, as in [`Retries`].
+    /// The maximum numbers of outstanding READs in both directions, as in [`Retries`].
     pub(crate) reads: (u8, u8),
 }
 
@@ -64,9 +65,10 @@ pub(crate) struct Qp {
     _cqs: [Arc<Cq>; 2],
 }
 
-// SAFETY: a handle; libibverbs is thread-safe.
+// SAFETY: `qp` points to a queue pair that `ibv_create_qp` allocated and that only `Drop` frees. libibverbs allows
+// calls from any thread.
 unsafe impl Send for Qp {}
-// SAFETY: as above.
+// SAFETY: `qp` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Qp {}
 
 impl Qp {
@@ -86,7 +88,8 @@ impl Qp {
             qp_type: c::IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: domain and queues live as long as what is made here holds them.
+        // SAFETY: `pd`, `send_cq` and `recv_cq` own valid objects of libibverbs, and the new `Qp` keeps references to
+        // all three. The local variable `init` outlives the call.
         let qp = unsafe { pd.device.library.ibv_create_qp(pd.pd.as_ptr(), &mut init) };
         let qp = NonNull::new(qp).ok_or_else(errno)?;
         let caps = Caps { max_inline: init.cap.max_inline_data, ..caps };
@@ -98,12 +101,12 @@ impl Qp {
     }
 
     pub(crate) fn num(&self) -> QpNum {
-        // SAFETY: lives until dropped; the number never changes.
+        // SAFETY: `self.qp` points to a queue pair that only `Drop` frees, and nobody changes its number.
         QpNum(unsafe { self.qp.as_ref().qp_num })
     }
 
-    /// Moves the queue pair to the state INIT, in which receives may be posted. What peers may do depends on the memory
-    /// regions only.
+    /// Moves the queue pair to the state INIT, in which receives may be posted. The queue pair permits remote WRITEs
+    /// and READs, so that only the memory regions limit the access of a peer.
     pub(crate) fn to_init(&self) -> io::Result<()> {
         let mut attr = zeroed_attr();
         attr.qp_state = c::IBV_QPS_INIT;
@@ -113,7 +116,7 @@ impl Qp {
         self.modify(&mut attr, mask)
     }
 
-    /// Connects the queue pair with the peer's values that `id` has received.
+    /// Moves the queue pair to the states RTR and RTS, with the peer's attributes that `id` has received.
     pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<Agreed> {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
         attr.min_rnr_timer = MIN_RNR_TIMER;
@@ -138,11 +141,12 @@ impl Qp {
 
     fn modify(&self, attr: &mut ibv_qp_attr, mask: c::ibv_qp_attr_mask) -> io::Result<()> {
         let library = self.pd.device.library;
-        // SAFETY: the queue pair is ours and `attr` is initialised.
+        // SAFETY: this `Qp` owns the queue pair at `self.qp`, and `attr` is initialised.
         check_code(unsafe { library.ibv_modify_qp(self.qp.as_ptr(), attr, mask as std::ffi::c_int) })
     }
 
-    /// Posts `wrs` in order, without allocating. On an error, the requests before the returned index were posted.
+    /// Posts the work requests `wrs` in order, without allocating memory. If an error is returned, the work requests
+    /// before the returned index were posted.
     pub(crate) fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, io::Error)> {
         let mut done = 0;
         while done < wrs.len() {
@@ -155,7 +159,9 @@ impl Qp {
                 let Some(taken) = elements(&wr.payload, sges) else { break };
                 let (own, rest) = std::mem::take(&mut sges).split_at_mut(taken);
                 sges = rest;
-                // SAFETY: `count` and its successor stay inside the chunk; the last `next` is cut below.
+                // SAFETY: `count` is less than `CHUNK`, so `at` points into the local array `chunk`, which nobody else
+                // writes. The field `next` of the last work request, which may point behind the array, is set to null
+                // below.
                 unsafe {
                     let at = first.add(count);
                     at.write(request(wr, own));
@@ -166,22 +172,25 @@ impl Qp {
             if count == 0 {
                 return Err((done, io::Error::from_raw_os_error(libc::EINVAL)));
             }
-            // SAFETY: entry `count - 1` was written above.
+            // SAFETY: the loop above has written entry `count - 1` of `chunk`.
             unsafe { (*first.add(count - 1)).next = ptr::null_mut() };
-            // SAFETY: `count` chained work requests whose elements live in `room`; what they name is the caller's
-            // promise of `verbs::Payload`: registered, and unchanged until the completion.
+            // SAFETY: `first` points to `count` chained work requests, and their elements lie in `room`, which outlives
+            // the call. The caller guarantees by the contract of `verbs::Payload` that the payload is registered, and
+            // that nobody changes it until the completion.
             unsafe { self.post_chain(first) }.map_err(|(index, error)| (done + index, error))?;
             done += count;
         }
         Ok(())
     }
 
+    /// Posts a chain of work requests with one call.
+    ///
     /// # Safety
-    /// `first` starts a chain of initialised work requests, consecutive in memory.
+    /// `first` must point to a chain of initialised work requests that are consecutive in memory.
     unsafe fn post_chain(&self, first: *mut ibv_send_wr) -> Result<(), (usize, io::Error)> {
         let mut bad: *mut ibv_send_wr = ptr::null_mut();
-        // SAFETY: the queue pair's context outlives it, and its table of operations does not change; the chain is
-        // the caller's contract.
+        // SAFETY: the context of the queue pair at `self.qp` outlives the queue pair, and the context's table of
+        // operations does not change. The caller guarantees that `first` points to a valid chain.
         let code = unsafe {
             match (*self.qp.as_ref().context).ops.post_send {
                 Some(post) => post(self.qp.as_ptr(), first, &mut bad),
@@ -203,7 +212,8 @@ impl Qp {
         let (sg_list, num_sge) = list(&mut room[..count]);
         let mut recv = ibv_recv_wr { wr_id: wr.wr_id, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
-        // SAFETY: as in `post_chain`; the elements live here.
+        // SAFETY: the context of the queue pair at `self.qp` outlives the queue pair, as in `post_chain`. The local
+        // variables `recv` and `room` outlive the call.
         check_code(unsafe {
             match (*self.qp.as_ref().context).ops.post_recv {
                 Some(post) => post(self.qp.as_ptr(), &mut recv, &mut bad),
@@ -218,20 +228,22 @@ impl Drop for Qp {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: ours; no asynchronous event of it was taken, so this does not wait for one.
+        // SAFETY: this `Qp` owns the queue pair, and nobody uses it after `Drop`. The call does not wait for
+        // asynchronous events, because this crate takes no asynchronous event of a queue pair.
         unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
     }
 }
 
 pub(super) fn zeroed_attr() -> ibv_qp_attr {
-    // SAFETY: plain numbers, for which zero is a value.
+    // SAFETY: `ibv_qp_attr` has only numbers as fields, and zero is a valid value of every number.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Room for scatter-gather elements. The array is not initialised, because most posts need only one element.
+/// An array for scatter-gather elements. The array is not initialised, because most posts need only one element.
 const ROOM: [MaybeUninit<ibv_sge>; SGES] = [const { MaybeUninit::uninit() }; SGES];
 
-/// Fills in the elements of a payload and returns their number; `None` if there are more than `room`.
+/// Writes the scatter-gather elements of a payload to `room`, and returns the number of elements. Returns `None` if
+/// `room` has too little space.
 fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<usize> {
     match payload {
         Payload::Inline([]) => Some(0),
@@ -243,7 +255,7 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
         }
         Payload::Sges(sges) => {
             let mut count = 0;
-            // Some devices take the length 0 as 2 GiB.
+            // Elements of 0 bytes are omitted, because some devices interpret the length 0 as 2 GiB.
             for &Sge { addr, length, lkey } in sges.iter().filter(|sge| sge.length > 0) {
                 room.get_mut(count)?.write(ibv_sge { addr, length, lkey });
                 count += 1;
@@ -253,14 +265,14 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
     }
 }
 
-/// The elements as pointer and length for C. An empty list is a null pointer, because some providers read the first
-/// element even if the length is 0.
+/// Returns the elements as pointer and length for C. The pointer of an empty list is null, because some providers read
+/// the first element even if the length is 0.
 fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
     let start = if sges.is_empty() { ptr::null_mut() } else { sges.as_mut_ptr().cast() };
     (start, sges.len() as std::ffi::c_int)
 }
 
-/// Builds the work request; `sges` are the elements of its payload.
+/// Builds a work request for libibverbs. `sges` contains the scatter-gather elements of the payload.
 fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
     let (opcode, remote, imm) = match wr.op {
         SendOp::Send => (c::IBV_WR_SEND, None, None),
@@ -275,7 +287,7 @@ fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
         (wr.flags.fence, c::IBV_SEND_FENCE),
         (matches!(wr.payload, Payload::Inline(bytes) if !bytes.is_empty()), c::IBV_SEND_INLINE),
     ];
-    // SAFETY: plain numbers and pointers, for which zero is a value.
+    // SAFETY: `ibv_send_wr` has only numbers and raw pointers as fields, and zero is a valid value of both.
     let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
     request.wr_id = wr.wr_id;
     (request.sg_list, request.num_sge) = list(sges);
@@ -303,13 +315,13 @@ mod tests {
         let count = elements(&wr.payload, &mut sges).unwrap();
         let built = request(&wr, &mut sges[..count]);
         assert!(request(&wr, &mut []).sg_list.is_null());
-        // SAFETY: `elements` wrote the first.
+        // SAFETY: `elements` has written the first element of `sges`.
         let length = unsafe { sges[0].assume_init() }.length;
         assert_eq!((built.wr_id, built.num_sge, length), (9, 1, 3));
         assert_eq!(built.opcode, c::IBV_WR_RDMA_WRITE_WITH_IMM);
         let flags = c::IBV_SEND_SIGNALED | c::IBV_SEND_SOLICITED | c::IBV_SEND_INLINE;
         assert_eq!(built.send_flags, flags);
-        // SAFETY: both were just written.
+        // SAFETY: `request` has written both fields of the unions.
         let (imm, rdma) = unsafe { (built.__bindgen_anon_1.imm_data, built.wr.rdma) };
         assert_eq!(imm.to_ne_bytes(), [1, 2, 3, 4]);
         assert_eq!((rdma.remote_addr, rdma.rkey), (0x1122, 0x33));
