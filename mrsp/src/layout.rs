@@ -11,9 +11,10 @@
 //! A region has up to 2 GiB. Parameters that do not fit into a region lie in another region.
 //!
 //! # Extension
-//! All layouts except the symmetric layout are an extension of this project. The host's AAR has a [layout block](block)
-//! that says where the parameters lie in the regions. A host sends a layout block only to an accelerator that declares
-//! support for layout blocks in the [private data](crate::private_data) of its CM reply.
+//! All layouts except the symmetric layout are an extension of this project. If the layout is not symmetric, the host's
+//! AAR has a [layout block](block) that says where the parameters lie in the regions. A host sends a layout block only
+//! to an accelerator that declares support for layout blocks in the [private data](crate::private_data) of its CM
+//! reply.
 //!
 //! # Source
 //! The NAAICE project's "low-level API: introduction" describes the symmetric layout and the layout with one region on
@@ -27,6 +28,6 @@ pub use block::Slot;
 pub use choice::{Choice, Layout, ParseError, Rule};
 pub use place::{Place, Placed, Unplaceable, place};
 
-/// The alignment of parameters in a region, in bytes. With this alignment, functions find aligned numbers, and no two
-/// parameters share a cache line.
+/// The alignment of parameters in a region, in bytes. The alignment guarantees that functions find aligned numbers, and
+/// that no two parameters share a cache line.
 pub const ALIGNMENT: u32 = 64;

@@ -20,14 +20,14 @@
 //! This crate follows the NAAICE project's "low-level API: introduction". If the messages of NAAICE's C library
 //! (naa-communication-library, `main` of 2026-03) differ from the introduction, this crate follows the C library:
 //!
-//! | introduction | wire, and here |
+//! | introduction | C library and this crate |
 //! |---|---|
 //! | region flags unused | [`RegionFlags`]: INTERNAL, SINGLE_SEND, INPUT, OUTPUT |
-//! | up to 256 regions | the C library's buffer holds 31: [`region::HOST_MAX_REGIONS`] |
-//! | request immediate is the function code | code in 7 bits, start bit 0x80, 24 bits of the user's |
+//! | up to 256 regions | the C library's buffer has room for 31 regions: [`region::HOST_MAX_REGIONS`] |
+//! | request immediate is the function code | code in 7 bits, start bit 0x80, 24 user bits |
 //! | response immediate is the error | upper 24 bits; the low byte is ignored |
 //! | symmetric or asymmetric regions | symmetric: parameter i of the host is parameter i of the accelerator; other layouts: [`layout`] |
-//! | addresses come from a resource manager | counted up page by page by the host: [`address`] |
+//! | addresses come from a resource manager | the host assigns consecutive pages: [`address`] |
 //!
 //! All integers of MRSP are big-endian. The integers of [`builtin`] and [`catalogue`], which this project defines, are
 //! little-endian.

@@ -71,7 +71,7 @@ impl<T: Time> Liveness<T> {
     }
 
     /// Records that a work request was posted that the peer must acknowledge. If `deadline` is not `None`, the peer
-    /// counts as dead when no acknowledgement has arrived until `deadline`.
+    /// counts as dead if no acknowledgement arrives by `deadline`.
     pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);
     }
@@ -118,8 +118,8 @@ impl<T: Time> Liveness<T> {
         self.next_probe().is_some_and(|at| now >= at)
     }
 
-    /// Returns the time after which the peer counts as dead, unless the peer gives a sign of life before that time.
-    /// Returns `None` if there is no such time.
+    /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. A sign of life
+    /// or an acknowledgement may change the deadline.
     pub fn deadline(&self) -> Option<T> {
         let silent = self.patience.filter(|_| self.probe.is_some());
         let silent = silent.and_then(|patience| self.since.after(patience));

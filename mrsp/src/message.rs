@@ -16,7 +16,7 @@ pub enum ErrorCode {
     Address,
     /// Code 3: the number of regions is not supported.
     TooManyRegions,
-    /// Any other code.
+    /// A code that MRSP does not define.
     Other(u8),
 }
 

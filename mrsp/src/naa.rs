@@ -15,7 +15,7 @@
 //! | any | other or malformed message | Failed | [`Rejection`] |
 //! | any | [`fail`](NaaSession::fail) | Failed | |
 //!
-//! The driver must disconnect a failed session after the host has acknowledged the session's last message. A second AAR
+//! The caller must disconnect a failed session after the host has acknowledged the session's last message. A second AAR
 //! ends the session and does not replace the session's regions, because a call may be using these regions. If a session
 //! fails while a function is running, the function may continue, but no response is sent.
 //!
@@ -292,8 +292,8 @@ impl NaaSession {
     }
 
     /// Returns all regions of the AAR while the caller allocates them. Returns the parameters while the session is
-    /// ready or calculating, each described like a parameter that has its own region. In any other state, the list is
-    /// empty.
+    /// ready or calculating, each described like a parameter that has its own region. In any state other than
+    /// allocating, ready and calculating, the list is empty.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,

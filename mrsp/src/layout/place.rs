@@ -83,10 +83,10 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the position of a parameter in its group, which is either the copied or the not copied parameters. The
-/// inputs of both groups lie at the boundary between the groups, so that the inputs of each call after the first call
-/// are one range. In-out parameters lie between inputs and outputs, so that the results of each group are one range.
-/// Inputs that are sent with the first call only lie at the outer edges of the groups.
+/// Returns the number by which the parameters of one group (copied or not copied) are sorted. Parameters that are sent
+/// with every call lie next to the boundary between the two groups, so that these parameters are one range. In-out
+/// parameters lie between inputs and outputs, so that the results of each group are one range. Inputs that are sent
+/// with the first call only lie further away from the boundary than outputs.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

@@ -37,7 +37,8 @@ struct Sent {
 
 impl Sent {
     /// Returns the number of bytes between this output and `next`, or `None` if one WRITE must not cover both outputs.
-    /// One WRITE may cover both only if their distance on the host equals their distance in the accelerator's region.
+    /// One WRITE may cover two outputs only if their distance on the host equals their distance in the accelerator's
+    /// region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let apart = next.place.offset.checked_sub(self.place.offset)?;
         let gap = apart.checked_sub(self.bytes)?;

@@ -13,8 +13,8 @@ pub struct Limits {
     pub max_regions: u8,
     /// The maximum size of one region in bytes. Values above 2 GiB count as 2 GiB.
     pub max_region_bytes: u64,
-    /// The maximum size in bytes of all regions together, including internal regions. The sizes are those that the host
-    /// requests; an allocator may round each size up.
+    /// The maximum size in bytes of all regions together, including internal regions. The limit applies to the sizes
+    /// that the host requests, although an allocator may round each size up.
     pub max_session_bytes: u64,
     /// The maximum number of parameters in a layout block. The value 0 means that the accelerator refuses layout
     /// blocks.

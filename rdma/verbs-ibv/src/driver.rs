@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The minimum message size in bytes that this driver reports for a software device. rxe itself reports 8 MiB, although
-/// rxe accepts every message.
+/// rxe accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
 /// The maximum inline data of a work request in bytes. Callers of the driver interface use no more inline data, and a
 /// larger limit makes send queues shorter.
@@ -121,7 +121,7 @@ impl Ibv {
 
     /// Returns an error if this process did not open the device, because after fork() the Linux kernel's objects belong
     /// to the parent process. Functions that create objects, destroy objects or sleep call this check. Posting and
-    /// polling do not call it, because its system call would take too long.
+    /// polling do not call this check, because its system call would take too long.
     fn check_process(&self) -> Result<(), Error> {
         if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }

@@ -27,10 +27,10 @@ use verbs::{Context, Error};
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// If true, deregistered memory stays registered until its owner is dropped, so that another registration of the
-    /// same buffer costs nothing. The RKey of such memory also stays valid, although the session that used the RKey has
-    /// no queue pair any more. Servers do not set this option, so that hosts cannot guess the RKeys of earlier
-    /// sessions.
+    /// If true, memory stays registered with the device after the program has deregistered it, until the memory's owner
+    /// is dropped. Another registration of the same buffer costs nothing if its memory is still registered. The RKey of
+    /// such memory also stays valid, although the session that used the RKey has no queue pair any more. Servers do not
+    /// set this option, so that hosts cannot guess the RKeys of earlier sessions.
     pub keep_registrations: bool,
 }
 

@@ -141,7 +141,7 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::Mr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // All kept registrations are dropped, because they may pin the memory that this registration lacks.
+                // All kept registrations are dropped, because they may pin memory that this registration needs.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::Mr::new(pd, memory, access).map_err(failed)

@@ -72,7 +72,7 @@ impl Waiting<'_> {
             if limit == Some(Duration::ZERO) {
                 break;
             }
-            // The clock is read in every `STRIDE`th turn only, so that a completion that has already arrived does not
+            // The clock is read only once in `STRIDE` turns, so that a completion that has already arrived does not
             // cost a call of the clock.
             if turn % STRIDE == STRIDE - 1 {
                 let now = Instant::now();

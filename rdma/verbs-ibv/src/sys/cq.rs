@@ -86,7 +86,7 @@ impl Cq {
             // SAFETY: this `Cq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
-            // If the completion queue has failed, the call returns -1 and does not always set errno.
+            // If the completion queue has failed, the function `poll` returns -1 and does not always set errno.
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {
@@ -192,8 +192,8 @@ unsafe fn completion(wc: *const ibv_wc) -> Wc {
             _ => WcOpcode::Send,
         },
         byte_len,
-        // SAFETY: the flag says that libibverbs has written the immediate, and both members of the union are 32-bit
-        // numbers.
+        // SAFETY: the flag IBV_WC_WITH_IMM says that libibverbs has written the immediate, and both members of the
+        // union are 32-bit numbers.
         imm: with_imm.then(|| u32::from_be(unsafe { (*wc).__bindgen_anon_1.imm_data })),
         // libibverbs does not report the solicited-event bit.
         solicited: false,

@@ -35,8 +35,8 @@ fn open() -> Result<Library, String> {
         )
     })?;
     // SAFETY: this crate calls `ibv_fork_init` before any other function of libibverbs. If the Linux kernel copies
-    // pinned pages on fork(), `ibv_fork_init` does nothing. On older kernels, `ibv_fork_init` prevents that the device
-    // and the program use different pages after fork().
+    // pinned pages on fork(), `ibv_fork_init` does nothing. On older kernels, `ibv_fork_init` prevents the device and
+    // the program from using different pages after fork().
     if unsafe { library.ibv_fork_init() } != 0 {
         tracing::debug!("libibverbs cannot protect registered memory from fork()");
     }
