@@ -26,7 +26,7 @@
 //! | up to 256 regions | the C library's buffer has room for 31 regions: [`region::HOST_MAX_REGIONS`] |
 //! | request immediate is the function code | code in 7 bits, start bit 0x80, 24 user bits |
 //! | response immediate is the error | upper 24 bits; the low byte is ignored |
-//! | symmetric or asymmetric regions | symmetric: parameter i of the host is parameter i of the accelerator; other layouts: [`layout`] |
+//! | symmetric or asymmetric regions | symmetric: parameter i has region i on both sides; others: [`layout`] |
 //! | addresses come from a resource manager | the host assigns consecutive pages: [`address`] |
 //!
 //! All integers of MRSP are big-endian. The integers of [`builtin`] and [`catalogue`], which this project defines, are

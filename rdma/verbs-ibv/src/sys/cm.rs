@@ -151,7 +151,8 @@ impl EventChannel {
         RawEvent { id: event.id as usize, what, private_data }
     }
 
-    /// Converts a connection request, and takes ownership of its identifier. Returns `None` if the request has no IP addresses.
+    /// Converts a connection request, and takes ownership of its identifier. Returns `None` if the request has no IP
+    /// addresses.
     ///
     /// # Safety
     /// `event` must be a connection request that was not handled yet, because the result owns the request's identifier.
