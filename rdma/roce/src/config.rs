@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use crate::window::{Aimd, Window};
 
-/// How RKeys are made.
+/// The method by which RKeys are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RKeys {
-    /// All 32 bits are random.
+    /// All 32 bits of an RKey are random.
     #[default]
     Random,
-    /// The low `bits`, at most 31, are the region's slot, and the other bits are random. Hardware looks a region up by its slot. There
-    /// can be at most 2^`bits` regions.
+    /// The low `bits` bits of an RKey are the region's slot, and all other bits are random. `bits` is at most 31.
+    /// Hardware finds a region by its slot. A device can have at most 2^`bits` regions.
     WithSlot { bits: u8 },
 }
 
-/// The limits of one device, each with the reason for its default.
+/// The limits and settings of one device.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub max_qp: u32,
@@ -23,24 +23,27 @@ pub struct Config {
     pub rkeys: RKeys,
     pub max_cq: u32,
     pub max_cq_depth: u32,
-    /// The most work requests per queue of a queue pair.
+    /// The most work requests in each of the two queues of a queue pair.
     pub max_wr: u32,
     pub max_sge: u32,
-    /// The most bytes that are copied while posting instead of gathered while sending.
+    /// The most bytes of inline data, which are copied when a work request is posted.
     pub max_inline_data: u32,
     /// The most READs that a peer may have outstanding at one queue pair.
     pub max_responder_resources: u8,
-    /// The timer code of sent RNR NAKs: 12 is 0.64 ms. The code 0, which rdma_cm leaves in place, delays the peer by 655 ms.
+    /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair of rdma_cm
+    /// has the code 0, which delays the peer by 655 ms.
     pub rnr_timer: u8,
-    /// The bytes in flight before the first acknowledgement: a default receive buffer holds about 50 packets of 4 KiB.
+    /// The most bytes in flight before the first acknowledgement. A receive buffer of the default size has room for
+    /// about 50 packets of 4 KiB.
     pub initial_window_bytes: u32,
     /// The most bytes in flight.
     pub max_window_bytes: u32,
-    /// Makes a connection's congestion window; its arguments are the two sizes above in packets.
+    /// The function that makes the congestion window of a connection. Its arguments are `initial_window_bytes` and
+    /// `max_window_bytes`, converted to packets.
     pub window: fn(u32, u32) -> Box<dyn Window>,
-    /// The packets that one queue pair may send before the next queue pair's turn.
+    /// The number of packets that a queue pair may send before the next queue pair may send.
     pub burst: u32,
-    /// The shortest time after which the last packet is sent again to a silent peer, because the tail may be lost.
+    /// The shortest time without an acknowledgement after which the last packet is sent again (tail probe).
     pub min_probe: Duration,
     /// The shortest time after which all unacknowledged packets are retransmitted.
     pub min_rto: Duration,

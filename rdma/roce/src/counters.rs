@@ -1,4 +1,5 @@
-//! The counters of a device. A counter that rxe's hw_counters have, too, has the same name (rxe_hw_counters.c).
+//! The counters of a device. A counter that the driver rxe has, too, has its name in rxe's hw_counters
+//! (rxe_hw_counters.c).
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -6,7 +7,7 @@ macro_rules! counters {
         pub struct Counters { $($(#[$doc])* pub $name: u64),* }
 
         impl Counters {
-            /// Every counter with its name, in a stable order.
+            /// Returns every counter with its name, in a stable order.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
             }
@@ -17,42 +18,44 @@ macro_rules! counters {
 counters! {
     sent_pkts,
     rcvd_pkts,
-    /// Requests whose PSN had been executed before.
+    /// The number of request packets whose PSN was executed before.
     duplicate_request,
-    /// Requests ahead of the expected PSN.
+    /// The number of request packets whose PSN is later than the expected PSN.
     out_of_seq_request,
-    /// RNR NAKs received.
+    /// The number of RNR NAKs that were received.
     rcvd_rnr_err,
-    /// RNR NAKs sent.
+    /// The number of RNR NAKs that were sent.
     send_rnr_err,
-    /// Sequence NAKs received.
+    /// The number of sequence NAKs that were received.
     rcvd_seq_err,
-    /// Sequence NAKs sent.
+    /// The number of sequence NAKs that were sent.
     send_seq_err,
-    /// NAKs sent for invalid requests.
+    /// The number of NAKs that were sent for invalid requests and for operational errors of this side.
     send_invalid_request,
-    /// NAKs sent for refused access.
+    /// The number of NAKs that were sent for requests with a refused access to memory.
     send_access_err,
-    /// Requests that ran out of retries.
+    /// The number of queue pairs that failed because the retries after time-outs were used up.
     retry_exceeded_err,
     retry_rnr_exceeded_err,
-    /// Retransmission timer expiries.
+    /// The number of expiries of retransmission timers.
     local_ack_timeout_err,
-    /// READ responses that were missed although later ones arrived.
+    /// The number of times that a later READ response or ACK showed that READ responses were lost.
     implied_nak_seq_err,
-    /// Datagrams with a wrong invariant CRC.
+    /// The number of datagrams with a wrong ICRC.
     rx_icrc_encapsulated,
-    /// Datagrams that are not packets of this stack.
+    /// The number of datagrams that are not packets of this stack.
     rx_malformed,
-    /// Packets for queue pairs that do not exist or are not connected.
+    /// The number of packets for queue pairs that do not exist or are not connected.
     rx_unknown_qp,
-    /// Packets from an address that is not the connection's.
+    /// The number of packets from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// Acknowledgements outside the window of outstanding requests.
+    /// The number of acknowledgements and READ responses for packets that are not outstanding, without repeated ACKs.
+    /// Acknowledgements with a reserved syndrome are also counted here.
     rx_stray_ack,
-    /// Congestion notification packets received.
+    /// The number of congestion notification packets that were received.
     rx_cnp,
-    /// Completions lost because their queue was full; the queue pair fails.
+    /// The number of completions that were lost because the completion queue was full. The queue pair of a lost
+    /// completion fails.
     cq_overrun,
     rdma_sends,
     rdma_recvs,

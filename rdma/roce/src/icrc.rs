@@ -1,12 +1,12 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
-//! The ICRC is zlib's CRC-32 over eight bytes of ones and the IP packet without the ICRC. The fields that routers may
-//! change are set to ones: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and hop limit; the UDP
-//! checksum; BTH byte 4. The ICRC is stored little-endian.
+//! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Fields that routers may
+//! change count as all ones. These fields are: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and
+//! hop limit; the UDP checksum; byte 4 of the BTH. The ICRC is stored little-endian.
 //!
-//! The ICRC covers the IPv4 identification, which a UDP socket does not report. Because CRC is linear, the only 16-bit
-//! identification that fits a packet can be computed, and the bits of the solution outside those 16 still check the
-//! packet.
+//! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
+//! receiver can compute the 32 bits of the IP header with which the ICRC is right: the identification and the fragment
+//! word. The computed fragment word must be that of an unfragmented packet, which checks the packet.
 
 mod cache;
 mod warm;
@@ -20,7 +20,7 @@ use crate::wire::{Bth, ICRC_LEN};
 pub use cache::FlowCache;
 pub use warm::WarmFlow;
 
-/// The bytes of ones before the IP header, in place of the link header.
+/// The number of bytes 0xff before the IP header, which the ICRC covers in place of the link header (LRH).
 const LRH: usize = 8;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
@@ -30,7 +30,8 @@ const V6_LEN: usize = LRH + IPV6 + UDP + Bth::LEN;
 /// The offset of the IPv4 identification in the pseudo-header.
 const V4_ID: usize = LRH + 4;
 
-/// The UDP flow of a packet in the form that the ICRC covers, prepared once for many packets.
+/// The addresses and ports of a UDP flow, as packet headers in the form that the ICRC covers. A flow is made once for
+/// many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The pseudo-header, in which lengths, identification and BTH are still zero.
@@ -39,9 +40,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The flow of packets from `src` to `dst`; `None` if the two addresses are of different families.
+    /// Makes the flow of packets from `src` to `dst`. Returns `None` if one address is IPv4 and the other address is
+    /// IPv6.
     ///
-    /// IPv4 headers are 20 bytes long, unfragmented, with DF set; IPv6 headers have no extension headers.
+    /// The IPv4 header has 20 bytes, no fragmentation, and DF set. The IPv6 header has no extension headers.
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Option<Self> {
         let mut template = [0; V6_LEN];
         template[..LRH].fill(0xff);
@@ -72,9 +74,10 @@ impl Flow {
         self.v4
     }
 
-    /// The ICRC of the bytes before the BTH.
+    /// Computes the ICRC state after the bytes before the BTH.
     fn before_bth(&self, ip_id: u16, datagram_len: usize) -> Hasher {
-        // A datagram that is too long for any IP packet gets a wrong ICRC; no MTU is that large.
+        // The cast truncates the length of a datagram that is too long for an IP packet, and its ICRC is wrong. No MTU
+        // allows such a datagram.
         let udp_len = (datagram_len + UDP) as u16;
         let mut pseudo = self.template;
         let headers = &mut pseudo[..self.len() - Bth::LEN];
@@ -91,36 +94,36 @@ impl Flow {
         hasher
     }
 
-    /// The bytes of the pseudo-header, including the BTH.
+    /// The number of bytes of the pseudo-header, including the BTH.
     const fn len(&self) -> usize {
         if self.v4 { V4_LEN } else { V6_LEN }
     }
 }
 
-/// An ICRC being computed.
+/// The state of an ICRC computation.
 #[derive(Clone, Debug)]
 pub struct Icrc(Hasher);
 
 impl Icrc {
-    /// Begins the ICRC of a packet. `bth` is its first header, `datagram_len` the bytes of its UDP payload, including
-    /// the ICRC; `ip_id` is ignored for IPv6.
+    /// Begins the ICRC of a packet whose first header is `bth`. `datagram_len` is the number of bytes of the UDP
+    /// payload, including the ICRC. `ip_id` is ignored for IPv6.
     pub fn begin(flow: &Flow, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Self {
         let mut hasher = flow.before_bth(ip_id, datagram_len);
         hasher.update(&warm::masked(bth));
         Self(hasher)
     }
 
-    /// Adds the bytes behind the BTH: extended headers, payload, pad.
+    /// Adds bytes that follow the BTH: extended headers, payload or pad.
     pub fn update(&mut self, bytes: &[u8]) {
-        // Most packets have no extended header and no pad.
+        // Most packets have no extended headers and no pad, so `bytes` is often empty.
         if !bytes.is_empty() {
             self.0.update(bytes);
         }
     }
 
-    /// Adds bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes in place of the bytes that it
-    /// read: the register 0, updated with these 128 bytes, must have the same value as the given register updated with
-    /// the bytes that were read. If `fold` returns `None`, nothing is added and the result is false.
+    /// Adds bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes that replace the bytes which it
+    /// read. The register 0, updated with the 128 bytes, must have the same value as the given register, updated with
+    /// the bytes that `fold` read. Returns false and adds nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The hasher stores the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
@@ -136,10 +139,10 @@ impl Icrc {
 
 /// Computes the ICRC of a packet that is to be sent with the IP identification `ip_id`.
 ///
-/// `header` is the BTH and all further headers; `rest` is the payload in pieces, and the pad.
+/// `header` contains the BTH and all further headers. `rest` yields the payload in pieces, and after them the pad.
 ///
 /// # Panics
-/// If `header` is shorter than a BTH.
+/// Panics if `header` is shorter than a BTH.
 pub fn compute<'a>(
     flow: &Flow,
     ip_id: u16,
@@ -154,21 +157,23 @@ pub fn compute<'a>(
     icrc.finish()
 }
 
-/// The IPv4 identifications that a received packet may have had.
+/// The rule that says which IPv4 identifications a received packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known. 31 bits check the packet, because DF may be clear.
+    /// The identification is known. The ICRC checks the packet with 31 bits, because the DF bit may be set or clear.
     Exact(u16),
-    /// The sender numbers the segments of one super-packet from 0. 25 bits check the packet.
+    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. The ICRC
+    /// checks the packet with 25 bits.
     Below128,
-    /// Any identification is possible. 16 bits check the packet, which still find every single-bit error.
+    /// Any identification is possible. The ICRC checks the packet with 16 bits, and still detects every single-bit
+    /// error.
     Any,
 }
 
 /// The result for a packet whose ICRC is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// The identification that fits the packet; `None` for IPv6.
+    /// The identification with which the ICRC is right; `None` for IPv6.
     pub ip_id: Option<u16>,
 }
 
@@ -183,11 +188,11 @@ pub enum Mismatch {
     IpId(u16),
 }
 
-/// Checks received packets and computes their hidden identifications, without allocating.
+/// Checks the ICRC of received packets and computes their IPv4 identifications, without allocating memory.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
-    /// The powers x^(-8n), where n is the number of covered bytes from the identification on; a direct-mapped cache by
-    /// n, which is never 0.
+    /// A direct-mapped cache of powers of x. An entry is a number n and the power x^(-8n), where n is the number of
+    /// bytes that the ICRC covers from the identification on. In an empty entry, n is 0.
     factors: [(u32, u32); 16],
 }
 
@@ -196,10 +201,11 @@ impl Solver {
         Self::default()
     }
 
-    /// Checks `datagram`, a UDP payload that was received on `flow` (its source is the sender).
+    /// Checks `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
     ///
-    /// `hint` is the likely identification: the segment's index in a merged message, else 0. A right hint saves the
-    /// computation; a wrong one has no effect on the result. IPv6 packets are always checked in full.
+    /// `hint` is the likely identification: the index of the segment if the Linux kernel merged several datagrams, or 0
+    /// otherwise. A right hint saves the computation of the identification. A wrong hint does not change the result.
+    /// IPv6 packets have no identification, so all 32 bits of the ICRC check them.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -210,7 +216,8 @@ impl Solver {
         self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
     }
 
-    /// Does the same as `verify`, with a flow that is kept from packet to packet.
+    /// Checks `datagram` as [`Self::verify`] does, but with a flow that the caller keeps from packet to packet with its
+    /// cached states.
     pub fn verify_warm(
         &mut self,
         warm: &mut WarmFlow,
@@ -241,15 +248,17 @@ impl Solver {
         }
     }
 
-    /// Computes the identification that makes the ICRC difference `delta` zero; `delta` was computed with `guess`.
+    /// Computes the identification with which the ICRC is right. `delta` is the difference between the received ICRC
+    /// and the ICRC that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // Multiplying undoes `covered` bytes of the CRC. The result is the difference of the first four of these bytes,
-        // the identification and the fragment word, with the first byte lowest.
+        // The multiplication undoes the last `covered` bytes of the CRC. The result is the difference in the first four
+        // of these bytes, which are the identification and the fragment word. The first byte is the lowest byte of the
+        // result.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
-        // RoCEv2 senders set DF, and so does the template. If a clear DF were accepted here, two single-bit errors
-        // would pass (1579 and 14870 bits behind the identification), so it is accepted only if the identification is
-        // known.
+        // RoCEv2 senders set DF, and the template has DF set, too. A clear DF is accepted only if the identification is
+        // known. If a clear DF were accepted with an unknown identification, two single-bit errors would pass: those
+        // that are 1579 and 14870 bits behind the identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -257,7 +266,7 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // The division is exact, because packets are padded to four bytes.
+        // In valid packets, `bytes` is a multiple of four, because packets are padded to four bytes.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {
@@ -267,11 +276,11 @@ impl Solver {
     }
 }
 
-/// The CRC-32 polynomial, reflected: bit 31 stands for x^0.
+/// The CRC-32 polynomial with reflected bits: bit 31 is the coefficient of x^0.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 
-/// The product of two polynomials over GF(2), modulo the CRC polynomial.
+/// Returns the product of two polynomials over GF(2), modulo the CRC polynomial.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 0;
@@ -283,12 +292,12 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The powers x^(-8 * 2^k).
+/// The powers x^(-8 * 2^k), with the index k.
 const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // This division by x undoes `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
+        // This division by x is the inverse of `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }
@@ -301,15 +310,16 @@ const INVERSES: [u32; 17] = {
     table
 };
 
-/// The power x^(-8 * bytes), for up to 2^17 - 1 bytes.
+/// Returns the power x^(-8 * bytes), where `bytes` is at most 2^17 - 1.
 fn retreat_by(bytes: u32) -> u32 {
     let used = INVERSES.iter().enumerate().filter(|(k, _)| bytes >> k & 1 == 1);
     used.fold(ONE, |product, (_, factor)| multiply(product, *factor))
 }
 
-/// Corrects the ICRC of a `datagram_len`-byte IPv4 datagram for another IP identification.
+/// Changes the ICRC of an IPv4 datagram of `datagram_len` bytes from the IP identification `from` to the identification
+/// `to`.
 ///
-/// CRC is linear: the difference depends only on the two identifications and on the length.
+/// CRC is linear, so the difference between the two ICRCs depends only on the two identifications and on the length.
 pub fn renumber(icrc: &mut [u8; ICRC_LEN], datagram_len: usize, from: u16, to: u16) {
     let after_id = V4_LEN - V4_ID - 2 - Bth::LEN + datagram_len.saturating_sub(ICRC_LEN);
     let with = |id: u16| {

@@ -1,4 +1,5 @@
-//! The memory regions, by key. Every access is checked here: key, protection domain, rights, bounds.
+//! The table of memory regions, which finds a region by its LKey or RKey. The table checks each access: key, protection
+//! domain, access rights and bounds.
 
 use verbs::{Access, Error, MrKeys, PdId};
 
@@ -12,18 +13,19 @@ struct Mr {
     va: u64,
     len: u64,
     access: Access,
-    /// The rights with which the region was registered.
+    /// The access rights with which the region was registered.
     most: Access,
 }
 
-/// A checked reference to a region, which detects that the region was deregistered since.
+/// A reference to a region, made when an access was checked. The generation shows whether the region was deregistered
+/// after the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// The kind of an access.
+/// The kind of an access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     LocalRead,
@@ -58,7 +60,7 @@ impl MrTable {
     /// Registers a region with new keys.
     ///
     /// # Errors
-    /// If the RKeys contain slot numbers and all slots are taken.
+    /// Returns [`Error::Exhausted`] if the RKeys contain slot numbers and all slots are in use.
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -101,7 +103,8 @@ impl MrTable {
         Some(RegionId(slot))
     }
 
-    /// Changes the rights, within those with which the region was registered.
+    /// Changes the access rights of a region. The new rights must be among the rights with which the region was
+    /// registered.
     pub(crate) fn set_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         let slot = self.by_lkey.get(&lkey).copied();
         let mr = slot.and_then(|slot| self.slots[slot as usize].as_mut());
@@ -117,12 +120,12 @@ impl MrTable {
         Ok(())
     }
 
-    /// Finds the region that a local work request names, and the offset of `addr` in it.
+    /// Returns the region of an LKey and the offset of `addr` in the region; `None` if the access is not permitted.
     pub(crate) fn local(&self, lkey: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         self.check(*self.by_lkey.get(&lkey)?, pd, addr, len, want)
     }
 
-    /// Finds the region that a peer's RKey names, and the offset of `addr` in it.
+    /// Returns the region of an RKey and the offset of `addr` in the region; `None` if the access is not permitted.
     pub(crate) fn remote(
         &self,
         rkey: u32,
@@ -136,19 +139,19 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // These subtractions cannot wrap; an addition could (CVE-2026-98365).
+        // Neither subtraction can wrap. The sum `addr + len` could wrap (CVE-2026-98365).
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);
         inside.then_some((MrRef { slot, generation: mr.generation }, offset))
     }
 
-    /// The generation of a region, or 0 if its slot is empty.
+    /// Returns the generation of a region, or 0 if the region's slot is empty.
     pub(crate) fn generation(&self, region: RegionId) -> u32 {
         self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
     }
 
-    /// The region, if it still exists and still permits `want`.
+    /// Returns the region if it is still registered and still permits `want`.
     pub(crate) fn still(&self, mr: MrRef, want: Want) -> Option<RegionId> {
         let found = self.slots[mr.slot as usize].as_ref()?;
         (found.generation == mr.generation && found.permits(want)).then_some(RegionId(mr.slot))
@@ -169,7 +172,7 @@ impl Mr {
 fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy, of: impl Fn(u32) -> u32) -> u32 {
     loop {
         let key = of(entropy.next_u32());
-        // People and programs read 0 as "no key".
+        // No region has the key 0, because people and programs read 0 as "no key".
         if key != 0 && !taken.contains_key(&key) {
             return key;
         }
@@ -195,7 +198,7 @@ mod tests {
         let (mut table, pd) = (MrTable::default(), PdId(1));
         let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0)).unwrap();
         let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
-        // The rights are in force at once.
+        // The region has the access rights of its registration.
         assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
         table.set_access(keys.lkey, Access::LOCAL).unwrap();
         assert!(!permits(&table, Want::RemoteWrite));

@@ -1,4 +1,4 @@
-//! The active side of connecting: REQ out, REP or REJ in.
+//! The active side of a connection, which sends a REQ and receives a REP or REJ.
 
 use std::net::SocketAddr;
 
@@ -21,13 +21,14 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s, the value that rdma_cm uses.
+/// The code of 4.3 s, the time within which the peer must respond to a REQ. The value is that of rdma_cm.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s: a kernel peer repeats a lost REP after about this time (with its own value, 20, after 4.3 s).
+/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. With the code 20 of rdma_cm, a kernel
+/// peer would wait for 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
-/// The value for "no LID": RoCE has no LIDs.
+/// The LID that means "no LID", because RoCE has no LIDs.
 const PERMISSIVE_LID: u16 = 0xffff;
 
 impl Cm {
@@ -125,7 +126,7 @@ impl Cm {
         let conn = self.table.get(id).ok_or(RefusalCause::CmUnknownId)?;
         match conn.state {
             State::ReqSent(_) if rep.qpn > 1 => self.establish(now, id, from, rep),
-            // The RTU was lost.
+            // The repeated REP shows that the RTU was lost.
             State::Established { active: true } => self.send_rtu(id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
@@ -134,7 +135,8 @@ impl Cm {
 
     fn establish(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
         let remote_qp = (rep.ca_guid, rep.qpn);
-        // The peer says that its queue pair belongs to this connection, so no other connection can have it any more.
+        // The peer's queue pair belongs to this connection now, so an older connection with the same remote queue pair
+        // has ended.
         if let Some(old) = self.table.by_remote_qp(&remote_qp) {
             self.counters.rx_stale_req += 1;
             if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
@@ -194,22 +196,22 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // The passive side ended the connection before the RTU arrived.
+            // The peer ended the connection before the RTU arrived there.
             State::Established { .. } => self.peer_left(now, id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
         Ok(())
     }
 
-    /// Repeats the request with the path MTU that the peer names. Returns false if the peer names none.
+    /// Repeats the REQ with the path MTU that the peer's REJ contains. Returns false if the REJ contains no path MTU,
+    /// or if no REQ waits for a response.
     fn retry_smaller(&mut self, now: Time, id: CmId, rej: &Rej) -> bool {
         let Some(conn) = self.table.get_mut(id) else { return false };
         let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return false };
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
         let Some(named) = named else { return false };
         let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
-        // The peer repeated its rejection of the first REQ. A still smaller path MTU would differ from the one that the
-        // peer accepts.
+        // The REJ is a late repetition, because the newest REQ already has this path MTU or a smaller path MTU.
         if named >= sent.path_mtu {
             return true;
         }
@@ -239,12 +241,12 @@ impl Cm {
         self.transmit(to, &req);
     }
 
-    /// Forgets a connection attempt and notifies the peer, which may hold a request of it.
+    /// Removes a connection attempt and sends a REJ to the peer, which may have received the REQ.
     pub(super) fn cancel_req(&mut self, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };
         let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
-        // The peer finds the request by this side's GUID, because the peer's communication ID is not known
+        // The peer finds the REQ by this side's GUID, because this side does not know the peer's communication ID
         // (cm_format_rej).
         rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
         rej.ari_len = 8;
@@ -253,7 +255,7 @@ impl Cm {
         self.table.remove(id);
     }
 
-    /// The network refused a datagram to `to` at once, so attempts to connect to that address end.
+    /// Ends all connection attempts to the UDP address `to`, because the network refused a datagram to this address.
     pub fn send_failed(&mut self, to: SocketAddr) {
         for id in self.table.dialling(to) {
             self.table.remove(id);
@@ -262,8 +264,8 @@ impl Cm {
     }
 }
 
-/// The address for replies to a peer: an embedded peer receives at the port from which it sends, any other at the RoCE
-/// port.
+/// Returns the address to which messages for a peer are sent. An embedded peer receives at the UDP port from which it
+/// sends. Any other peer receives at the RoCE port.
 pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
     let mut to = from;
     if !is_embedded(ca_guid) {

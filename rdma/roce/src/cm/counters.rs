@@ -1,4 +1,4 @@
-//! Counters of the connection manager.
+//! The counters of the connection manager.
 
 use crate::wire::mad::Message;
 
@@ -8,7 +8,7 @@ macro_rules! counters {
         pub struct CmCounters { $($(#[$doc])* pub $name: u64),* }
 
         impl CmCounters {
-            /// Every counter with its name, in a stable order.
+            /// Returns every counter with its name, in a stable order.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((concat!("cm_", stringify!($name)), self.$name)),*]
             }
@@ -31,29 +31,29 @@ counters! {
     rx_rtu,
     rx_dreq,
     rx_drep,
-    /// Messages that were repeated because no answer came.
+    /// The number of messages that were repeated because no response arrived.
     tx_retries,
-    /// Messages that were not sent because too many waited.
+    /// The number of messages that were not sent because too many datagrams were queued.
     tx_dropped,
-    /// Datagrams that are not CM messages.
+    /// The number of datagrams that are not CM messages.
     rx_malformed,
-    /// Messages for communication IDs that do not exist.
+    /// The number of messages for communication IDs that do not exist.
     rx_unknown_id,
-    /// Messages from an address that is not the connection's.
+    /// The number of messages from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// Messages that do not fit the state of their connection.
+    /// The number of messages that do not fit the state of their connection.
     rx_unexpected,
-    /// Requests received again.
+    /// The number of REQs that were received again.
     rx_duplicate_req,
-    /// Requests from queue pairs that still have a connection here.
+    /// The number of REQs and REPs of remote queue pairs that still had another connection to this device.
     rx_stale_req,
-    /// Requests that were rejected because nobody listened.
+    /// The number of REQs that were rejected because no listener had their port.
     no_listener,
-    /// Requests that were rejected because a backlog or table was full.
+    /// The number of REQs that were rejected because a backlog or a table was full.
     no_room,
-    /// Half-open requests that made room for a request of another source.
+    /// The number of half-open requests that were displaced by a REQ of another source.
     displaced,
-    /// Requests that the application did not answer in time.
+    /// The number of requests that the application did not accept or reject in time.
     unanswered,
     established,
 }

@@ -1,45 +1,52 @@
-//! Connection management of one device, both roles (IBTA vol. 1, 12.9; cm.c and cma.c).
+//! The connection manager of one device, for the active and the passive side (IBTA vol. 1, 12.9; cm.c and cma.c).
 //!
-//! Order of calls: any input (`connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`,
-//! `handle_timeout`, `data_arrived`, `send_failed`), then [`Cm::poll_transmit`] and [`Cm::poll_output`] until both are
-//! empty, then [`Cm::poll_timeout`]. Outputs must be executed in their order, because a queue pair is bound before the
-//! event that reports the connection.
+//! The inputs are `connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`, `handle_timeout`,
+//! `data_arrived` and `send_failed`. After an input, the caller calls [`Cm::poll_transmit`] and [`Cm::poll_output`]
+//! until both return `None`. After both are empty, the caller gets the time of the next timer from
+//! [`Cm::poll_timeout`]. The caller must execute outputs in their order, because a queue pair must be bound before the
+//! application gets the event that reports the connection.
+//!
+//! In the table, the number after REJ is the reason. "Bind" and "fail" are outputs that change the queue pair.
 //!
 //! | state | input | does | next |
 //! |---|---|---|---|
 //! | - | connect | REQ | ReqSent |
 //! | ReqSent | REP | bind, RTU, Established | Established |
 //! | ReqSent | REJ | Rejected | - |
-//! | ReqSent | MRA | waits longer | ReqSent |
+//! | ReqSent | REJ 26 with a smaller path MTU | REQ with this path MTU | ReqSent |
+//! | ReqSent | MRA | longer wait | ReqSent |
 //! | ReqSent | 250 ms, doubling to 2 s | REQ again | ReqSent |
 //! | ReqSent | connect time-out | REJ 4, Unreachable | - |
-//! | - | REQ | ConnectRequest; REJ 8 without listener, 10 if stale, 3 if full and none makes room | ReqRcvd |
+//! | - | REQ | ConnectRequest | ReqRcvd |
+//! | - | REQ that is refused | REJ: 8 without a listener, 10 if stale, 3 if full, 5, 9 or 26 for a wrong field | - |
 //! | ReqRcvd | REQ again | MRA | ReqRcvd |
 //! | ReqRcvd | accept | bind, REP | RepSent |
 //! | ReqRcvd | reject | REJ 28 | Refused |
-//! | ReqRcvd | answer time-out | REJ 3 | Refused |
+//! | ReqRcvd | answer time-out | REJ 3, Withdrawn | Refused |
 //! | RepSent | RTU or data | Established | Established |
 //! | RepSent | REQ again, 250 ms doubling | REP again | RepSent |
 //! | RepSent | REJ | fail the queue pair, Rejected | - |
 //! | RepSent | disconnect | REJ 28, fail, Disconnected | TimeWait |
 //! | RepSent | confirm time-out | REJ 3, fail, Unreachable | TimeWait |
-//! | ReqRcvd | REJ 4 of an active side that gave up | | - |
-//! | RepSent | REJ 4 likewise | fail, Unreachable | - |
-//! | ReqRcvd | makes room for another source | REJ 3 | - |
-//! | RepSent | likewise | REJ 3, fail, Unreachable | - |
+//! | ReqRcvd | REJ 4 of an active side that gave up | Withdrawn | - |
+//! | RepSent | REJ 4 of an active side that gave up | fail, Unreachable | - |
+//! | ReqRcvd | displaced by a REQ of another source | REJ 3, Withdrawn | - |
+//! | RepSent | displaced by a REQ of another source | REJ 3, fail, Unreachable | - |
 //! | Established | REP again | RTU again | Established |
-//! | Established | disconnect, or its peer's queue pair appears in a new REQ | DREQ, fail, Disconnected | DreqSent |
+//! | Established | disconnect, or the peer's queue pair in a new REQ or REP | DREQ, fail, Disconnected | DreqSent |
 //! | Established, RepSent | DREQ | DREP, fail, Disconnected | TimeWait |
 //! | Established | REJ | fail, Disconnected | TimeWait |
-//! | DreqSent | 250 ms doubling, four times | DREQ again, at last nothing | TimeWait |
+//! | DreqSent | 250 ms doubling, three times | DREQ again | DreqSent |
+//! | DreqSent | 1.8 s without DREP | | TimeWait |
 //! | DreqSent | DREP, or DREQ (answered by DREP) | | TimeWait |
 //! | TimeWait | DREQ | DREP | TimeWait |
 //! | TimeWait | REQ again, or a new one from the same queue pair | REJ 10 | TimeWait |
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! `Disconnected` never waits for the peer. Inputs that are not in the table are dropped and counted, and so is every
-//! datagram whose communication IDs or source address are not those of a connection.
+//! The event `Disconnected` never waits for the peer. A message that is not in the table is dropped, and counted unless
+//! it is a harmless repetition. A datagram whose communication IDs or source address are not those of a connection is
+//! dropped and counted, too. A DREQ for an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;
@@ -70,14 +77,16 @@ use crate::{
     wire::mad::{Answered, CommIds, MAD_LEN, Mad, Message, Mra, Rej},
 };
 
-/// The time after which a message is repeated first. Later intervals double, up to [`RESEND_MAX`].
+/// The time after which a message without a response is repeated for the first time. Each later interval is twice the
+/// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The most MRAs that are accepted per connection attempt: as many as a sender repeats its message (max CM retries).
+/// The most MRAs that are accepted for a REQ or REP. The number equals the most repetitions of a message by its sender
+/// (max CM retries).
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
-/// The most datagrams that may wait for `poll_transmit`.
+/// The most datagrams that may be queued for `poll_transmit`.
 const MAX_TRANSMITS: usize = 1024;
 
 #[derive(Debug)]
@@ -119,13 +128,13 @@ impl Cm {
         &self.counters
     }
 
-    /// The addresses of both ends of a connection that still exists.
+    /// Returns the addresses of both ends of a connection; `None` if the connection does not exist any more.
     pub fn endpoints(&self, id: CmId) -> Option<Endpoints> {
         self.table.get(id).map(|conn| conn.endpoints)
     }
 
-    /// Handles a datagram that arrived for queue pair 1. `from` is its UDP source, `local` the address to which it was
-    /// sent.
+    /// Handles a datagram that arrived for queue pair 1. `from` is the datagram's UDP source address, and `local` is
+    /// its IP destination address.
     pub fn handle_mad(
         &mut self,
         now: Time,
@@ -178,7 +187,8 @@ impl Cm {
         }
     }
 
-    /// Handles all timers that are due. The caller calls this when the time of [`Self::poll_timeout`] has come.
+    /// Handles all timers that are due. The caller calls this function at the time that [`Self::poll_timeout`]
+    /// returned.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(id) = self.table.expired(now) {
             match self.table.get(id).map(|conn| &conn.state) {
@@ -193,28 +203,28 @@ impl Cm {
         }
     }
 
-    /// The time at which [`Self::handle_timeout`] is due.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.table.next_timeout()
     }
 
-    /// The next datagram to send, with the UDP address of its receiver. It is sent from queue pair 1 to queue pair 1,
-    /// with Q_Key 0x80010000.
+    /// Takes the next datagram to send, and the UDP address of its receiver. The caller sends the datagram from queue
+    /// pair 1 to queue pair 1, with Q_Key 0x80010000.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, [u8; MAD_LEN])> {
         self.transmits.pop_front()
     }
 
-    /// Whether `poll_transmit` has a datagram.
+    /// Returns true if `poll_transmit` has a datagram.
     pub fn has_transmit(&self) -> bool {
         !self.transmits.is_empty()
     }
 
-    /// The next output: an event or an instruction.
+    /// Takes the next output: an event or an instruction.
     pub fn poll_output(&mut self) -> Option<CmOutput> {
         self.outputs.pop_front()
     }
 
-    /// The connection that a message is about, if the message's IDs and source are right.
+    /// Finds the connection to which a message belongs, by the message's communication IDs and its source address.
     fn find(&self, from: SocketAddr, ids: CommIds) -> Result<CmId, RefusalCause> {
         let found = self.table.by_comm_id(ids.remote).and_then(|id| Some((id, self.table.get(id)?)));
         let (id, conn) = found.ok_or(RefusalCause::CmUnknownId)?;
@@ -246,7 +256,8 @@ impl Cm {
         self.outputs.push_back(CmOutput::Event(event));
     }
 
-    /// Drops events of a connection that the application need not see any more.
+    /// Drops the events of a connection that are still queued, because the application does not need these events any
+    /// more.
     fn purge_events(&mut self, id: CmId) {
         self.outputs.retain(|output| !matches!(output, CmOutput::Event(event) if event.id() == id));
     }
@@ -260,7 +271,7 @@ impl Cm {
         self.transmits.push_back((to, mad.encode()));
     }
 
-    /// Sends a rejection without keeping state about it.
+    /// Sends a REJ of which the connection manager keeps no state.
     fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
         self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
     }
@@ -288,17 +299,17 @@ impl Cm {
     }
 }
 
-/// A REJ without private data.
+/// Makes a REJ without private data.
 fn rejection(ids: CommIds, about: Answered, reason: RejectReason) -> Rej {
     Rej { ids, about, ari_len: 0, reason: reason.0, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
 }
 
-/// Whether both addresses belong to the same machine.
+/// Returns true if both addresses have the same IP address.
 fn same_host(a: SocketAddr, b: SocketAddr) -> bool {
     a.ip().to_canonical() == b.ip().to_canonical()
 }
 
-/// The duration of a CM time-out code: 4.096 us * 2^n, where n has 5 bits.
+/// Returns the duration of a CM time-out code: 4.096 us * 2^n, where n is the low 5 bits of `code`.
 fn ib_timeout(code: u8) -> Duration {
     Duration::from_nanos(4096 << (code & 0x1f))
 }

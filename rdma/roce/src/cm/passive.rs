@@ -1,4 +1,4 @@
-//! The passive side of connecting: REQ in, REP or REJ out.
+//! The passive side of a connection, which receives a REQ and sends a REP or REJ.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,18 +21,21 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s: an MRA asks the peer to wait this long for the application.
+/// The code of 4.3 s, the time for which an MRA makes the peer wait for the application.
 const SERVICE_TIMEOUT: u8 = 20;
-/// The code of 134 ms, as in rxe: the longest delay of this side's ACKs.
+/// The code of 134 ms, the longest delay of this side's ACKs. The driver rxe uses the same value.
 const TARGET_ACK_DELAY: u8 = 15;
-/// The value of the REP's field: fail-over is not supported.
+/// The value of the fail-over field of a REP, which kernel peers send, too. This stack does not support fail-over to
+/// another path.
 const FAILOVER: u8 = 0;
-/// The reason of rejections because the application or the peer was too late. Reason 4 is not used: kernel peers take
-/// it for a time-out of the sender's *request*, and then look for another connection (cm_acquire_rejected_id).
+/// The reason of a REJ that is sent because the application or the peer did not respond in time. Reason 4 (time-out) is
+/// not used, because a kernel peer expects reason 4 only from the sender of the REQ. The kernel peer would look for a
+/// connection with a REQ of this side (cm_acquire_rejected_id).
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
-    /// Accepts requests for TCP-space `port`, at most `backlog` of them unanswered; port 0 picks a free port.
+    /// Starts to accept requests for the TCP-space port `port`; port 0 chooses a free port. At most `backlog` requests
+    /// may wait for the application. Returns the listener and its port.
     pub fn listen(
         &mut self,
         port: u16,
@@ -106,7 +109,7 @@ impl Cm {
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
         if let Some(old) = self.table.by_remote_qp(&(req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
-            // The peer must have forgotten that connection, because it uses its queue pair again.
+            // The peer must have forgotten the connection `old`, because the peer uses its queue pair again.
             if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
                 self.drop_stale(now, old);
             }
@@ -132,9 +135,9 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// Whether there is room for a request, if necessary by displacing another one. One source leaves room for others:
-    /// it has at most half of the table, and its new requests never displace its own, because requests are repeated
-    /// anyway.
+    /// Returns true if there is room for a new request from `from`. If necessary, the function displaces an older
+    /// request of another source. A source gets at most half of the entries for half-open requests, and a new request
+    /// never displaces a request of its own source.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();
@@ -146,7 +149,7 @@ impl Cm {
         if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }
-        // Displacing a request that waits for this listener makes room both in the backlog and in the table.
+        // A displaced request of this listener makes room both in the listener's backlog and in the table.
         let fits = |id| pending < backlog || self.is_pending(id, listener);
         half_open.displaced_by(source, fits).is_some_and(|id| {
             self.displace(id);
@@ -154,7 +157,8 @@ impl Cm {
         })
     }
 
-    /// Displaces a half-open request. No state of it is kept, because the peer may ask again.
+    /// Displaces a half-open request and sends a REJ. No state of the request is kept, so the peer may send the request
+    /// again.
     fn displace(&mut self, id: CmId) {
         self.counters.displaced += 1;
         let Some(conn) = self.table.get(id) else { return };
@@ -163,7 +167,8 @@ impl Cm {
         self.forget(id);
     }
 
-    /// Forgets a half-open request, and makes the application forget it.
+    /// Removes a half-open request. If the request was accepted, its queue pair fails and the application gets the
+    /// event `Unreachable`. If the request was not accepted yet, the request is withdrawn.
     fn forget(&mut self, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::RepSent(_)) => {
@@ -179,13 +184,14 @@ impl Cm {
         }
     }
 
-    /// Withdraws a request that the application need not see any more: unread events would pile up.
+    /// Withdraws a request that the application has not accepted or rejected, so that unread events of ended requests
+    /// do not pile up.
     fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });
     }
 
-    /// Whether request `id` of `listener` waits for the application.
+    /// Returns true if `id` is a request of `listener` that waits for the application.
     pub(super) fn is_pending(&self, id: CmId, listener: CmId) -> bool {
         let state = self.table.get(id).map(|conn| &conn.state);
         matches!(state, Some(State::ReqRcvd(request)) if request.listener == listener)
@@ -206,16 +212,21 @@ impl Cm {
                 let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
                 Mad::new(tid, Message::Rej(rej))
             }
-            // The duplicate is late: the peer has confirmed since.
+            // The connection is established, so the repeated REQ arrived late and needs no response. An active side in
+            // `ReqSent` has received no REQ.
             State::ReqSent(_) | State::Established { .. } => return,
         };
         self.transmit(to, &answer);
     }
 
-    /// Accepts a request: binds queue pair `qpn`, which expects `starting_psn` first, and sends the reply.
+    /// Accepts a request: binds the queue pair `qpn` and sends a REP. `starting_psn` is the first PSN that the queue
+    /// pair expects.
     ///
-    /// The retry count in `param` is ignored; that of the request is used. [`Error::NotFound`] if the request has
-    /// expired.
+    /// The connection uses the retry count of the request, not the retry count of `param`.
+    ///
+    /// # Errors
+    /// Returns [`Error::NotFound`] if the request is forgotten. Returns [`Error::Invalid`] if the request was accepted,
+    /// was rejected or has expired, or if a value of `param` is invalid.
     pub fn accept(
         &mut self,
         now: Time,
@@ -287,7 +298,8 @@ impl Cm {
         self.table.enter(id, State::RepSent(Box::new(sent)), Some(timer));
     }
 
-    /// Refuses a request (reason 28) with at most 148 bytes of private data. The ID is invalid afterwards.
+    /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` any
+    /// more.
     pub fn reject(&mut self, now: Time, id: CmId, data: &[u8]) -> Result<(), Error> {
         let conn = self.table.get(id).ok_or_else(|| Self::not_found(id))?;
         if !matches!(conn.state, State::ReqRcvd(_)) {
@@ -314,7 +326,8 @@ impl Cm {
         self.refuse(now, id, TOO_LATE, [0; Rej::PRIVATE]);
     }
 
-    /// Handles the rejection of an active side that gave up and names its REQ by GUID and communication ID.
+    /// Handles the REJ of an active side that gave up its connection attempt. The REJ identifies the REQ by the GUID
+    /// and the communication ID of the active side.
     pub(super) fn on_cancel(&mut self, from: SocketAddr, rej: &Rej) -> Result<(), RefusalCause> {
         let guid = rej.ari.first_chunk().map_or(0, |guid| u64::from_be_bytes(*guid));
         let key = (from.ip().to_canonical(), guid, rej.ids.local);
@@ -335,7 +348,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Notes that a packet arrived on queue pair `qpn`, which confirms the connection like an RTU (ib_cm_notify).
+    /// Notes that a packet arrived on the queue pair `qpn`. The packet confirms the connection as an RTU does
+    /// (ib_cm_notify).
     pub fn data_arrived(&mut self, qpn: u32) {
         if let Some(id) = self.table.unconfirmed(qpn) {
             self.confirmed(id);
@@ -363,7 +377,7 @@ impl Cm {
         self.transmit(to, &rep);
     }
 
-    /// Withdraws a reply that the peer did not confirm.
+    /// Sends a REJ and ends a connection whose REP the peer has not confirmed.
     pub(super) fn withdraw_rep(&mut self, now: Time, id: CmId, reason: RejectReason) {
         let Some(conn) = self.table.get(id) else { return };
         let (to, tid, rej) = (conn.peer, conn.tid, rejection(conn.ids(), Answered::Req, reason));
@@ -373,8 +387,8 @@ impl Cm {
     }
 }
 
-/// The parameters that a request offers, from this side's view: the peer's initiator depth is this side's responder
-/// resources.
+/// Returns the parameters that a request offers, as this side sees them. The peer's initiator depth is the number of
+/// responder resources of this side.
 fn offered(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data[CmaHeader::LEN..].to_vec(),
@@ -387,8 +401,8 @@ fn offered(req: &Req) -> ConnParam {
     }
 }
 
-/// Limits the ACK timeout that a peer requests: with "for ever" (0), or with hours, a connection would outlive its
-/// peer. The code 22 is 17 s per try.
+/// Limits the ACK timeout that a peer requests. Without this limit, a connection with an infinite ACK timeout (code 0),
+/// or one of hours, would outlive its peer. The code 22 is 17 s for each try.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

@@ -1,4 +1,4 @@
-//! The end of connections: DREQ, DREP, time-wait, and release by the application.
+//! The end of a connection: DREQ, DREP, the state TimeWait, and the release by the application.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,14 +17,15 @@ use crate::{
     },
 };
 
-/// The time after which an unanswered DREQ is given up. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect; C
-/// servers of NAAICE never answer them.
+/// The time for which this side waits for a DREP. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect. C
+/// servers of NAAICE never respond to a DREQ.
 const DREQ_TIME: Duration = Duration::from_millis(1800);
 const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
 const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
 
 impl Cm {
-    /// Ends a connection, or an attempt to connect. `Disconnected` follows, unless the connection had ended before.
+    /// Ends a connection or a connection attempt. The event `Disconnected` follows if the connection had not ended
+    /// before.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
@@ -38,13 +39,13 @@ impl Cm {
         Ok(())
     }
 
-    /// Whether a DREQ is still unanswered.
+    /// Returns true if a DREQ still waits for its DREP.
     pub fn is_parting(&self) -> bool {
         self.table.is_parting()
     }
 
-    /// Ends a listener, whose unanswered requests are rejected, or forgets a connection, which is disconnected and has
-    /// no further events.
+    /// Releases a listener or a connection. If `id` is a listener, its requests that wait for the application are
+    /// rejected. If `id` is a connection, it is disconnected and has no further events.
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         if let Some(listener) = self.listeners.remove(&id) {
             self.ports.remove(&listener.port);
@@ -62,12 +63,12 @@ impl Cm {
         Ok(())
     }
 
-    /// Whether the ID was given out, and no state of its connection is left.
+    /// Returns true if `id` was assigned and no listener or connection with this ID exists any more.
     fn has_ended(&self, id: CmId) -> bool {
         id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
     }
 
-    /// Ends this side of a connection in any state.
+    /// Ends a connection from this side, in any state.
     fn leave(&mut self, now: Time, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqSent(_)) => self.cancel_req(id),
@@ -83,7 +84,7 @@ impl Cm {
         }
     }
 
-    /// Ends a connection whose queue pair the peer uses for another one.
+    /// Ends an established connection whose remote queue pair the peer uses for another connection.
     pub(super) fn drop_stale(&mut self, now: Time, id: CmId) {
         if matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Established { .. })) {
             self.leave(now, id);
@@ -91,7 +92,7 @@ impl Cm {
         }
     }
 
-    /// Handles the peer's end of the connection.
+    /// Ends a connection because the peer has ended it.
     pub(super) fn peer_left(&mut self, now: Time, id: CmId) {
         self.fail_qp(id);
         self.time_wait(now, id);
@@ -101,7 +102,7 @@ impl Cm {
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let Some(link) = conn.link else { return };
-        // The DREQ has a transaction ID of this side, because that of the REQ may be the peer's.
+        // The DREQ gets a transaction ID of this side, because the transaction ID of the REQ may be the peer's.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
         let retry = Retry::new(now + DREQ_TIME);
@@ -140,11 +141,12 @@ impl Cm {
         Ok(())
     }
 
-    /// Confirms a DREQ for a connection without any state here, after a restart or a lost DREP: otherwise a kernel peer
-    /// would repeat the DREQ for a minute and a half (cm_issue_drep responds in the same way).
+    /// Sends a DREP for a DREQ whose connection this side has forgotten, for example because of a restart. Without the
+    /// DREP, a kernel peer would repeat the DREQ for a minute and a half. The Linux kernel responds in the same way
+    /// (cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
-        // Kernel peers send from ports in this range, and receive at the RoCE port only (rxe_net.c).
+        // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }
@@ -173,7 +175,7 @@ impl Cm {
 }
 
 impl Conn {
-    /// The time at which the last packets and messages of a connection that ends now have left the network.
+    /// Returns the time after which no packet or message of a connection that ends at `now` is in the network any more.
     pub(super) fn time_wait(&self, now: Time) -> Time {
         now + (ib_timeout(self.ack_timeout) * 2).clamp(MIN_TIME_WAIT, MAX_TIME_WAIT)
     }

@@ -1,4 +1,4 @@
-//! One connection: the data that all states have, and the state with its own data.
+//! A connection: the data that all states have in common, and the current state with its own data.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,26 +14,26 @@ use crate::{
     wire::mad::{CommIds, Mad, Req},
 };
 
-/// Identifies a request, however often it is repeated: the sender's address, CA GUID and communication ID.
+/// The key of a REQ and of all its repetitions: the sender's IP address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
-/// A peer's queue pair: CA GUID and number.
+/// The key of a peer's queue pair: the peer's CA GUID and the QPN.
 pub(super) type RemoteQp = (u64, u32);
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) comm_id: u32,
-    /// The transaction ID of the REQ, which its answers repeat.
+    /// The transaction ID of the REQ and of the responses to the REQ.
     pub(super) tid: u64,
     pub(super) endpoints: Endpoints,
-    /// The address to which messages are sent.
+    /// The UDP address to which messages are sent.
     pub(super) peer: SocketAddr,
-    /// The local queue pair; a request not yet accepted has none.
+    /// The number of the local queue pair; `None` in a request that is not accepted yet.
     pub(super) qpn: Option<u32>,
-    /// The data of the peer's queue pair, known from its REQ or REP on.
+    /// The data of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
     pub(super) link: Option<Link>,
-    /// The key of the peer's REQ, on the passive side.
+    /// The key of the peer's REQ; `None` on the active side.
     pub(super) request: Option<RequestKey>,
-    /// The local ACK timeout code of both sides, from which the time-wait is computed.
+    /// The code of the local ACK timeout in the REQ, from which the duration of the state TimeWait is computed.
     pub(super) ack_timeout: u8,
     pub(super) state: State,
 }
@@ -54,7 +54,7 @@ pub(super) enum State {
     },
     DreqSent(Box<DreqSent>),
     TimeWait,
-    /// The request was rejected; the REJ is kept for repetitions of the REQ.
+    /// The request was rejected. The REJ is stored, because a repetition of the REQ gets the same REJ.
     Refused(Box<Mad>),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct ReqSent {
     pub(super) retry_count: u8,
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
-    /// The time without an answer after which the attempt ends.
+    /// The time after which the connection attempt ends if no response arrives.
     pub(super) patience: Duration,
     pub(super) retry: Retry,
 }
@@ -97,7 +97,7 @@ impl Conn {
     }
 }
 
-/// The times at which a message is repeated, and at which the repetitions end.
+/// The timer of a message that is repeated until a response arrives or the time limit ends.
 #[derive(Debug)]
 pub(super) struct Retry {
     interval: Duration,
@@ -110,18 +110,18 @@ impl Retry {
         Self { interval: RESEND_FIRST, give_up, extensions: 0 }
     }
 
-    /// The time of the first repetition of a message sent `now`.
+    /// Returns the time of the next repetition of a message that is sent at `now`.
     pub(super) fn first(&self, now: Time) -> Time {
         self.next(now + self.interval)
     }
 
-    /// The time of the next repetition, after one was sent `now`.
+    /// Doubles the interval, and returns the time of the next repetition of a message that is repeated at `now`.
     pub(super) fn again(&mut self, now: Time) -> Time {
         self.interval = (self.interval * 2).min(RESEND_MAX);
         self.first(now)
     }
 
-    /// The time for a timer: `at`, or the time for giving up if that is earlier.
+    /// Returns the time for the timer: `at`, or the end of the time limit if that end is earlier.
     pub(super) fn next(&self, at: Time) -> Time {
         at.min(self.give_up)
     }
@@ -130,8 +130,8 @@ impl Retry {
         now >= self.give_up
     }
 
-    /// Notes that the peer asked to wait until `until`; the time limit `patience` starts anew after that. Returns false
-    /// if the peer asked too often.
+    /// Handles the peer's request to wait until `until`. The time limit `patience` starts anew at `until`. Returns
+    /// false if the peer has sent too many such requests.
     pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

@@ -1,4 +1,4 @@
-//! All connections, with the indexes and timers that follow from their states.
+//! The table of all connections, with the indexes and timers that follow from the states of the connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,12 +16,12 @@ pub(super) struct Table {
     by_comm_id: BTreeMap<u32, CmId>,
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
-    /// Connections in the states ReqRcvd and RepSent. IDs are given out in order, so the oldest request has the lowest
-    /// ID.
+    /// The connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order, so the oldest request
+    /// has the lowest ID.
     half_open: Seats<CmId>,
-    /// Connections in the state RepSent, by local queue pair.
+    /// The connections in the state RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
-    /// Connections in the states DreqSent, TimeWait and Refused, in the order in which they entered that state.
+    /// The connections in the states DreqSent, TimeWait and Refused, in the order in which they entered their states.
     lingering: VecDeque<CmId>,
     max_lingering: usize,
     timers: BTreeSet<(Time, CmId)>,
@@ -48,7 +48,7 @@ impl Table {
         self.conns.len()
     }
 
-    /// Whether a DREQ is still unanswered.
+    /// Returns true if a DREQ still waits for its DREP.
     pub(super) fn is_parting(&self) -> bool {
         let parting = |id: &CmId| matches!(self.conns.get(id).map(|c| &c.state), Some(State::DreqSent(_)));
         self.lingering.iter().any(parting)
@@ -62,7 +62,8 @@ impl Table {
         self.conns.get(&id)
     }
 
-    /// Access for changes of anything but the state, which only [`Self::enter`] changes.
+    /// Returns a connection for changes. The caller must not replace the state, because only [`Self::enter`] also
+    /// updates the indexes.
     pub(super) fn get_mut(&mut self, id: CmId) -> Option<&mut Conn> {
         self.conns.get_mut(&id)
     }
@@ -88,13 +89,13 @@ impl Table {
         self.by_comm_id.keys().copied()
     }
 
-    /// Connections whose REQ to `peer` is unanswered.
+    /// Returns the connections whose REQ to `peer` has no response yet.
     pub(super) fn dialling(&self, peer: SocketAddr) -> Vec<CmId> {
         let to = |conn: &Conn| conn.peer == peer && matches!(conn.state, State::ReqSent(_));
         self.conns.iter().filter(|(_, conn)| to(conn)).map(|(id, _)| *id).collect()
     }
 
-    /// A free communication ID; never 0, which means none.
+    /// Returns a free communication ID. The ID is never 0, because 0 means "no ID".
     pub(super) fn free_comm_id(&self, entropy: &mut dyn Entropy) -> u32 {
         let mut comm_id = entropy.next_u32();
         while comm_id == 0 || self.by_comm_id.contains_key(&comm_id) {
@@ -123,7 +124,8 @@ impl Table {
         }
     }
 
-    /// Changes the state and sets, or clears, the timer. Returns the old state.
+    /// Changes the state of a connection. Sets the timer of the connection, or clears the timer if `timer` is `None`.
+    /// Returns the old state.
     pub(super) fn enter(&mut self, id: CmId, state: State, timer: Option<Time>) -> Option<State> {
         self.left(id);
         let old = std::mem::replace(&mut self.conns.get_mut(&id)?.state, state);
@@ -138,7 +140,7 @@ impl Table {
         if let Some(key) = conn.request {
             self.by_request.remove(&key);
         }
-        // A newer connection may have the peer's queue pair by now.
+        // The index entry of the peer's queue pair may already belong to a newer connection.
         if let Some(link) = conn.link.filter(|link| self.by_remote_qp.get(&link.qp) == Some(&id)) {
             self.by_remote_qp.remove(&link.qp);
         }
@@ -154,7 +156,7 @@ impl Table {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// A connection whose timer has expired; the timer is cleared.
+    /// Returns a connection whose timer has expired, and clears the timer.
     pub(super) fn expired(&mut self, now: Time) -> Option<CmId> {
         let (_, id) = *self.timers.first().filter(|(at, _)| *at <= now)?;
         self.disarm(id);

@@ -14,22 +14,26 @@ use crate::psn::Psn;
 pub struct CmConfig {
     /// The GUID of the device, made by [`embedded_guid`].
     pub ca_guid: u64,
-    /// The largest path MTU in bytes that the link carries; requests with a larger one are rejected (reason 26).
+    /// The largest path MTU in bytes that the network allows. A request with a larger path MTU is rejected with reason
+    /// 26.
     pub max_path_mtu: u32,
-    /// The local ACK timeout if `ConnParam` sets none. The code 17 is 0.54 s, so a dead peer is found after 4.3 s with
-    /// 7 retries; with rdma_cm's 19 that takes 17 s. Kernel peers take the value over.
+    /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
+    /// retries a dead peer is noticed after 4.3 s. With the code 19 of rdma_cm, a dead peer would be noticed after 17
+    /// s. A kernel peer uses the ACK timeout that the REQ contains.
     pub ack_timeout: u8,
-    /// The time limit of a connection attempt if `ConnParam` sets none.
+    /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,
     /// The time limit for the peer to confirm an accepted request.
     pub confirm_timeout: Duration,
-    /// The time limit for the application to answer a request.
+    /// The time limit for the application to accept or reject a request.
     pub answer_timeout: Duration,
-    /// The most connections in all states.
+    /// The most connections, in all states together.
     pub max_connections: usize,
-    /// The most requests that are received and not yet established, of all listeners together.
+    /// The most half-open requests of all listeners together. A request is half-open until its connection is
+    /// established.
     pub max_half_open: usize,
-    /// The most connections that have ended but still answer repetitions; the oldest is forgotten first.
+    /// The most ended connections that still respond to repeated messages. If there are more ended connections, the
+    /// oldest of them is forgotten.
     pub max_lingering: usize,
 }
 
@@ -49,16 +53,17 @@ impl CmConfig {
     }
 }
 
-/// The upper half of the GUID: "naa" behind the locally-administered bit of an EUI-64, so that no vendor's adapter has
-/// such a GUID.
+/// The upper half of the GUID of an embedded device: the locally-administered bit of an EUI-64, and the letters "naa".
+/// GUIDs of vendors' adapters begin with other bytes.
 const EMBEDDED_MARK: u32 = 0x026e_6161;
 
-/// The CA GUID of an embedded device, by which embedded peers recognise each other in REQ and REP.
+/// Returns the CA GUID of an embedded device. Embedded peers recognise each other by this GUID in REQ and REP.
 pub const fn embedded_guid(random: u32) -> u64 {
     (EMBEDDED_MARK as u64) << 32 | random as u64
 }
 
-/// Whether a peer with this GUID runs the embedded provider: it then receives at the UDP port from which it sends.
+/// Returns true if a peer with this GUID uses the embedded provider. An embedded peer receives at the UDP port from
+/// which it sends.
 pub const fn is_embedded(ca_guid: u64) -> bool {
     (ca_guid >> 32) as u32 == EMBEDDED_MARK
 }
@@ -69,7 +74,7 @@ pub struct ConnectArgs<'a> {
     pub local: IpAddr,
     /// The peer's address, with the TCP-space port.
     pub remote: SocketAddr,
-    /// The address of the peer's UDP socket: usually `remote`'s address with port 4791.
+    /// The address of the peer's UDP socket: usually the IP address of `remote` with port 4791.
     pub peer: SocketAddr,
     pub qpn: u32,
     /// The first PSN that this side expects to receive, chosen at random.
@@ -86,38 +91,40 @@ pub struct Binding {
     /// The local queue pair.
     pub qpn: u32,
     pub remote_qpn: u32,
-    /// The first PSN to send.
+    /// The PSN of the first packet that this side sends.
     pub sq_psn: Psn,
-    /// The first PSN to receive.
+    /// The PSN of the first packet that this side expects to receive.
     pub rq_psn: Psn,
-    /// The UDP address to which packets go. The peer's packets come from its IP address, with any port.
+    /// The UDP address to which packets are sent. The peer's packets come from the same IP address, but from any UDP
+    /// port.
     pub peer: SocketAddr,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
-    /// The retries after a sequence error or time-out, 0-7.
+    /// The number of retries after a sequence error or time-out, 0-7.
     pub retry_count: u8,
-    /// The RNR retries, 0-7, where 7 is without limit.
+    /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub rnr_retry: u8,
-    /// The local ACK timeout, 4.096 us * 2^n, n in 0-31.
+    /// The code n of the local ACK timeout, 0-31. The ACK timeout is 4.096 us * 2^n.
     pub ack_timeout: u8,
-    /// READs that the peer may have outstanding at this side.
+    /// The most READs that the peer may have outstanding at this side.
     pub responder_resources: u8,
-    /// READs that this side may have outstanding at the peer.
+    /// The most READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
     pub embedded_peer: bool,
 }
 
-/// The actions of the device, which it must execute in this order.
+/// An output of the connection manager. The device must execute the outputs in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CmOutput {
     /// An event for the application.
     Event(CmEvent),
     Bind(Binding),
-    /// Move this queue pair to the error state and flush it.
+    /// The device moves this queue pair to the error state and flushes it.
     FailQp {
         qpn: u32,
     },
-    /// A request ended unanswered. If the application has not seen it yet, it need not see it.
+    /// A request ended before its connection was established. If the application has not read the event of the request
+    /// yet, the device drops the event.
     Withdrawn {
         id: CmId,
     },

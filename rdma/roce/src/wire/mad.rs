@@ -1,20 +1,23 @@
-//! Datagrams of connection management (IBTA vol. 1, 12.6 and 13.4; ibta_vol1_c12.h), and rdma_cm's private header.
+//! The management datagrams (MADs) of the CM (IBTA vol. 1, 12.6 and 13.4; ibta_vol1_c12.h), and the header that rdma_cm
+//! puts into private data.
 //!
-//! A [`Mad`] keeps the bits for which there is no field here, so that decoding and encoding gives the same 256 bytes.
+//! A [`Mad`] keeps the bits for which it has no field, so a MAD that is decoded and encoded again has the same 256
+//! bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::headers::{be24, put24};
 use crate::psn::Psn;
 
-/// The bytes of every management datagram.
+/// The number of bytes of every management datagram.
 pub const MAD_LEN: usize = 256;
-/// The bytes before the message.
+/// The number of bytes before the CM message.
 const HEADER: usize = 24;
-/// The first four bytes: base version 1, class 7 (communication management), class version 2, method 3 (Send).
+/// The first four bytes of a CM datagram: base version 1, class 7 (communication management), class version 2, method 3
+/// (Send).
 const CM_CLASS: [u8; 4] = [1, 7, 2, 3];
 
-/// The reason why a datagram is not a message that this stack handles.
+/// The reason why a datagram is not a CM message that this stack handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     #[error("not a communication management datagram (version, class or method)")]
@@ -26,10 +29,10 @@ pub enum MadError {
 /// One management datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mad {
-    /// The transaction ID, which answers repeat.
+    /// The transaction ID. A response has the transaction ID of its request.
     pub tid: u64,
     pub message: Message,
-    /// The received bytes, for the bits that `message` does not have; zeros in a new datagram.
+    /// The received bytes, which contain the bits that have no field in `message`. A new datagram has zeros here.
     raw: [u8; MAD_LEN],
 }
 
@@ -44,14 +47,15 @@ pub enum Message {
     Drep(CommIds),
 }
 
-/// The communication IDs of both sides; `remote` is the receiver's.
+/// The communication IDs of both sides. `local` is the ID of the sender, and `remote` is the ID of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommIds {
     pub local: u32,
     pub remote: u32,
 }
 
-/// A request for communication. "Local" and "remote" are from the sender's view.
+/// A request for a connection (REQ). "Local" in a field's name means the sender of the REQ, and "remote" means its
+/// receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Req {
     pub local_comm_id: u32,
@@ -61,14 +65,14 @@ pub struct Req {
     pub qpn: u32,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// The time within which the answer is expected: 4.096 us * 2^n, 5 bits.
+    /// The time within which the sender expects a response: 4.096 us * 2^n, where n has 5 bits.
     pub remote_cm_timeout: u8,
-    /// The transport, 2 bits; 0 is RC.
+    /// The transport service, 2 bits; 0 is RC.
     pub transport: u8,
     pub flow_control: bool,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
-    /// The time within which the sender answers: 4.096 us * 2^n, 5 bits.
+    /// The time within which the sender responds to a message: 4.096 us * 2^n, where n has 5 bits.
     pub local_cm_timeout: u8,
     /// The retry count, 3 bits.
     pub retry_count: u8,
@@ -77,7 +81,7 @@ pub struct Req {
     pub mtu: u8,
     /// The RNR retry count, 3 bits.
     pub rnr_retry: u8,
-    /// The number of repetitions of a CM message, 4 bits.
+    /// The most repetitions of a CM message, 4 bits.
     pub max_cm_retries: u8,
     pub srq: bool,
     pub local_lid: u16,
@@ -88,21 +92,21 @@ pub struct Req {
     pub flow_label: u32,
     pub traffic_class: u8,
     pub hop_limit: u8,
-    /// The sender's local ACK timeout on the primary path: 4.096 us * 2^n, 5 bits.
+    /// The sender's local ACK timeout on the primary path: 4.096 us * 2^n, where n has 5 bits.
     pub ack_timeout: u8,
     pub private_data: [u8; Req::PRIVATE],
 }
 
-/// A message receipt acknowledgement: the answer takes longer.
+/// A message receipt acknowledgement (MRA): the sender received a message and needs more time for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mra {
     pub ids: CommIds,
     pub about: Answered,
-    /// The time for which the sender still needs: 4.096 us * 2^n, 5 bits.
+    /// The time that the sender still needs for its response: 4.096 us * 2^n, where n has 5 bits.
     pub service_timeout: u8,
 }
 
-/// The message that an MRA or REJ answers, 2 bits.
+/// The message to which an MRA or REJ responds, 2 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     Req,
@@ -110,12 +114,12 @@ pub enum Answered {
     Other(u8),
 }
 
-/// A rejection.
+/// A rejection (REJ).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rej {
     pub ids: CommIds,
     pub about: Answered,
-    /// The number of used bytes of `ari`, 7 bits, not checked against its size.
+    /// The number of used bytes of `ari`, 7 bits. In a received REJ, the number can be larger than the size of `ari`.
     pub ari_len: u8,
     pub reason: u16,
     /// Additional rejection information.
@@ -123,7 +127,7 @@ pub struct Rej {
     pub private_data: [u8; Rej::PRIVATE],
 }
 
-/// A reply to a request.
+/// A reply to a request (REP).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rep {
     pub ids: CommIds,
@@ -133,7 +137,7 @@ pub struct Rep {
     pub starting_psn: Psn,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// The longest delay of the sender's ACKs: 4.096 us * 2^n, 5 bits.
+    /// The longest delay of the sender's ACKs: 4.096 us * 2^n, where n has 5 bits.
     pub target_ack_delay: u8,
     pub failover: u8,
     pub flow_control: bool,
@@ -144,7 +148,7 @@ pub struct Rep {
     pub private_data: [u8; Rep::PRIVATE],
 }
 
-/// A disconnection request.
+/// A disconnection request (DREQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dreq {
     pub ids: CommIds,
@@ -194,7 +198,7 @@ impl Mad {
 }
 
 impl Message {
-    /// The attribute ID, which identifies the kind of message.
+    /// Returns the attribute ID, which identifies the kind of the message.
     pub const fn attribute(&self) -> u16 {
         match self {
             Self::Req(_) => 0x10,
@@ -208,7 +212,7 @@ impl Message {
     }
 }
 
-/// The `N` bytes at `at`. Every offset here is a constant within a message.
+/// Returns the `N` bytes at the offset `at`. All callers pass constant offsets that lie within the message.
 fn bytes<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
     *b[at..].first_chunk().expect("fields lie within the message")
 }
@@ -225,7 +229,7 @@ fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes(b, at))
 }
 
-/// Sets the bits of `mask`, shifted left by `shift`, and keeps the others.
+/// Sets the bits of `byte` that `mask`, shifted left by `shift`, selects. All other bits of `byte` keep their values.
 fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
     *byte = *byte & !(mask << shift) | (value & mask) << shift;
 }
@@ -261,9 +265,9 @@ impl Answered {
 }
 
 impl Req {
-    /// The bytes of private data.
+    /// The number of bytes of private data in a REQ.
     pub const PRIVATE: usize = 92;
-    /// The bytes of private data that rdma_cm's header leaves to the application.
+    /// The number of bytes of private data in a REQ that the header of rdma_cm leaves to the application.
     pub const USER_PRIVATE: usize = Self::PRIVATE - CmaHeader::LEN;
 
     fn decode(b: &[u8]) -> Self {
@@ -343,7 +347,7 @@ impl Mra {
 }
 
 impl Rej {
-    /// The bytes of private data.
+    /// The number of bytes of private data in a REJ.
     pub const PRIVATE: usize = 148;
 
     fn decode(b: &[u8]) -> Self {
@@ -368,7 +372,7 @@ impl Rej {
 }
 
 impl Rep {
-    /// The bytes of private data.
+    /// The number of bytes of private data in a REP.
     pub const PRIVATE: usize = 196;
 
     fn decode(b: &[u8]) -> Self {
@@ -416,17 +420,17 @@ impl Dreq {
 /// The prefix of service IDs in the TCP-like port space (RDMA_PS_TCP).
 const PS_TCP: u64 = 0x0106_0000;
 
-/// The service ID of the TCP-space port `port`.
+/// Returns the service ID of the TCP-space port `port`.
 pub const fn service_id(port: u16) -> u64 {
     PS_TCP | port as u64
 }
 
-/// The TCP-space port of a service ID; `None` for other service IDs.
+/// Returns the TCP-space port of a service ID; `None` if the service ID is not in the TCP space.
 pub const fn service_port(service_id: u64) -> Option<u16> {
     if service_id & !0xffff == PS_TCP { Some(service_id as u16) } else { None }
 }
 
-/// rdma_cm's header at the start of a REQ's private data (struct cma_hdr in cma.c).
+/// The header that rdma_cm puts at the start of a REQ's private data (struct cma_hdr in cma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmaHeader {
     /// The sender's TCP-space port.
@@ -438,7 +442,7 @@ pub struct CmaHeader {
 impl CmaHeader {
     pub const LEN: usize = 36;
 
-    /// Decodes the header; `None` if its version or the IP version is unknown.
+    /// Decodes the header. Returns `None` if the header's version or the IP version is unknown.
     pub fn decode(b: &[u8; Self::LEN]) -> Option<Self> {
         let address = |at: usize| -> Option<IpAddr> {
             match b[1] >> 4 {
@@ -451,7 +455,7 @@ impl CmaHeader {
         (b[0] == 0).then_some(header)
     }
 
-    /// Encodes the header; `src` and `dst` must be of the same family.
+    /// Encodes the header. `src` and `dst` must be of the same address family.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         put(&mut b, 2, self.port.to_be_bytes());
@@ -466,7 +470,7 @@ impl CmaHeader {
     }
 }
 
-/// The GID of an address; an IPv4 address is mapped into IPv6.
+/// Returns the GID of an address. The GID of an IPv4 address is its IPv4-mapped IPv6 address.
 pub fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
@@ -474,14 +478,14 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// A field of `N` bytes with `data`, followed by zeros; `None` if `data` is too long.
+/// Returns a field of `N` bytes: `data`, followed by zeros. Returns `None` if `data` is longer than the field.
 pub fn private_data<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
     let mut field = [0; N];
     field.get_mut(..data.len())?.copy_from_slice(data);
     Some(field)
 }
 
-/// The CM's code for a path MTU in bytes; `None` unless it is 256, 512, 1024, 2048 or 4096.
+/// Returns the CM's code for a path MTU of `bytes` bytes; `None` if `bytes` is not 256, 512, 1024, 2048 or 4096.
 pub const fn mtu_code(bytes: u32) -> Option<u8> {
     match bytes {
         256 => Some(1),
@@ -493,7 +497,7 @@ pub const fn mtu_code(bytes: u32) -> Option<u8> {
     }
 }
 
-/// The inverse of [`mtu_code`].
+/// Returns the path MTU in bytes for a code of the CM; `None` if the code is unknown.
 pub const fn mtu_bytes(code: u8) -> Option<u32> {
     match code {
         1..=5 => Some(128 << code),

@@ -1,4 +1,4 @@
-//! The packet in a UDP datagram to port 4791: BTH, extended headers, payload, pad, ICRC.
+//! The RoCE packet in a UDP datagram to port 4791: BTH, extended headers, payload, pad and ICRC.
 
 mod headers;
 pub mod mad;
@@ -9,12 +9,12 @@ use crate::opcode::{self, OpcodeInfo};
 
 /// The UDP port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
-/// The bytes of the invariant CRC at the end of every packet.
+/// The number of bytes of the ICRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
-/// The most bytes of headers in this stack: BTH, RETH and ImmDt.
+/// The most bytes of headers that a packet of this stack has: BTH, RETH and immediate.
 pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
 
-/// The reason why bytes are not a packet that this stack handles; the receiver drops and counts them.
+/// The reason why a datagram is not a packet that this stack handles. The receiver counts and drops the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("{0} bytes are too short for the packet's headers")]
@@ -27,7 +27,7 @@ pub enum Malformed {
     UnexpectedPayload(usize),
 }
 
-/// A packet, with the payload borrowed from the datagram.
+/// A packet whose payload is borrowed from the datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub bth: Bth,
@@ -35,7 +35,7 @@ pub struct Packet<'a> {
     pub aeth: Option<Aeth>,
     pub deth: Option<Deth>,
     pub imm: Option<u32>,
-    /// Extended headers that are kept but not interpreted.
+    /// The extended headers that this stack keeps but does not interpret.
     pub other: &'a [u8],
     /// The payload without the pad.
     pub payload: &'a [u8],
@@ -43,7 +43,7 @@ pub struct Packet<'a> {
     pub icrc: [u8; ICRC_LEN],
 }
 
-/// Takes the first `N` bytes.
+/// Takes the first `N` bytes of `rest`; `None` if `rest` is shorter.
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (head, tail) = rest.split_first_chunk()?;
     *rest = tail;
@@ -51,7 +51,7 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes a datagram. Neither the ICRC nor the values of fields are checked here.
+    /// Decodes a datagram. The function does not check the ICRC and the values of fields.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed::Truncated(datagram.len());
         let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;
@@ -86,7 +86,7 @@ impl<'a> Packet<'a> {
         Some(())
     }
 
-    /// Appends the whole packet, with the ICRC from the field `icrc`.
+    /// Appends the whole packet to `out`, with the ICRC from the field `icrc`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut header = HeaderBuf::new();
         header.push(&self.bth.encode());
@@ -108,7 +108,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The headers of a packet to be sent, at most [`MAX_HEADER`] bytes, without allocation.
+/// The headers of a packet to be sent, in an array of [`MAX_HEADER`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderBuf {
     bytes: [u8; MAX_HEADER],
@@ -126,8 +126,11 @@ impl HeaderBuf {
         Self { bytes: [0; MAX_HEADER], len: 0 }
     }
 
+    /// Appends a header.
+    ///
     /// # Panics
-    /// If more than [`MAX_HEADER`] bytes are pushed, which the headers of one packet never exceed.
+    /// Panics if the headers have more than [`MAX_HEADER`] bytes in all. The headers of one packet never have more
+    /// bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -139,7 +142,7 @@ impl HeaderBuf {
     }
 }
 
-/// The bytes of padding behind `len` bytes of payload.
+/// Returns the number of pad bytes behind `len` bytes of payload.
 pub const fn pad_of(len: usize) -> u8 {
     (len.wrapping_neg() & 3) as u8
 }
