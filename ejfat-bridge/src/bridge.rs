@@ -401,8 +401,8 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts the queued WRITEs of all workers. Tells the dispatcher which workers have too many queued WRITEs, so that they get
-    /// no new events.
+    /// Posts the queued WRITEs of all remote workers, up to the most WRITEs that may be unacknowledged. All other
+    /// WRITEs stay queued. A worker with too many queued WRITEs gets no new events from the dispatcher.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };

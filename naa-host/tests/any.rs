@@ -1,4 +1,4 @@
-//! Waiting for the first of several calls to end.
+//! Tests of `wait_any`, which waits until the first of several calls ends.
 
 mod fake;
 
@@ -10,7 +10,7 @@ use naa_host::{Any, Device, Error, FunctionCode, Param, Session, SessionConfig, 
 
 const F: FunctionCode = FunctionCode::constant(1);
 
-/// Sessions with an accelerator whose calls end after as many milliseconds as their user bits say.
+/// Connects `N` sessions. The user bits of a call are the number of milliseconds after which the accelerator responds.
 fn sessions<const N: usize>(fake: &Fake, device: &Device, config: &SessionConfig) -> [Session; N] {
     [(); N].map(|()| Session::connect(device, fake.address, &[Param::in_out(8)], config).unwrap())
 }
@@ -34,7 +34,7 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&fake, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // The last session has no call.
+        // The last of the four sessions has no call.
         for (session, ms) in all.iter_mut().zip([300, 100, 200]) {
             session.invoke(F, user(ms)).unwrap();
         }

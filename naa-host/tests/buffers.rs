@@ -1,4 +1,4 @@
-//! Memory that outlives sessions.
+//! Tests of buffers that a program uses for several sessions.
 
 mod fake;
 
@@ -40,7 +40,8 @@ fn buffers_go_from_session_to_session() {
     let before = addresses(&buffers);
     for round in 1..=5 {
         let mut session = connect(&device, &fake, &params, buffers).unwrap();
-        // What the buffers held is sent, and what was received is in the buffers.
+        // The new session has the bytes that the buffers had after the session before. The call sends these bytes, and
+        // its results are in the buffers.
         assert!(session.lease(0).unwrap().iter().all(|&byte| byte == 9 + round));
         session.call(F).unwrap();
         buffers = session.into_buffers().unwrap();
@@ -86,7 +87,7 @@ fn a_call_that_is_given_up_gives_its_buffers_back() {
     session.lease_mut(0).unwrap().fill(5);
     session.invoke(F, U24::ZERO).unwrap();
     let mut buffers = session.into_buffers().unwrap();
-    // The memory belongs to the program again, whatever the accelerator still sends.
+    // The memory belongs to the program again, so a late response of the accelerator must not change it.
     buffers[0].as_mut_slice().unwrap().fill(6);
     std::thread::sleep(Duration::from_millis(500));
     assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 6));

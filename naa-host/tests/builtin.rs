@@ -1,4 +1,4 @@
-//! Argument and status blocks, and the catalogue.
+//! Tests of argument blocks, status blocks and the catalogue.
 
 mod fake;
 

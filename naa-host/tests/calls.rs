@@ -1,4 +1,4 @@
-//! Calls that succeed, and functions that fail.
+//! Tests of calls that succeed, and of functions that fail.
 
 mod fake;
 

@@ -1,4 +1,4 @@
-//! Accelerators that refuse, misbehave, disconnect or die.
+//! Tests with accelerators that refuse regions, break the protocol, disconnect or stop.
 
 mod fake;
 
@@ -19,7 +19,7 @@ fn connect(local: &str, peer: SocketAddr, params: &[Param<'_>]) -> Result<Sessio
     Session::connect(&device, peer, params, &SessionConfig::default())
 }
 
-/// Makes a session whose first call ends in an error; returns the error and how long the call took.
+/// Connects a session whose first call fails. Returns the session, the error and the duration of the call.
 fn failing_call(
     ip: &str,
     local: &str,
@@ -123,7 +123,8 @@ fn it_answers_with_an_error_message() {
 fn it_answers_twice() {
     let fake = Fake::start("127.0.3.28", Limits::default(), |_, _| Action::Twice);
     let mut session = connect("127.0.3.128", fake.address, &[Param::in_out(8)]).unwrap();
-    // The WRITE of the second response finds no access rights, or its immediate finds no call.
+    // The second response belongs to no call. Its WRITE is refused because the region has no access rights any more, or
+    // its immediate is an error because no call is in progress.
     let _ = session.call(F);
     std::thread::sleep(Duration::from_millis(100));
     let error = session.call(F).unwrap_err();

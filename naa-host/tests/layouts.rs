@@ -1,4 +1,5 @@
-//! Layouts of regions, with accelerators that know layouts, do not know them, or claim abilities that they do not have.
+//! Tests of layouts, with accelerators that support layouts, do not support layouts, or claim abilities that they do
+//! not have.
 
 mod fake;
 
@@ -29,7 +30,7 @@ fn with(layout: Layout) -> SessionConfig {
     SessionConfig { layout: LayoutChoice::Fixed(layout), ..SessionConfig::default() }
 }
 
-/// An accelerator that takes layouts of up to `slots` parameters.
+/// Starts an accelerator that supports layouts of up to `slots` parameters.
 fn knowing(
     ip: &str,
     slots: u8,
@@ -107,7 +108,8 @@ fn who_says_what_is_not_so_is_named() {
     }
 }
 
-/// The channel carries the bytes of the region, as each call finds them.
+/// Inputs lie on the accelerator where the layout announces them, and a call that sends parts of inputs changes only
+/// these parts. The script sends the bytes of the accelerator's region to the test at each call.
 #[test]
 fn what_is_sent_lies_where_it_was_announced() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -118,7 +120,7 @@ fn what_is_sent_lies_where_it_was_announced() {
     });
     let device = device("127.0.3.183");
     for layout in ALL {
-        // The layout has three entries, the first two in any order.
+        // The layout has three entries. The first two parameters can lie in any order.
         let params = [Param::data(&[1; 64]), Param::data(&[2; 10]), Param::output(200)];
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         assert_eq!(session.layout(), layout);
@@ -133,7 +135,7 @@ fn what_is_sent_lies_where_it_was_announced() {
         };
         let (first, second) = (starts(1, 64), starts(2, 10));
 
-        // A part of each input was sent, and the gap between them belongs to no parameter.
+        // The second call sends only a part of each input, so all other bytes of both inputs stay as they are.
         session.write(0, 0, &[3; 64]).unwrap();
         session.write(1, 0, &[4; 10]).unwrap();
         session.set_part_to_send(0, Some(Part { offset: 5, bytes: 50 })).unwrap();
@@ -146,7 +148,7 @@ fn what_is_sent_lies_where_it_was_announced() {
     }
 }
 
-/// Adds 1 to every byte of the only region.
+/// Adds 1 to every byte of the accelerator's only region.
 fn increment_all(regions: &[Region], _: CallRequest) -> Action {
     let bytes: Vec<_> = regions[0].bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();
     regions[0].write(&bytes);
@@ -162,8 +164,8 @@ fn buffers_of_one_session_serve_several() {
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         session.call(F).unwrap();
         let buffers = session.into_buffers().unwrap();
-        // The buffers had a common registration before. Now each has a session of its own, and the calls run at the
-        // same time.
+        // In the gathered layout, the buffers shared one registration. Each buffer now gets a session of its own, and
+        // the calls of these sessions run at the same time.
         let begin = |buffer: Buffer| {
             let params = [Param::in_out(buffer.len())];
             let mut session =
@@ -224,9 +226,10 @@ fn what_is_registered_is_counted_once() {
         |layout| Session::connect(&device, fake.address, &params, &with(layout)).unwrap().registered_bytes();
     assert_eq!(registered(Layout::Symmetric), 1128);
     assert_eq!(registered(Layout::Asymmetric), 1128);
-    // The results together, with 28 bytes between them, and 64 zeros.
+    // The outputs and the 28 bytes between them are one registration of 156 bytes. The input has 1000 bytes, and the
+    // staging region has 64 zeros.
     assert_eq!(registered(Layout::Gathered), 156 + 1000 + 64);
-    // The copies of all results, and 64 zeros.
+    // The staging region has 192 bytes for the copies of all outputs, and 64 zeros. The input has 1000 bytes.
     assert_eq!(registered(SMALL), 192 + 64 + 1000);
 }
 
@@ -274,11 +277,11 @@ fn what_no_layout_holds_is_refused_here() {
             };
         let many = refused(&[Param::output(1); 256]).to_string();
         assert!(many.contains("256 parameters are more than the 255"), "{many}");
-        // The place of the second parameter would be beyond 32 bits.
+        // The first parameter is larger than a region can be (2 GiB).
         let beyond = [Param::input(0xffff_fff0), Param::input(1)];
         match Session::connect(&device, fake.address, &beyond, &with(layout)).unwrap_err() {
             Error::Setup(error) => assert_eq!(error, SetupError::TooLarge { region: 0, bytes: 0xffff_fff0 }),
-            // A small machine has not enough memory for the buffer.
+            // On a small machine, there is not enough memory for the buffer.
             Error::Memory(_) => {}
             other => panic!("{layout}: {other}"),
         }

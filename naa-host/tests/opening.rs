@@ -1,4 +1,4 @@
-//! A session set up step by step, and a session whose program waits in its own event loop.
+//! Tests of session setup in single steps, and of a session whose program waits in its own event loop.
 
 mod fake;
 
@@ -34,7 +34,7 @@ fn each_stage_follows_the_one_before() {
         opening.wait(soon()).unwrap();
     }
     assert_eq!(opening.stage(), Stage::Connected);
-    // There are no regions to ask for yet.
+    // `agree` returns false, because `prepare` was not called yet.
     assert!(!opening.agree().unwrap());
     opening.prepare(&params, Some(vec![Buffer::new(8).unwrap()])).unwrap();
     assert!(opening.agree().unwrap() && !opening.agree().unwrap());
@@ -96,7 +96,7 @@ fn parts_of_inputs_go_where_they_belong() {
     }
 }
 
-/// Whether the session's file descriptor became readable within `ms`.
+/// Returns true if the session's file descriptor becomes readable within `ms` milliseconds.
 fn readable(session: &mut Session, ms: i64) -> bool {
     let fd = session.descriptor().unwrap();
     let time = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
@@ -113,7 +113,7 @@ fn a_descriptor_tells_of_the_end_of_a_call() {
         Session::connect(&device, fake.address, &[Param::in_out(8)], &SessionConfig::default()).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     assert!(session.test().unwrap().is_none());
-    // The file descriptor is readable at once, because it was asked for after the last test.
+    // The file descriptor is readable at once, because it is created after the last call of `test`.
     assert!(readable(&mut session, 0));
     while session.test().unwrap().is_none() {
         assert!(readable(&mut session, 5000));

@@ -1,5 +1,5 @@
-//! Calls that do not end: when the death of an accelerator is noticed, what is reported about one that does not
-//! respond, and when a call is given up.
+//! Tests of calls that do not end. The host notices a dead accelerator, reports an accelerator that does not respond,
+//! and gives a call up after a time-out.
 
 mod fake;
 
@@ -18,15 +18,15 @@ use naa_host::{
 
 const F: FunctionCode = FunctionCode::constant(77);
 const MS: Duration = Duration::from_millis(1);
-/// Much longer than these tests take on a busy machine.
+/// A time that is much longer than the run time of these tests on a busy machine.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// An accelerator that keeps the connection and never responds.
+/// Starts an accelerator that keeps the connection but does not respond while a test runs.
 fn mute(ip: &str) -> Fake {
     Fake::start(ip, Limits::default(), |_, _| Action::Later(LONG, Ok(Vec::new())))
 }
 
-/// A session in a call that does not end.
+/// Connects a session and begins a call that does not end.
 fn calling(local: &str, fake: &Fake, params: &[Param<'_>], config: &SessionConfig) -> Session {
     let device = Device::open(local.parse().unwrap()).unwrap();
     let mut session = Session::connect(&device, fake.address, params, config).unwrap();
@@ -34,7 +34,7 @@ fn calling(local: &str, fake: &Fake, params: &[Param<'_>], config: &SessionConfi
     session
 }
 
-/// Everything logged by this thread.
+/// The bytes that the logger of this thread wrote.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -49,7 +49,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// What `f` logs, line by line.
+    /// Runs `f` and returns the warnings that `f` logs, one for each line.
     fn of(f: impl FnOnce()) -> Vec<String> {
         let log = Self::default();
         let lines = log.clone();
@@ -64,7 +64,7 @@ impl Log {
 #[test]
 fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_time() {
     let fake = Fake::start("127.0.3.80", Limits::default(), |_, _| Action::Vanish);
-    // The ACK time-out is 17 ms, and with the retransmissions the accelerator has about 140 ms to acknowledge a probe.
+    // The ACK time-out is 17 ms, so with 7 retries the accelerator has about 140 ms to acknowledge a probe.
     let config =
         SessionConfig { probe_interval: Some(100 * MS), ack_timeout: 12, ..SessionConfig::default() };
     let mut session = calling("127.0.3.180", &fake, &[Param::in_out(8)], &config);
@@ -77,7 +77,7 @@ fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_
         }
     };
     assert!(matches!(error, Error::PeerGone { why: Gone::Silent, .. }), "{error}");
-    // The second test sends a probe, the third one reports the error.
+    // The second call of `test` sends a probe, and the third call reports the error.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
@@ -135,7 +135,7 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // The only probe before the report is the one that the report itself needs.
+    // Before the report, the host sends only one probe, which the report itself needs.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));
@@ -175,7 +175,7 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
         let text = error.to_string();
         assert!(text.contains("function 77") && text.contains("NAA_TIMEOUT"), "{name}: {text}");
         let took = start.elapsed();
-        // The time may be short by one step of the kernel's coarse clock.
+        // The call may end early by one step of the Linux kernel's coarse clock (10 ms).
         assert!(took > limit - 11 * MS && took < limit + 2000 * MS, "{name}: {took:?}");
         assert!(session.is_over() && !session.is_in_call());
         assert_eq!(session.lease(0).unwrap(), [0; 8], "the regions are the program's again");

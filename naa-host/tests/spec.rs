@@ -1,4 +1,4 @@
-//! `NAA_SPEC`.
+//! Tests of the environment variable `NAA_SPEC`.
 
 mod fake;
 

@@ -1,4 +1,5 @@
-//! A small accelerator for tests: one thread, one session after the other or several, scripted calls.
+//! A small accelerator for tests. The accelerator has one thread, serves any number of sessions, and runs a script for
+//! each call.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use std::{
@@ -25,24 +26,25 @@ use verbs::{
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
 };
 
-/// How the accelerator reacts to a call.
+/// The reaction of the accelerator to a call.
 #[derive(Debug)]
 pub enum Action {
     Respond(Result<Vec<Prefix>, Failure>),
     Later(Duration, Result<Vec<Prefix>, Failure>),
     Disconnect,
-    /// The accelerator acknowledges nothing any more.
+    /// The accelerator stops acknowledging packets.
     Vanish,
-    /// Two responses to one call.
+    /// The accelerator sends two responses to one call.
     Twice,
-    /// An MRSP error instead of a response.
+    /// The accelerator sends an MRSP error instead of a response.
     Error,
-    /// A response, then at once immediates from 1 to this number. The word at each immediate's place in the first
-    /// output holds its number.
+    /// The accelerator sends a response, and directly after it the immediates from 1 to this number. The WRITE of
+    /// immediate n sets word n - 1 of the first output to n.
     Stream(u32),
 }
 
-/// A region of the session. Internal regions have one too, in the order of the AAR.
+/// A region of the session. There is one `Region` for each region request of the AAR, including those for internal
+/// regions.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,
@@ -77,7 +79,7 @@ impl Fake {
         Self::start_saying(ip, None, limits, script)
     }
 
-    /// An accelerator that claims `abilities`, whether or not it has them.
+    /// Starts an accelerator that claims `abilities`, even if it does not have them.
     pub fn start_saying(
         ip: &str,
         abilities: Option<Abilities>,
@@ -286,7 +288,7 @@ impl Session {
     }
 }
 
-/// Function 1: adds 1 to every byte of every region that is sent back.
+/// A script for [`Fake::start`]: adds 1 to every byte of every output and responds.
 pub fn increment(regions: &[Region], _: CallRequest) -> Action {
     for region in regions.iter().filter(|r| r.flags.contains(RegionFlags::OUTPUT)) {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();

@@ -1,10 +1,10 @@
-//! Completion queues.
+//! The completion queues of a device.
 
 use std::collections::VecDeque;
 
 use verbs::Wc;
 
-/// A bounded queue of completions. If it is full, a completion is lost and its queue pair fails.
+/// A bounded queue of completions. If the queue is full, a new completion is lost and its queue pair fails.
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: usize,

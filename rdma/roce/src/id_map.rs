@@ -1,5 +1,5 @@
-//! Maps whose keys are numbers that this stack drew at random: a peer can look keys up but cannot choose them, so a
-//! cheap hash is safe.
+//! Maps whose keys are numbers that this stack chose. A cheap hash is safe, because a peer can cause look-ups but
+//! cannot choose the keys in the map.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u32(&mut self, n: u32) {
-        // Fibonacci hashing spreads the low bits to the high ones, which the table uses for its tags.
+        // Fibonacci hashing spreads the low bits of the key to the high bits of the hash, which the hash table uses for
+        // its tags.
         self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

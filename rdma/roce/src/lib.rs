@@ -1,10 +1,10 @@
 //! The RoCEv2 protocol: reliable connections and their management, without sockets or clocks (sans-I/O).
 //!
-//! Bytes, time and memory are arguments; packets, completions and events are polled for. An [`Endpoint`] is one device
-//! on one local address. The order of calls is described in [`endpoint`].
+//! The caller passes bytes, time and memory as arguments, and polls for packets, completions and events. An
+//! [`Endpoint`] is one device on one local address. The module [`endpoint`] describes the order of calls.
 //!
-//! Sources: InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
-//! Linux `drivers/infiniband/sw/rxe` for what peers do in practice.
+//! The sources are the InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
+//! the Linux driver `drivers/infiniband/sw/rxe`, which shows the behaviour of peers in practice.
 #![forbid(unsafe_code)]
 
 pub mod cm;

@@ -1,11 +1,11 @@
-//! References to the application's memory. This crate never accesses that memory: it names the place, and the caller
-//! copies.
+//! References to the application's memory. This crate never accesses the memory itself. It returns or passes regions
+//! and offsets, and the caller copies the bytes.
 
-/// The number of a registered region: its slot in the MR table.
+/// The number of a registered region, which is the region's slot in the table of memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(pub u32);
 
-/// A range of bytes in a registered region, already checked against the region's bounds.
+/// A range of bytes in a registered region. The range is inside the bounds of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub region: RegionId,
@@ -15,6 +15,6 @@ pub struct Piece {
 
 /// The caller's memory, into which received payload is copied.
 pub trait Memory {
-    /// Copies `bytes` to `offset` of `region`. Bounds and rights have been checked.
+    /// Copies `bytes` to the offset `offset` of `region`. Bounds and access rights were checked before the call.
     fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]);
 }

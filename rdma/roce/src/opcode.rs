@@ -1,4 +1,4 @@
-//! The opcodes, and the headers and payload of each, in one table (IBTA vol. 1, 9.2.1 table 38; rxe_opcode.c).
+//! The table of opcodes, with the headers and the payload of each opcode (IBTA vol. 1, 9.2.1 table 38; rxe_opcode.c).
 
 /// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,14 @@ pub enum Operation {
     ReadRequest,
     ReadResponse,
     Acknowledge,
-    /// Atomics, and SENDs with invalidate, which are known and refused.
+    /// An atomic operation or a SEND with invalidate. This stack decodes such packets and refuses them.
     Unsupported,
     UdSend,
     /// A congestion notification packet (RoCEv2 annex A17.9.3).
     Cnp,
 }
 
-/// The meaning of one opcode.
+/// The operation, the position, the headers and the payload of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
     pub name: &'static str,
@@ -44,7 +44,7 @@ pub struct OpcodeInfo {
     pub aeth: bool,
     pub immdt: bool,
     pub deth: bool,
-    /// The bytes of extended headers that this stack does not interpret (atomics, invalidate).
+    /// The number of bytes of extended headers that this stack does not interpret (atomics, invalidate, CNP).
     pub other: usize,
     pub payload: bool,
 }
@@ -84,7 +84,8 @@ const fn row(name: &'static str, operation: Operation, position: Position) -> Op
     }
 }
 
-/// Looks an opcode up; `None` for opcodes that this stack does not use, whose packets a receiver drops.
+/// Returns the table's row for an opcode; `None` if this stack does not know the opcode. A receiver drops packets with
+/// unknown opcodes.
 pub const fn info(opcode: u8) -> Option<OpcodeInfo> {
     use Operation::*;
     use Position::*;
@@ -126,7 +127,7 @@ pub const fn info(opcode: u8) -> Option<OpcodeInfo> {
 }
 
 impl OpcodeInfo {
-    /// The bytes of the headers behind the BTH.
+    /// Returns the number of bytes of the headers behind the BTH.
     pub const fn extended_len(&self) -> usize {
         (if self.reth { 16 } else { 0 })
             + (if self.aeth { 4 } else { 0 })

@@ -1,4 +1,4 @@
-//! Packet sequence numbers: 24 bits, compared as serial numbers (IBTA vol. 1, 9.7.2).
+//! Packet sequence numbers (PSNs), which have 24 bits and are compared as serial numbers (IBTA vol. 1, 9.7.2).
 
 /// A 24-bit packet sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,17 +16,18 @@ impl Psn {
         self.0
     }
 
-    /// The PSN that is `n` later.
+    /// Returns the PSN that is `n` packets later.
     pub const fn plus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_add(n))
     }
 
-    /// The PSN that is `n` earlier.
+    /// Returns the PSN that is `n` packets earlier.
     pub const fn minus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_sub(n))
     }
 
-    /// The distance of `self` from `earlier`: 0 to 2^23 - 1 if `self` is equal or later, negative if it is before.
+    /// Returns the distance from `earlier` to `self`: 0 to 2^23 - 1 if `self` is equal or later, and a negative number
+    /// if `self` is earlier.
     pub const fn since(self, earlier: Self) -> i32 {
         // The shifts sign-extend the 24-bit difference.
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8

@@ -8,7 +8,7 @@ const TABLE: [u32; 32] = [
     3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// The time for which a requester waits after an RNR NAK with this timer code (low five bits).
+/// Returns the time for which a requester waits after an RNR NAK whose timer code is the low five bits of `code`.
 pub(crate) fn delay(code: u8) -> Duration {
     Duration::from_micros(u64::from(TABLE[usize::from(code & 0x1f)]) * 10)
 }

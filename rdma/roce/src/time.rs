@@ -1,11 +1,11 @@
-//! Time in this crate: nanoseconds since a starting point that the caller chooses.
+//! The time of this crate, in nanoseconds since a starting point that the caller chooses.
 
 use std::{
     ops::{Add, Sub},
     time::Duration,
 };
 
-/// A point in time. It must not go backwards between calls.
+/// A point in time. The times that a caller passes to one object must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -22,7 +22,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// The sum saturates at the largest time.
+    /// Adds a duration. The sum saturates at the largest time.
     fn add(self, d: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -31,7 +31,7 @@ impl Add<Duration> for Time {
 impl Sub for Time {
     type Output = Duration;
 
-    /// The difference is zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than `self`.
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! One packet to be sent, as instructions for the caller.
+//! A packet that the caller is to send.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,19 +7,20 @@ use crate::{
     wire::{HeaderBuf, ICRC_LEN, ROCE_PORT, pad_of},
 };
 
-/// A packet to be sent: headers by value, payload by reference to registered memory. The caller gathers the payload,
-/// appends the pad and the ICRC (which covers the IP ID that only the caller knows) and sends the packet. The value is
-/// reused from packet to packet.
+/// A packet to be sent: its headers by value, and its payload by reference to registered memory. The caller gathers the
+/// payload, appends the pad and the ICRC, and sends the packet. The caller computes the ICRC, because the ICRC covers
+/// the IP identification, which this crate does not know. One `Transmit` is used for many packets, one after the other.
 #[derive(Clone, Debug)]
 pub struct Transmit {
     pub to: SocketAddr,
     /// The BTH and the extended headers.
     pub header: HeaderBuf,
-    /// The payload in registered memory; empty if `inline` holds the payload.
+    /// The payload in registered memory; empty if the payload is in `inline`.
     pub pieces: Vec<Piece>,
-    /// The payload by value.
+    /// The payload by value; empty if the payload is in `pieces`.
     pub inline: Vec<u8>,
-    /// Whether a peer may write the pieces at any time; the ICRC must then be computed over the copy that is sent.
+    /// True if the memory of `pieces` may change at any time, as in a READ response. If it is true, the caller must
+    /// send a copy of the payload and compute the ICRC of this copy.
     pub copy_first: bool,
 }
 
@@ -52,7 +53,7 @@ impl Transmit {
         pad_of(self.payload_len()).into()
     }
 
-    /// The bytes of the UDP payload.
+    /// Returns the number of bytes of the UDP payload.
     pub fn datagram_len(&self) -> usize {
         self.header.as_slice().len() + self.payload_len() + self.pad() + ICRC_LEN
     }

@@ -1,4 +1,4 @@
-//! Congestion control: how many packets of a requester may be unacknowledged.
+//! Congestion control, which limits the number of unacknowledged packets of a requester.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -6,9 +6,9 @@ use crate::time::Time;
 
 /// A congestion window in packets.
 pub trait Window: Debug + Send {
-    /// The packets that may be unacknowledged now; at least 1.
+    /// Returns the number of packets that may be unacknowledged, at least 1.
     fn packets(&self) -> u32;
-    /// Notes that `n` packets were acknowledged; `full` tells whether the whole window was in use.
+    /// Notes that `n` packets were acknowledged. `full` is true if the whole window was in use.
     fn on_ack(&mut self, n: u32, full: bool);
     /// Notes that packets were lost, because of a sequence NAK or an expired retransmission timer.
     fn on_loss(&mut self, now: Time);
@@ -16,8 +16,9 @@ pub trait Window: Debug + Send {
     fn on_cnp(&mut self, now: Time);
 }
 
-/// A window that doubles per round trip up to a threshold, then grows by two packets per round trip. It loses a quarter
-/// on loss, because bad cables lose packets, too.
+/// A window that doubles in each round trip up to a threshold, and above the threshold grows by two packets in each
+/// round trip. After a loss or a congestion notification, the window is reduced only by a quarter, because bad cables
+/// lose packets, too.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,
@@ -28,7 +29,8 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// The shortest time between two reductions: the many packets that one burst loses are one event.
+    /// The shortest time between two reductions of the window, so that many lost packets of one burst cause only one
+    /// reduction.
     const CUT_INTERVAL: Duration = Duration::from_micros(200);
     const MIN: u32 = 4;
     const GROWTH: u32 = 2;

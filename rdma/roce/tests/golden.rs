@@ -1,4 +1,5 @@
-//! Captured packets of kernel peers (rxe, rdma_cm) must decode, pass the ICRC check, and re-encode to the same bytes.
+//! Captured packets of kernel peers (rxe, rdma_cm) are decoded, pass the ICRC check, and are encoded to the same bytes
+//! again.
 
 mod captures;
 
@@ -46,7 +47,7 @@ fn every_packet_reencodes_to_its_bytes() {
     }
 }
 
-/// The CM datagrams of all captures.
+/// Returns the CM datagrams of all captures.
 fn mads() -> Vec<(Datagram, [u8; MAD_LEN])> {
     let of = |packet: Datagram| {
         let decoded = Packet::decode(&packet.payload).unwrap();
@@ -63,7 +64,7 @@ fn every_cm_message_reencodes_to_its_bytes() {
         let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
         kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
         assert_eq!(mad.encode(), *raw, "MAD {n}");
-        // Kernels set no bits outside the fields of REQ, REP and REJ.
+        // In a REQ or REP, Linux kernels set only bits that have a field in [`Message`].
         if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
             assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
         }
@@ -87,7 +88,7 @@ fn kernel_requests_mean_what_the_fields_say() {
     }
 }
 
-/// The starting PSN in REQ and REP is the first one that its sender receives.
+/// The starting PSN in a REQ or REP is the PSN of the first request packet that the sender of this REQ or REP receives.
 #[test]
 fn starting_psns_are_the_receivers() {
     let mut expected = std::collections::HashMap::new();
@@ -109,7 +110,7 @@ fn starting_psns_are_the_receivers() {
     assert!(checked > 5, "{checked} first packets");
 }
 
-/// A kernel's whole connection, as its passive side sees it.
+/// The passive side accepts a captured REQ of a Linux kernel, and sends its REP to the RoCE port of the kernel.
 #[test]
 fn a_kernel_client_is_served() {
     struct Counter(u32);

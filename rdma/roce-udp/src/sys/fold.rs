@@ -1,8 +1,10 @@
-//! Folds memory, which other threads may write meanwhile, into 128 bytes with the same CRC-32.
+//! Folds memory into 128 bytes with the same CRC-32. Other threads and other processes may write the memory at the same
+//! time.
 //!
-//! A slice would promise the compiler that the memory does not change, and a copy costs time. Assembler instructions
-//! therefore load each byte exactly once. A concurrent write changes the result, but has no other effect. The method is
-//! that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+//! A slice would promise the compiler that the memory does not change, and a copy would cost time. Assembler
+//! instructions load each byte exactly once instead. A concurrent write by a thread or a process changes the result,
+//! but has no other effect. The method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+//! PCLMULQDQ Instruction", Intel, 2009.
 
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
@@ -102,7 +104,7 @@ mod x86 {
         _mm512_ternarylogic_epi64::<XOR>(low, high, next)
     }
 
-    /// Reads a block exactly once; another thread may write it meanwhile.
+    /// Reads a block exactly once. Another thread or another process may write the block at the same time.
     ///
     /// # Safety
     /// [`BLOCK`] bytes are readable at `at`.
@@ -146,7 +148,7 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Reads a block exactly once; other threads may write it meanwhile.
+    /// Reads a block exactly once. Another thread or another process may write the block at the same time.
     ///
     /// # Safety
     /// [`BLOCK`] bytes are readable at `at`.

@@ -6,8 +6,8 @@ use super::{Flow, WarmFlow};
 
 const SLOTS: usize = 32;
 
-/// The flows of recent packets, direct-mapped by the parts of the addresses that differ between peers. Does not
-/// allocate after `new`.
+/// A direct-mapped cache of the flows of recent packets. The index is computed from the parts of the addresses that
+/// differ between peers. Only the constructor allocates memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 
@@ -25,7 +25,7 @@ impl Default for FlowCache {
 }
 
 impl FlowCache {
-    /// The flow of packets from `from` to `to`; `None` if the two addresses are of different families.
+    /// Returns the flow of packets from `from` to `to`; `None` if one address is IPv4 and the other address is IPv6.
     pub fn get(&mut self, from: SocketAddr, to: SocketAddr) -> Option<&mut WarmFlow> {
         let slot = &mut self.0[slot(from, to)];
         if slot.as_ref().is_none_or(|entry| entry.from != from || entry.to != to) {
@@ -54,7 +54,7 @@ mod tests {
         let address = |n: u8, port| SocketAddr::from(([10, 0, 0, n], port));
         let mut cache = FlowCache::default();
         for round in 0..3 {
-            // There are more flows than slots, so some replace others.
+            // There are more flows than slots, so flows replace each other in the cache.
             for n in 0..100_u8 {
                 let (from, to) = (address(n, 4791), address(200, 4791 + round));
                 let flow = Flow::new(from, to).unwrap();

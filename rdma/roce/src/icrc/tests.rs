@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use super::*;
 
-/// Random numbers by xorshift64*, which is sufficient for test data.
+/// A random number generator (xorshift64*), which is sufficient for test data.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ fn flow(v6: bool) -> Flow {
     Flow::new(src, dst).unwrap()
 }
 
-/// A packet WRITE MIDDLE with `mtu` random bytes.
+/// Makes a packet with a random BTH and `mtu` random bytes of payload.
 fn packet(random: &mut Random, flow: &Flow, id: u16, mtu: usize) -> Vec<u8> {
     let mut packet: Vec<u8> = (0..Bth::LEN + mtu).map(|_| random.next() as u8).collect();
     let (header, payload) = packet.split_at(Bth::LEN);
@@ -42,7 +42,7 @@ fn families_must_agree() {
 #[test]
 fn retreat_undoes_advance() {
     let x8 = {
-        // The value x^8 is the register after a zero byte, starting from one.
+        // The value x^8 is the register after a zero byte if the register was the polynomial 1 before this byte.
         let mut r = ONE;
         (0..8).for_each(|_| r = multiply(r, ONE >> 1));
         r
@@ -105,7 +105,8 @@ fn single_bit_errors_are_detected() {
         for mtu in [256, 512, 1024, 2048, 4096] {
             let mut packet = packet(&mut random, &flow, 77, mtu);
             for bit in (0..packet.len() * 8).filter(|bit| bit / 8 != 4) {
-                // The test covers every bit of the headers and the ICRC, and a sample of the payload.
+                // The test changes each of the 500 bits at both ends of the packet, and a random sample of all other
+                // bits.
                 let edge = bit < 500 || bit + 500 > packet.len() * 8;
                 if !edge && !random.next().is_multiple_of(16) {
                     continue;
@@ -120,13 +121,14 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// Checks the same for all single-bit errors by algebra: an error of one bit, transformed back to the identification,
-/// is a power of 1/x, and no power in this range is one that [`Solver::verify`] accepts as an identification.
+/// No single-bit error in a packet looks like another identification. An error of one bit, transformed back to the
+/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero, and no
+/// power in this range has such bits.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // The lowest bit of the register is the earliest bit. The loop starts with bit 31 of the last four bytes and covers
-    // every bit before it.
+    // The lowest bit of the register is the earliest bit of the packet. The loop goes from the last bit of the packet
+    // back to the first bit behind the identification.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");
@@ -167,8 +169,8 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The register is added to the first bytes of the block, which has the same effect on the following bytes as
-    // starting with that register.
+    // The closure adds the register to the first four bytes of the block. With these changed bytes, a CRC that starts
+    // with 0 has the same result as a CRC that starts with the given register.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

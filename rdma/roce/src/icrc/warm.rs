@@ -1,15 +1,16 @@
-//! A flow with cached states: packets of one burst differ little in the bytes before the BTH.
+//! A flow with cached ICRC states, because packets of one burst differ little in the bytes before the BTH.
 
 use crc32fast::Hasher;
 
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow, with the ICRC's states after the headers for recently used lengths and identifications.
+/// A flow with the ICRC states after the bytes before the BTH, for recently used lengths and identifications.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// The length and identification, and the state after them; direct-mapped by the identification.
+    /// The direct-mapped cache, whose index is the identification modulo 16. An entry is a key (length and
+    /// identification) and the ICRC state for this key.
     states: [(u32, u32); 16],
 }
 
@@ -25,7 +26,7 @@ impl WarmFlow {
         &self.flow
     }
 
-    /// Begins the ICRC of a packet, like [`Icrc::begin`].
+    /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached state if possible.
     pub fn begin(&mut self, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let key = u32::from(datagram_len as u16) << 16 | u32::from(ip_id);
         let slot = &mut self.states[usize::from(ip_id) % 16];
@@ -38,7 +39,8 @@ impl WarmFlow {
     }
 }
 
-/// The BTH in the form that the ICRC covers: routers may change FECN and BECN, so their byte is set to ones.
+/// Returns the BTH in the form that the ICRC covers. Byte 4, which has FECN and BECN, is set to ones, because routers
+/// may change these bits.
 pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
     let mut masked = *bth;
     masked[4] = 0xff;

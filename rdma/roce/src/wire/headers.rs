@@ -10,13 +10,14 @@ pub(super) fn put24(b: &mut [u8], v: u32) {
     b[..3].copy_from_slice(&v.to_be_bytes()[1..]);
 }
 
-/// The base transport header, 12 bytes (9.2). Reserved bits are kept, so that a packet re-encodes to the same bytes.
+/// The base transport header, 12 bytes (9.2). Reserved bits are kept, so a packet that is decoded and encoded again has
+/// the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bth {
     pub opcode: u8,
     pub solicited: bool,
     pub mig_req: bool,
-    /// The bytes of padding after the payload, 0-3.
+    /// The number of pad bytes after the payload, 0-3.
     pub pad: u8,
     pub tver: u8,
     pub p_key: u16,
@@ -98,9 +99,9 @@ impl Reth {
 /// The meaning of an acknowledgement (9.7.5.2.1, table 43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// An ACK; the low five bits are end-to-end credits, where 0x1f means that none are given.
+    /// An ACK. The value is the 5-bit code of end-to-end credits; 0x1f means that the ACK has no credits.
     Ack(u8),
-    /// The receiver is not ready; the low five bits are the timer code.
+    /// An RNR NAK: the responder has no posted receive. The value is the 5-bit timer code.
     RnrNak(u8),
     Nak(NakCode),
     Reserved(u8),

@@ -1,4 +1,4 @@
-//! The captures in `tests/captures`: Ethernet frames, and the UDP datagrams in them.
+//! Reads the captures in `tests/captures`, which are Ethernet frames with UDP datagrams.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::{
@@ -16,7 +16,8 @@ pub(crate) struct Datagram {
     pub(crate) payload: Vec<u8>,
 }
 
-/// The IP packets of an Ethernet pcap of UDP packets, little-endian with microseconds.
+/// Returns the IP packets of a capture. The capture is a little-endian pcap file with Ethernet frames that contain UDP
+/// packets.
 pub(crate) fn packets(capture: &str) -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(capture);
     let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -36,12 +37,12 @@ fn be16(b: &[u8]) -> u16 {
     u16::from_be_bytes([b[0], b[1]])
 }
 
-/// The length of an IP packet without the padding of its frame.
+/// Returns the length of an IP packet without the padding of its frame.
 fn length(ip: &[u8]) -> usize {
     if ip[0] >> 4 == 4 { be16(&ip[2..]).into() } else { 40 + usize::from(be16(&ip[4..])) }
 }
 
-/// The UDP datagram of an IP packet without options and extension headers.
+/// Returns the UDP datagram of an IP packet that has no options and no extension headers.
 pub(crate) fn datagram(ip: &[u8]) -> Datagram {
     let (src, dst, ip_id, udp): (IpAddr, IpAddr, _, _) = if ip[0] >> 4 == 4 {
         let v4 = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap()).into();

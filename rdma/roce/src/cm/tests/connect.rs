@@ -67,7 +67,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         let requests = net.hosts[1].events.len() - net.hosts[1].established();
         assert_eq!(requests, 1, "seed {seed}");
-        // One of the sides ends the connection, or both at once.
+        // Either side ends the connection, or both sides end it at the same time.
         if seed % 3 != 1 {
             net.hosts[0].cm.disconnect(net.now, active).unwrap();
         }
@@ -76,7 +76,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         net.assert_quiet();
         for (side, host) in net.hosts.iter().enumerate() {
-            // If every DREQ was lost (and the other side sends nothing), that side cannot know.
+            // A side gets no event if every DREQ of the other side was lost.
             if host.disconnected() == 0 {
                 assert!(net.loss > 5, "seed {seed} side {side}");
                 continue;

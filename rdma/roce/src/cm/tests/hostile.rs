@@ -12,7 +12,7 @@ use crate::{
     wire::mad::{MAD_LEN, Mad, Message},
 };
 
-/// A REQ like those of host 0.
+/// Returns a REQ of host 0 whose connection attempt host 0 has forgotten.
 fn request(net: &mut Net) -> Mad {
     let id = net.dial(0x11, &ConnParam::default());
     let (_, mad) = net.hosts[0].cm.poll_transmit().unwrap();
@@ -40,7 +40,7 @@ fn a_flood_of_requests_is_bounded() {
     }
     assert_eq!(net.hosts[1].cm.counters().displaced, 10_000 - 40);
     assert!(net.hosts[1].cm.counters().tx_dropped > 0);
-    // Unanswered requests are dropped, together with their events.
+    // After 31 s, the requests that the application did not accept are dropped, together with their events.
     net.now = net.now + Duration::from_secs(31);
     net.hosts[1].cm.handle_timeout(net.now);
     net.hosts[1].collect_unread();
@@ -64,7 +64,7 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     let mut net = Net::with(5, |config| config.max_half_open = 40);
     net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
     let mut mad = request(&mut net);
-    // There are 30 sources and a table of 40, so some sources have two entries.
+    // There are 30 sources, and the table has 40 entries, so some sources have two entries.
     (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
     assert!(net.hosts[1].cm.counters().no_room > 200);
     net.hosts[1].events.clear();
@@ -207,7 +207,8 @@ fn messages_for_nobody_are_dropped_but_a_goodbye_is_confirmed() {
     assert!(net.hosts[1].cm.poll_transmit().is_none());
 }
 
-/// Sends random messages in every state, most of them with the communication IDs of live connections.
+/// Random messages cause no panic in any state. Many of these messages have the communication ID of an existing
+/// connection.
 #[test]
 fn hostile_messages_never_panic() {
     for seed in 0..200 {

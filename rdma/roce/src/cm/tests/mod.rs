@@ -1,4 +1,4 @@
-//! Tests with two connection managers and a lossy link between them, in virtual time.
+//! Tests in virtual time with two connection managers and a lossy network between them.
 
 mod connect;
 mod hostile;
@@ -22,7 +22,7 @@ use crate::{
 
 const PORT: u16 = 12_345;
 
-/// Random numbers by splitmix64.
+/// A random number generator (splitmix64).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Entropy for Random {
     }
 }
 
-/// One host: its connection manager and the outputs of that.
+/// A simulated machine: its connection manager, and the outputs of this connection manager.
 struct Host {
     cm: Cm,
     address: SocketAddr,
@@ -74,15 +74,15 @@ impl Host {
         }
     }
 
-    /// Collects outputs for an application that has not read its events yet: withdrawn requests are removed with their
-    /// events.
+    /// Collects outputs like a device whose application has not read its events yet. The events of withdrawn requests
+    /// are removed.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
         self.withdrawn.clear();
     }
 
-    /// The request that arrived, if one did.
+    /// Returns the first request that arrived; `None` if no request arrived.
     fn request(&self) -> Option<CmId> {
         self.events.iter().find_map(|event| match event {
             CmEvent::ConnectRequest { id, .. } => Some(*id),
@@ -101,18 +101,19 @@ impl Host {
 
 type Filter = Box<dyn FnMut(&Message) -> bool>;
 
-/// The network: host 0 connects, host 1 listens.
+/// The simulated network. Host 0 connects, and host 1 listens.
 struct Net {
     now: Time,
     random: Random,
     hosts: [Host; 2],
-    /// Datagrams in flight, by arrival time and order: receiver, sender's address, datagram.
+    /// The datagrams in flight, by arrival time and order. Each entry has the receiver, the sender's address and the
+    /// datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
     /// The probabilities of loss and duplication in percent.
     loss: u32,
     duplication: u32,
-    /// Messages for which the filter returns true are lost.
+    /// The filter of lost messages: a message is lost if the filter returns true.
     lose: Filter,
     /// All messages that were sent.
     sent: Vec<Message>,
@@ -164,7 +165,7 @@ impl Net {
         self.hosts[1].cm.accept(self.now, id, qpn, Psn::new(qpn * 5), &param)
     }
 
-    /// Sends the hosts' datagrams on the link, and collects outputs.
+    /// Puts the datagrams of both hosts on the network, and collects the outputs of both hosts.
     fn pump(&mut self) {
         for side in 0..2 {
             self.hosts[side].collect();
@@ -196,7 +197,7 @@ impl Net {
         self.flight.insert((self.now + delay, self.order), (to, from, mad));
     }
 
-    /// Handles the next arrival or timer, if it comes before `end`.
+    /// Handles the next arrival or timer. Returns false if nothing happens until `end`.
     fn step(&mut self, end: Time) -> bool {
         self.pump();
         let arrival = self.flight.keys().next().map(|(at, _)| *at);
@@ -235,7 +236,7 @@ impl Net {
         }
     }
 
-    /// Connects and accepts; returns the IDs of both sides.
+    /// Establishes a connection. Returns the IDs of the active and the passive side.
     fn connected(&mut self) -> (CmId, CmId) {
         self.listen();
         let active = self.dial(0x11, &ConnParam::default());
@@ -250,7 +251,7 @@ impl Net {
         self.sent.iter().filter(|message| kind(message)).count()
     }
 
-    /// Checks that no connection, timer or datagram is left.
+    /// Checks that no connection and no timer exists after 100 s.
     fn assert_quiet(&mut self) {
         self.run(Duration::from_secs(100));
         for host in &self.hosts {

@@ -10,7 +10,7 @@ fn disconnecting_does_not_wait_for_the_peer() {
     for side in [0, 1] {
         let mut net = Net::new(1);
         let ids: [_; 2] = net.connected().into();
-        // DREPs are lost: the C library's server never answers a DREQ.
+        // The test loses all DREPs, because the server of the C library never responds to a DREQ.
         net.lose = Box::new(|message| matches!(message, Message::Drep(_)));
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.hosts[side].collect();
@@ -19,7 +19,7 @@ fn disconnecting_does_not_wait_for_the_peer() {
         net.run(Duration::from_millis(1));
         assert_eq!(net.hosts[1 - side].events.last(), Some(&CmEvent::Disconnected { id: ids[1 - side] }));
         net.run(Duration::from_millis(1500));
-        // Disconnecting again, and once more after everything is forgotten, has no effect.
+        // Another disconnect has no effect, even after the connection is forgotten.
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.assert_quiet();
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
@@ -90,7 +90,7 @@ fn a_dreq_for_another_queue_pair_or_from_another_host_is_ignored() {
 fn a_queue_pair_used_again_is_stale() {
     let mut net = Net::new(5);
     net.connected();
-    // The peer lost its memory and connects with the same queue pair number.
+    // Host 0 restarts and connects with the same queue pair number.
     net.hosts[0].cm = super::Cm::new(super::CmConfig::new(super::embedded_guid(1), 4096));
     net.dial(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
@@ -98,7 +98,7 @@ fn a_queue_pair_used_again_is_stale() {
         |event: &CmEvent| matches!(event, CmEvent::Rejected { reason: RejectReason::STALE_CONNECTION, .. });
     assert!(stale(net.hosts[0].events.last().unwrap()));
     assert_eq!((net.hosts[1].disconnected(), &net.hosts[1].failed), (1, &vec![0x22]));
-    // The old connection is still in time-wait, or its DREQs are still repeated.
+    // On host 1, the old connection is still in the state TimeWait or DreqSent.
     net.dial(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     assert!(stale(net.hosts[0].events.last().unwrap()));
