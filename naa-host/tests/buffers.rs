@@ -40,8 +40,8 @@ fn buffers_go_from_session_to_session() {
     let before = addresses(&buffers);
     for round in 1..=5 {
         let mut session = connect(&device, &fake, &params, buffers).unwrap();
-        // The new session has the bytes that the buffers had after the session before. The call sends these bytes, and
-        // its results are in the buffers.
+        // The new session has the bytes that the buffers had after the session before. The call sends the bytes of the
+        // buffers, and writes its results to the buffers.
         assert!(session.lease(0).unwrap().iter().all(|&byte| byte == 9 + round));
         session.call(F).unwrap();
         buffers = session.into_buffers().unwrap();

@@ -20,8 +20,8 @@ const COUNT: u32 = 200;
 const PARAMS: [Param<'static>; 3] = [Param::input(64), Param::input(256), Param::output(4 * COUNT as usize)];
 const ROOM: StreamRoom = StreamRoom { immediates: COUNT, writes: 8 };
 
-/// Starts an accelerator that sends `count` immediates directly after its response. The receiver gets the accelerator's
-/// memory of input 1.
+/// Starts an accelerator that sends `count` immediates directly after its response. The returned receiver yields the
+/// accelerator's memory of input 1.
 fn sending(ip: &str, count: u32) -> (Fake, mpsc::Receiver<Memory>) {
     let (tell, told) = mpsc::channel();
     let fake = Fake::start(ip, Limits::default(), move |regions, _| {

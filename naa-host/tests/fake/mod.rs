@@ -38,13 +38,12 @@ pub enum Action {
     Twice,
     /// The accelerator sends an MRSP error instead of a response.
     Error,
-    /// The accelerator sends a response, and directly after it the immediates from 1 to this number. The WRITE of
+    /// The accelerator sends a response, and directly after it the immediates from 1 to this number. The WRITE with the
     /// immediate n sets word n - 1 of the first output to n.
     Stream(u32),
 }
 
-/// A region of the session. There is one `Region` for each region request of the AAR, including those for internal
-/// regions.
+/// A region of the session. There is one `Region` for each region request of the AAR, also for each internal region.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,

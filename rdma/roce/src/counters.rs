@@ -1,4 +1,4 @@
-//! The counters of a device. A counter that the driver rxe has, too, has its name in rxe's hw_counters
+//! The counters of a device. A counter that the driver rxe also has is named as in the hw_counters of rxe
 //! (rxe_hw_counters.c).
 
 macro_rules! counters {

@@ -1,12 +1,12 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
 //! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Fields that routers may
-//! change count as all ones. These fields are: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and
-//! hop limit; the UDP checksum; byte 4 of the BTH. The ICRC is stored little-endian.
+//! change count as all ones: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and hop limit; the UDP
+//! checksum; byte 4 of the BTH. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute the 32 bits of the IP header with which the ICRC is right: the identification and the fragment
-//! word. The computed fragment word must be that of an unfragmented packet, which checks the packet.
+//! word. A packet is refused if the computed fragment word is not that of an unfragmented packet.
 
 mod cache;
 mod warm;
@@ -76,8 +76,7 @@ impl Flow {
 
     /// Computes the ICRC state after the bytes before the BTH.
     fn before_bth(&self, ip_id: u16, datagram_len: usize) -> Hasher {
-        // The cast truncates the length of a datagram that is too long for an IP packet, and its ICRC is wrong. No MTU
-        // allows such a datagram.
+        // The cast truncates only lengths of more than 65535 bytes, which no MTU allows.
         let udp_len = (datagram_len + UDP) as u16;
         let mut pseudo = self.template;
         let headers = &mut pseudo[..self.len() - Bth::LEN];
@@ -252,8 +251,8 @@ impl Solver {
     /// and the ICRC that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
         // The multiplication undoes the last `covered` bytes of the CRC. The result is the difference in the first four
-        // of these bytes, which are the identification and the fragment word. The first byte is the lowest byte of the
-        // result.
+        // of these bytes, which are the identification and the fragment word. The first of the four bytes is the lowest
+        // byte of the result.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set DF, and the template has DF set, too. A clear DF is accepted only if the identification is

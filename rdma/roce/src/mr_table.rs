@@ -17,7 +17,7 @@ struct Mr {
     most: Access,
 }
 
-/// A reference to a region, made when an access was checked. The generation shows whether the region was deregistered
+/// A reference to a region for which an access was checked. The generation shows whether the region was deregistered
 /// after the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
@@ -139,7 +139,7 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // Neither subtraction can wrap. The sum `addr + len` could wrap (CVE-2026-98365).
+        // The subtractions cannot wrap, but the sum `addr + len` could wrap (CVE-2026-98365).
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);

@@ -19,8 +19,8 @@ pub struct Transmit {
     pub pieces: Vec<Piece>,
     /// The payload by value; empty if the payload is in `pieces`.
     pub inline: Vec<u8>,
-    /// True if the memory of `pieces` may change at any time, as in a READ response. If it is true, the caller must
-    /// send a copy of the payload and compute the ICRC of this copy.
+    /// True if the memory of `pieces` may change at any time, for example in a READ response. If `copy_first` is true,
+    /// the caller must send a copy of the payload and compute the ICRC of this copy.
     pub copy_first: bool,
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s, the time within which the peer must respond to a REQ. The value is that of rdma_cm.
+/// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of rdma_cm contains the same code.
 const REMOTE_CM_TIMEOUT: u8 = 20;
 /// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. With the code 20 of rdma_cm, a kernel
 /// peer would wait for 4.3 s.
@@ -196,7 +196,7 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // The peer ended the connection before the RTU arrived there.
+            // The peer ended the connection before the peer received the RTU.
             State::Established { .. } => self.peer_left(now, id),
             _ => return Err(RefusalCause::CmUnexpected),
         }

@@ -2,9 +2,9 @@
 //!
 //! The inputs are `connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`, `handle_timeout`,
 //! `data_arrived` and `send_failed`. After an input, the caller calls [`Cm::poll_transmit`] and [`Cm::poll_output`]
-//! until both return `None`. After both are empty, the caller gets the time of the next timer from
-//! [`Cm::poll_timeout`]. The caller must execute outputs in their order, because a queue pair must be bound before the
-//! application gets the event that reports the connection.
+//! until both return `None`, and gets the time of the next timer from [`Cm::poll_timeout`]. The caller must execute
+//! outputs in their order, because a queue pair must be bound before the application gets the event that reports the
+//! connection.
 //!
 //! In the table, the number after REJ is the reason. "Bind" and "fail" are outputs that change the queue pair.
 //!
@@ -81,8 +81,8 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The most MRAs that are accepted for a REQ or REP. The number equals the most repetitions of a message by its sender
-/// (max CM retries).
+/// The most MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a message by its
+/// sender (max CM retries).
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);

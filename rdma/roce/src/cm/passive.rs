@@ -25,17 +25,17 @@ use crate::{
 const SERVICE_TIMEOUT: u8 = 20;
 /// The code of 134 ms, the longest delay of this side's ACKs. The driver rxe uses the same value.
 const TARGET_ACK_DELAY: u8 = 15;
-/// The value of the fail-over field of a REP, which kernel peers send, too. This stack does not support fail-over to
-/// another path.
+/// The value of the fail-over field of a REP. Kernel peers send the same value. This stack does not support fail-over
+/// to another path.
 const FAILOVER: u8 = 0;
-/// The reason of a REJ that is sent because the application or the peer did not respond in time. Reason 4 (time-out) is
-/// not used, because a kernel peer expects reason 4 only from the sender of the REQ. The kernel peer would look for a
-/// connection with a REQ of this side (cm_acquire_rejected_id).
+/// The reason of a REJ that is sent because the application or the peer did not respond in time. The passive side does
+/// not use reason 4 (time-out), because a kernel peer expects reason 4 only from the sender of the REQ. After a REJ
+/// with reason 4, a kernel peer looks for a connection whose REQ came from this side (cm_acquire_rejected_id).
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
-    /// Starts to accept requests for the TCP-space port `port`; port 0 chooses a free port. At most `backlog` requests
-    /// may wait for the application. Returns the listener and its port.
+    /// Starts to accept requests for the TCP-space port `port`; port 0 chooses a free port. `backlog` is the largest
+    /// number of requests that may wait for the application. Returns the listener and its port.
     pub fn listen(
         &mut self,
         port: u16,
@@ -401,8 +401,8 @@ fn offered(req: &Req) -> ConnParam {
     }
 }
 
-/// Limits the ACK timeout that a peer requests. Without this limit, a connection with an infinite ACK timeout (code 0),
-/// or one of hours, would outlive its peer. The code 22 is 17 s for each try.
+/// Limits the ACK timeout that a peer requests. Without a limit, a connection with an ACK timeout of hours, or with an
+/// infinite ACK timeout (code 0), would outlive its peer. The code 22 is 17 s for each try.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

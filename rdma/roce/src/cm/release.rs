@@ -142,8 +142,8 @@ impl Cm {
     }
 
     /// Sends a DREP for a DREQ whose connection this side has forgotten, for example because of a restart. Without the
-    /// DREP, a kernel peer would repeat the DREQ for a minute and a half. The Linux kernel responds in the same way
-    /// (cm_issue_drep).
+    /// DREP, a kernel peer would repeat the DREQ for a minute and a half. The Linux kernel also sends a DREP for an
+    /// unknown connection (cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
         // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).

@@ -131,7 +131,7 @@ impl Retry {
     }
 
     /// Handles the peer's request to wait until `until`. The time limit `patience` starts anew at `until`. Returns
-    /// false if the peer has sent too many such requests.
+    /// false if the peer has sent too many MRAs.
     pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

@@ -88,7 +88,7 @@ pub struct ConnectArgs<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     pub id: CmId,
-    /// The local queue pair.
+    /// The number of the local queue pair.
     pub qpn: u32,
     pub remote_qpn: u32,
     /// The PSN of the first packet that this side sends.

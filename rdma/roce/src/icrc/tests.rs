@@ -105,8 +105,8 @@ fn single_bit_errors_are_detected() {
         for mtu in [256, 512, 1024, 2048, 4096] {
             let mut packet = packet(&mut random, &flow, 77, mtu);
             for bit in (0..packet.len() * 8).filter(|bit| bit / 8 != 4) {
-                // The test changes each of the 500 bits at both ends of the packet, and a random sample of all other
-                // bits.
+                // The test changes each of the first 500 bits and the last 500 bits of the packet, and a random sample
+                // of all other bits.
                 let edge = bit < 500 || bit + 500 > packet.len() * 8;
                 if !edge && !random.next().is_multiple_of(16) {
                     continue;
@@ -122,8 +122,8 @@ fn single_bit_errors_are_detected() {
 }
 
 /// No single-bit error in a packet looks like another identification. An error of one bit, transformed back to the
-/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero, and no
-/// power in this range has such bits.
+/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero, and each
+/// power in this range has a one among these bits.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

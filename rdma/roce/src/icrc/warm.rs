@@ -1,4 +1,5 @@
-//! A flow with cached ICRC states, because packets of one burst differ little in the bytes before the BTH.
+//! A flow with cached ICRC states. The packets of one burst differ little in the bytes before the BTH, so the cached
+//! states fit most packets.
 
 use crc32fast::Hasher;
 

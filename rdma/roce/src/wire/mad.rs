@@ -32,7 +32,7 @@ pub struct Mad {
     /// The transaction ID. A response has the transaction ID of its request.
     pub tid: u64,
     pub message: Message,
-    /// The received bytes, which contain the bits that have no field in `message`. A new datagram has zeros here.
+    /// The received bytes, which contain the bits that have no field in `message`. A new datagram has zeros in `raw`.
     raw: [u8; MAD_LEN],
 }
 
@@ -119,7 +119,7 @@ pub enum Answered {
 pub struct Rej {
     pub ids: CommIds,
     pub about: Answered,
-    /// The number of used bytes of `ari`, 7 bits. In a received REJ, the number can be larger than the size of `ari`.
+    /// The number of used bytes of `ari`, 7 bits. The number in a received REJ can be larger than the size of `ari`.
     pub ari_len: u8,
     pub reason: u16,
     /// Additional rejection information.

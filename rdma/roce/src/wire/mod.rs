@@ -126,11 +126,10 @@ impl HeaderBuf {
         Self { bytes: [0; MAX_HEADER], len: 0 }
     }
 
-    /// Appends a header.
+    /// Appends the bytes of a header.
     ///
     /// # Panics
-    /// Panics if the headers have more than [`MAX_HEADER`] bytes in all. The headers of one packet never have more
-    /// bytes.
+    /// Panics if the headers have more than [`MAX_HEADER`] bytes in all, which the headers of one packet never have.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);

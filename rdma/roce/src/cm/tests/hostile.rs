@@ -207,7 +207,7 @@ fn messages_for_nobody_are_dropped_but_a_goodbye_is_confirmed() {
     assert!(net.hosts[1].cm.poll_transmit().is_none());
 }
 
-/// Random messages cause no panic in any state. Many of these messages have the communication ID of an existing
+/// Random messages cause no panic in any state. Many of the random messages have the communication ID of an existing
 /// connection.
 #[test]
 fn hostile_messages_never_panic() {
