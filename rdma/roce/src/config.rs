@@ -38,8 +38,8 @@ pub struct Config {
     pub initial_window_bytes: u32,
     /// The most bytes in flight.
     pub max_window_bytes: u32,
-    /// The function that makes the congestion window of a connection. Its arguments are `initial_window_bytes` and
-    /// `max_window_bytes`, converted to packets.
+    /// The function that makes the congestion window of a connection. The arguments of the function are
+    /// `initial_window_bytes` and `max_window_bytes`, converted to packets.
     pub window: fn(u32, u32) -> Box<dyn Window>,
     /// The number of packets that a queue pair may send before the next queue pair may send.
     pub burst: u32,

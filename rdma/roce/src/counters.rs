@@ -49,8 +49,8 @@ counters! {
     rx_unknown_qp,
     /// The number of packets from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// The number of acknowledgements and READ responses for packets that are not outstanding, without repeated ACKs.
-    /// Acknowledgements with a reserved syndrome are also counted here.
+    /// The number of acknowledgements and READ responses for packets that are not outstanding. Repeated ACKs are not
+    /// counted. Acknowledgements with a reserved syndrome are also counted here.
     rx_stray_ack,
     /// The number of congestion notification packets that were received.
     rx_cnp,
