@@ -23,7 +23,7 @@ pub struct DeviceConfig {
     /// The device keeps the access rights of peers as they are, like a NIC. This is a setting of the embedded provider
     /// for tests.
     pub keeps_access: bool,
-    /// The limits of the embedded provider. Those of the verbs provider are the NIC's.
+    /// The limits of the embedded provider. A NIC has its own limits, so the verbs provider ignores this field.
     pub limits: roce_udp::ProtocolConfig,
 }
 
