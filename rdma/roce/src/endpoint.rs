@@ -10,8 +10,7 @@ mod verbs_calls;
 pub use link::QpAttr;
 
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
 };
 
@@ -32,6 +31,7 @@ use crate::{
     qp::{Qp, Shared},
     refusal::{Observer, Refusal, RefusalCause},
     time::Time,
+    timer::Deadlines,
     transmit::Transmit,
     wire::{Bth, Malformed, Packet},
 };
@@ -61,9 +61,7 @@ pub struct Endpoint {
     in_ready: IdMap<()>,
     /// The packets that the queue pair in front may still send in its turn.
     burst_left: u32,
-    timers: BinaryHeap<Reverse<(Time, u32)>>,
-    /// The earliest entry of each queue pair in `timers`.
-    armed: IdMap<Time>,
+    deadlines: Deadlines<u32>,
     max_path_mtu: u32,
     management: Management,
 }
@@ -98,8 +96,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             in_ready: IdMap::default(),
             burst_left,
-            timers: BinaryHeap::new(),
-            armed: IdMap::default(),
+            deadlines: Deadlines::default(),
             max_path_mtu,
             management: Management::new(Cm::new(cm)),
         }
@@ -175,19 +172,9 @@ impl Endpoint {
         if qp.has_work() && self.in_ready.insert(qpn, ()).is_none() {
             self.ready.push_back(qpn);
         }
-        if let Some(deadline) = qp.deadline()
-            && self.armed.get(&qpn).is_none_or(|&at| deadline < at)
-        {
-            self.armed.insert(qpn, deadline);
-            self.timers.push(Reverse((deadline, qpn)));
-            self.drop_stale_timers();
-        }
-    }
-
-    /// Removes entries that were replaced by an earlier deadline; otherwise a peer could make them pile up.
-    fn drop_stale_timers(&mut self) {
-        if self.timers.len() > 2 * self.armed.len() + 64 {
-            self.timers = self.armed.iter().map(|(&qpn, &at)| Reverse((at, qpn))).collect();
+        match qp.deadline() {
+            Some(deadline) => self.deadlines.set(qpn, deadline),
+            None => self.deadlines.clear(qpn),
         }
     }
 
@@ -226,26 +213,15 @@ impl Endpoint {
 
     /// The time at which `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let qp = self.timers.peek().map(|Reverse((at, _))| *at);
-        match (qp, self.cm_timeout()) {
+        match (self.deadlines.next(), self.cm_timeout()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
 
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(&Reverse((at, qpn))) = self.timers.peek()
-            && at <= now
-        {
-            self.timers.pop();
-            // The entry was replaced by an earlier one.
-            if self.armed.get(&qpn) != Some(&at) {
-                continue;
-            }
-            self.armed.remove(&qpn);
-            if let Some(qp) = self.qps.get_mut(&qpn)
-                && qp.deadline().is_some_and(|d| d <= now)
-            {
+        while let Some(qpn) = self.deadlines.pop(now) {
+            if let Some(qp) = self.qps.get_mut(&qpn) {
                 qp.handle_timeout(now, &mut self.shared);
             }
             self.touch(qpn);

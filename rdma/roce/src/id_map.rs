@@ -6,7 +6,8 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-pub(crate) type IdMap<V> = HashMap<u32, V, BuildHasherDefault<IdHasher>>;
+pub(crate) type IdMap<V> = HashMap<u32, V, IdHash>;
+pub(crate) type IdHash = BuildHasherDefault<IdHasher>;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IdHasher(u64);

@@ -23,6 +23,7 @@ mod qp;
 mod refusal;
 mod rnr;
 pub mod time;
+mod timer;
 mod transmit;
 pub mod window;
 pub mod wire;

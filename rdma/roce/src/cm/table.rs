@@ -1,14 +1,14 @@
 //! The table of all connections, with the indexes and timers that follow from the states of the connections.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     net::SocketAddr,
 };
 
 use verbs::{CmId, seats::Seats};
 
 use super::state::{Conn, Link, RemoteQp, RequestKey, State};
-use crate::{entropy::Entropy, time::Time};
+use crate::{entropy::Entropy, time::Time, timer::Deadlines};
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -24,8 +24,7 @@ pub(super) struct Table {
     /// The connections in the states DreqSent, TimeWait and Refused, in the order in which they entered their states.
     lingering: VecDeque<CmId>,
     max_lingering: usize,
-    timers: BTreeSet<(Time, CmId)>,
-    timer_of: BTreeMap<CmId, Time>,
+    deadlines: Deadlines<CmId>,
 }
 
 impl Table {
@@ -39,8 +38,7 @@ impl Table {
             unconfirmed: BTreeMap::new(),
             lingering: VecDeque::new(),
             max_lingering,
-            timers: BTreeSet::new(),
-            timer_of: BTreeMap::new(),
+            deadlines: Deadlines::default(),
         }
     }
 
@@ -147,30 +145,20 @@ impl Table {
     }
 
     pub(super) fn arm(&mut self, id: CmId, at: Time) {
-        self.disarm(id);
-        self.timers.insert((at, id));
-        self.timer_of.insert(id, at);
+        self.deadlines.set(id, at);
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        self.deadlines.next()
     }
 
     /// Returns a connection whose timer has expired, and clears the timer.
     pub(super) fn expired(&mut self, now: Time) -> Option<CmId> {
-        let (_, id) = *self.timers.first().filter(|(at, _)| *at <= now)?;
-        self.disarm(id);
-        Some(id)
-    }
-
-    fn disarm(&mut self, id: CmId) {
-        if let Some(at) = self.timer_of.remove(&id) {
-            self.timers.remove(&(at, id));
-        }
+        self.deadlines.pop(now)
     }
 
     fn left(&mut self, id: CmId) {
-        self.disarm(id);
+        self.deadlines.clear(id);
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {

@@ -113,7 +113,7 @@ impl Endpoint {
     }
 
     pub fn destroy_qp(&mut self, qp: QpNum) -> Result<(), Error> {
-        self.armed.remove(&qp.0);
+        self.deadlines.clear(qp.0);
         self.qps.remove(&qp.0).map(drop).ok_or(no_qp(qp))
     }
 

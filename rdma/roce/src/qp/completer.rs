@@ -14,6 +14,7 @@ use crate::{
     refusal::RefusalCause,
     rnr,
     time::Time,
+    timer::Timer,
     wire::{Aeth, NakCode, Syndrome},
 };
 
@@ -95,7 +96,7 @@ impl Requester {
     ) -> Progress {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
-        if self.rnr_until.is_some() {
+        if self.timers.is_set(Timer::RnrPause) {
             // No packet was sent since the last RNR NAK, so the network repeated it.
             return Progress::default();
         }
@@ -107,9 +108,9 @@ impl Requester {
             self.rnr_left -= 1;
         }
         self.go_back();
-        self.rnr_until = Some(now + rnr::delay(code));
+        self.timers.set(Timer::RnrPause, now + rnr::delay(code));
         // The peer is alive and asked for the pause, so the retransmission timer starts anew after it.
-        self.timer = None;
+        self.timers.stop(Timer::Retransmit);
         Progress::default()
     }
 
@@ -170,8 +171,8 @@ impl Requester {
         if self.recover.is_some_and(|end| self.una.since(end) >= 0) {
             self.recover = None;
         }
-        self.timer = None;
-        if self.sent_end.since(self.una) > 0 && self.rnr_until.is_none() {
+        self.timers.stop(Timer::Retransmit);
+        if self.sent_end.since(self.una) > 0 && !self.timers.is_set(Timer::RnrPause) {
             self.arm(now);
         }
     }
@@ -268,13 +269,10 @@ impl Requester {
 
     /// Handles the expiry of the retransmission timer, or of the pause that the peer requested.
     pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) -> Progress {
-        if self.rnr_until.is_some_and(|t| t <= now) {
-            self.rnr_until = None;
-        }
-        if self.timer.is_none_or(|t| t > now) {
+        self.timers.expired(Timer::RnrPause, now);
+        if !self.timers.expired(Timer::Retransmit, now) {
             return Progress::default();
         }
-        self.timer = None;
         shared.counters.local_ack_timeout_err += 1;
         let first = self.rtt.is_patient();
         if self.rtt.expired() {

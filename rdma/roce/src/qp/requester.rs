@@ -14,6 +14,7 @@ use crate::{
     opcode,
     psn::Psn,
     time::Time,
+    timer::{Timer, TimerTable},
     transmit::Transmit,
     window::Window,
     wire::{Bth, Reth, pad_of},
@@ -53,10 +54,7 @@ pub(crate) struct Requester {
     pub(super) rtt: super::rtt::Rtt,
     /// A retransmission is in progress until this PSN is acknowledged.
     pub(super) recover: Option<Psn>,
-    /// The expiry of the retransmission timer, which is armed while any packet is unacknowledged.
-    pub(super) timer: Option<Time>,
-    /// The end of the pause for which the peer asked.
-    pub(super) rnr_until: Option<Time>,
+    pub(super) timers: TimerTable,
 }
 
 impl Requester {
@@ -82,8 +80,7 @@ impl Requester {
             rnr_left: retry.rnr,
             rtt: super::rtt::Rtt::new(min_probe, min_rto, retry.ack_timeout),
             recover: None,
-            timer: None,
-            rnr_until: None,
+            timers: TimerTable::default(),
         }
     }
 
@@ -92,10 +89,7 @@ impl Requester {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        match (self.timer, self.rnr_until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.timers.next()
     }
 
     /// The PSN of the packet under the cursor, if there is one to send.
@@ -106,7 +100,7 @@ impl Requester {
 
     /// Whether a packet could be sent now.
     pub(crate) fn has_work(&self) -> bool {
-        if self.rnr_until.is_some() {
+        if self.timers.is_set(Timer::RnrPause) {
             return false;
         }
         let (Some(wqe), Some(psn)) = (self.wqes.get(self.cursor.0), self.cursor_psn()) else { return false };
@@ -175,13 +169,13 @@ impl Requester {
         let (index, packet) = self.cursor;
         let next = packet + consumed;
         self.cursor = if next >= self.wqes[index].packets { (index + 1, 0) } else { (index, next) };
-        if self.timer.is_none() {
+        if !self.timers.is_set(Timer::Retransmit) {
             self.arm(now);
         }
     }
 
     pub(super) fn arm(&mut self, now: Time) {
-        self.timer = Some(now + self.rtt.interval());
+        self.timers.set(Timer::Retransmit, now + self.rtt.interval());
     }
 
     /// Builds a READ request. It asks for at most a window of packets, so that the responses fit the receive buffer.

@@ -1,0 +1,176 @@
+//! The deadlines of an endpoint: which timers a queue pair has, and which queue pair or connection is due next.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    hash::Hash,
+};
+
+use crate::{id_map::IdHash, time::Time};
+
+/// The timers of one queue pair. The timers of a connection's management are in the table of its states (`cm`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The time to retransmit unacknowledged packets, or to send the last of them again as a tail probe. It is set while
+    /// any packet is unacknowledged.
+    Retransmit,
+    /// The end of the pause that an RNR NAK demands. No request packet is sent before.
+    RnrPause,
+}
+
+/// The deadlines of one queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimerTable([Option<Time>; 2]);
+
+impl TimerTable {
+    pub(crate) fn set(&mut self, timer: Timer, at: Time) {
+        self.0[timer as usize] = Some(at);
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = None;
+    }
+
+    pub(crate) fn is_set(&self, timer: Timer) -> bool {
+        self.0[timer as usize].is_some()
+    }
+
+    /// Stops the timer if it has expired. Returns whether it has.
+    pub(crate) fn expired(&mut self, timer: Timer, now: Time) -> bool {
+        self.0[timer as usize].take_if(|at| *at <= now).is_some()
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.0.iter().flatten().min().copied()
+    }
+}
+
+/// The next deadline of each queue pair, or of each connection.
+///
+/// A deadline that becomes later is only noted. Its old entry stays in the heap, and is put off when it is reached, so
+/// that the deadline may be set with every packet. [`Self::next`] may thus be too early, and never too late.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines<K> {
+    heap: BinaryHeap<Reverse<(Time, K)>>,
+    of: HashMap<K, Deadline, IdHash>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    at: Time,
+    /// The time of the entry in the heap, at most `at`.
+    entry: Time,
+}
+
+impl<K: Ord> Default for Deadlines<K> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), of: HashMap::default() }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Deadlines<K> {
+    /// Sets or replaces the deadline of `key`.
+    pub(crate) fn set(&mut self, key: K, at: Time) {
+        if let Some(deadline) = self.of.get_mut(&key)
+            && deadline.entry <= at
+        {
+            deadline.at = at;
+            return;
+        }
+        self.of.insert(key, Deadline { at, entry: at });
+        self.heap.push(Reverse((at, key)));
+        self.drop_stale();
+    }
+
+    pub(crate) fn clear(&mut self, key: K) {
+        self.of.remove(&key);
+        self.drop_stale();
+    }
+
+    /// A time at or before the next deadline.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Returns a key whose deadline has come, and clears the deadline.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<K> {
+        while let Some(&Reverse((entry, key))) = self.heap.peek()
+            && entry <= now
+        {
+            self.heap.pop();
+            let Some(deadline) = self.of.get_mut(&key).filter(|deadline| deadline.entry == entry) else {
+                continue;
+            };
+            if deadline.at <= now {
+                self.of.remove(&key);
+                return Some(key);
+            }
+            deadline.entry = deadline.at;
+            self.heap.push(Reverse((deadline.at, key)));
+        }
+        None
+    }
+
+    /// Removes the entries of deadlines that were cleared or became earlier. Otherwise a peer could make them pile up.
+    fn drop_stale(&mut self) {
+        if self.heap.len() > 2 * self.of.len() + 64 {
+            self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));
+        }
+        while let Some(Reverse((entry, key))) = self.heap.peek()
+            && self.of.get(key).is_none_or(|deadline| deadline.entry != *entry)
+        {
+            self.heap.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadlines(of: &[(u32, u64)]) -> Deadlines<u32> {
+        let mut deadlines = Deadlines::default();
+        of.iter().for_each(|&(key, at)| deadlines.set(key, Time(at)));
+        deadlines
+    }
+
+    #[test]
+    fn keys_are_due_in_the_order_of_their_deadlines() {
+        let mut deadlines = deadlines(&[(1, 30), (2, 10), (3, 20)]);
+        assert_eq!((deadlines.next(), deadlines.pop(Time(9))), (Some(Time(10)), None));
+        let due: Vec<_> = std::iter::from_fn(|| deadlines.pop(Time(25))).collect();
+        assert_eq!((due, deadlines.next()), (vec![2, 3], Some(Time(30))));
+    }
+
+    #[test]
+    fn a_later_deadline_replaces_an_earlier_one_and_the_reverse() {
+        let mut deadlines = deadlines(&[(1, 10), (1, 50), (2, 50), (2, 10)]);
+        assert_eq!(deadlines.pop(Time(49)), Some(2));
+        assert_eq!((deadlines.pop(Time(49)), deadlines.next()), (None, Some(Time(50))));
+        assert_eq!(
+            (deadlines.pop(Time(50)), deadlines.pop(Time(50)), deadlines.next()),
+            (Some(1), None, None)
+        );
+    }
+
+    #[test]
+    fn a_cleared_deadline_is_never_due() {
+        let mut deadlines = deadlines(&[(1, 10), (2, 20)]);
+        deadlines.clear(1);
+        assert_eq!(
+            (deadlines.next(), deadlines.pop(Time(99)), deadlines.pop(Time(99))),
+            (Some(Time(20)), Some(2), None)
+        );
+    }
+
+    #[test]
+    fn deadlines_that_change_all_the_time_take_no_memory() {
+        let mut deadlines = deadlines(&[(1, 1_000_000)]);
+        for at in (0..100_000).rev() {
+            deadlines.set(2, Time(at + 10));
+            deadlines.clear(if at % 7 == 0 { 2 } else { 3 });
+        }
+        assert!(deadlines.heap.len() <= 2 * 2 + 64, "{}", deadlines.heap.len());
+    }
+}
