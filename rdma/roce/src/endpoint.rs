@@ -1,7 +1,7 @@
 //! The protocol state of one device on one local address: tables, and routing of datagrams to queue pairs.
 //!
 //! Order of calls: any number of `handle_*` and verbs calls, then `poll_transmit` until it returns false, then
-//! `poll_timeout`. Time must not go backwards.
+//! `poll_timeout`. The argument `now` must never be smaller than in an earlier call.
 
 mod link;
 mod management;
@@ -59,7 +59,7 @@ pub struct Endpoint {
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u32>,
     in_ready: IdMap<()>,
-    /// The packets that the queue pair in front may still send in its turn.
+    /// The number of packets that the first queue pair of `ready` may still send before the next queue pair's turn.
     burst_left: u32,
     deadlines: Deadlines<u32>,
     max_path_mtu: u32,
@@ -201,8 +201,9 @@ impl Endpoint {
         false
     }
 
-    /// Whether only late acknowledgements wait to be sent, of queue pairs that respond to what they receive. Such
-    /// acknowledgements may wait for the responses.
+    /// Returns true if nothing waits to be sent except acknowledgements of queue pairs with late acknowledgements. A
+    /// late acknowledgement may wait until the program has posted its response to the message, so that both are sent
+    /// together.
     pub fn owes_only_late_acks(&self) -> bool {
         /// The most queue pairs that are checked: more checks would cost more than they save.
         const MOST: usize = 64;

@@ -203,8 +203,8 @@ impl Solver {
     /// Checks `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
     ///
     /// `hint` is the likely identification: the index of the segment if the Linux kernel merged several datagrams, or 0
-    /// otherwise. A right hint saves the computation of the identification. A wrong hint does not change the result.
-    /// IPv6 packets have no identification, so all 32 bits of the ICRC check them.
+    /// otherwise. If the hint is right, the identification need not be computed. If the hint is wrong, the result is
+    /// the same. IPv6 packets have no identification, so all 32 bits of the ICRC check them.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -255,9 +255,10 @@ impl Solver {
         // byte of the result.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
-        // RoCEv2 senders set DF, and the template has DF set, too. A clear DF is accepted only if the identification is
-        // known. If a clear DF were accepted with an unknown identification, two single-bit errors would pass: those
-        // that are 1579 and 14870 bits behind the identification.
+        // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC is computed with a set DF bit. A packet with a
+        // clear DF bit is accepted only if its identification is known. If the identification is unknown and a clear DF
+        // bit were accepted, single-bit errors at two places would not be detected: 1579 and 14870 bits behind the
+        // identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),

@@ -139,7 +139,7 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // The subtractions cannot wrap, but the sum `addr + len` could wrap (CVE-2026-98365).
+        // The check subtracts, because a sum `addr + len` could wrap around (CVE-2026-98365).
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);
@@ -198,7 +198,7 @@ mod tests {
         let (mut table, pd) = (MrTable::default(), PdId(1));
         let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0)).unwrap();
         let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
-        // The region has the access rights of its registration.
+        // Before any change, the region has the access rights with which it was registered.
         assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
         table.set_access(keys.lkey, Access::LOCAL).unwrap();
         assert!(!permits(&table, Want::RemoteWrite));

@@ -12,8 +12,8 @@ type Counter = fn(&mut Counters) -> &mut u64;
 
 /// The one reason for which an endpoint does not execute a packet.
 ///
-/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). Most refusals are
-/// silent; [`Self::nak`] says which of them a NAK answers.
+/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). For most causes, the
+/// endpoint sends no response. [`Self::nak`] returns the NAK for the other causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     #[error("the datagram is not a packet: {0}")]

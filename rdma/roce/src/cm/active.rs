@@ -246,8 +246,8 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };
         let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
-        // The peer finds the REQ by this side's GUID, because this side does not know the peer's communication ID
-        // (cm_format_rej).
+        // The peer finds the connection of this REJ by the CA GUID in the REJ, because this side does not know the
+        // peer's communication ID (cm_format_rej).
         rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
         rej.ari_len = 8;
         let (to, tid) = (conn.peer, conn.tid);

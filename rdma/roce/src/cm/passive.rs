@@ -25,8 +25,8 @@ use crate::{
 const SERVICE_TIMEOUT: u8 = 20;
 /// The code of 134 ms, the longest delay of this side's ACKs. The driver rxe uses the same value.
 const TARGET_ACK_DELAY: u8 = 15;
-/// The value of the fail-over field of a REP. Kernel peers send the same value. This stack does not support fail-over
-/// to another path.
+/// The value of the fail-over field of a REP. The Linux kernel sends 0 in this field, too. This stack does not support
+/// fail-over to another path.
 const FAILOVER: u8 = 0;
 /// The reason of a REJ that is sent because the application or the peer did not respond in time. The passive side does
 /// not use reason 4 (time-out), because a kernel peer expects reason 4 only from the sender of the REQ. After a REJ
@@ -157,8 +157,8 @@ impl Cm {
         })
     }
 
-    /// Displaces a half-open request and sends a REJ. No state of the request is kept, so the peer may send the request
-    /// again.
+    /// Displaces a half-open request and sends a REJ. After the REJ, this side keeps no state of the displaced request,
+    /// so the peer may send the request again.
     fn displace(&mut self, id: CmId) {
         self.counters.displaced += 1;
         let Some(conn) = self.table.get(id) else { return };
@@ -387,8 +387,8 @@ impl Cm {
     }
 }
 
-/// Returns the parameters that a request offers, as this side sees them. The peer's initiator depth is the number of
-/// responder resources of this side.
+/// Returns the parameters of a REQ, converted to the view of this side. For example, the initiator depth of the peer
+/// becomes the number of responder resources of this side.
 fn offered(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data[CmaHeader::LEN..].to_vec(),

@@ -24,8 +24,8 @@ const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
 const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
 
 impl Cm {
-    /// Ends a connection or a connection attempt. The event `Disconnected` follows if the connection had not ended
-    /// before.
+    /// Ends a connection or a connection attempt. The CM event `Disconnected` follows, except if the connection had
+    /// already ended before this call.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),

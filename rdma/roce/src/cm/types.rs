@@ -19,7 +19,7 @@ pub struct CmConfig {
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
     /// retries a dead peer is noticed after 4.3 s. With the code 19 of rdma_cm, a dead peer would be noticed after 17
-    /// s. A kernel peer uses the ACK timeout that the REQ contains.
+    /// s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,
@@ -32,8 +32,8 @@ pub struct CmConfig {
     /// The most half-open requests of all listeners together. A request is half-open until its connection is
     /// established.
     pub max_half_open: usize,
-    /// The most ended connections that still respond to repeated messages. If there are more ended connections, the
-    /// oldest of them is forgotten.
+    /// The most ended connections that still respond to repeated messages. If there are more ended connections than
+    /// this limit, the oldest ended connection is forgotten.
     pub max_lingering: usize,
 }
 
@@ -104,7 +104,7 @@ pub struct Binding {
     pub retry_count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub rnr_retry: u8,
-    /// The code n of the local ACK timeout, 0-31. The ACK timeout is 4.096 us * 2^n.
+    /// The code of the local ACK timeout, 0-31. A code n stands for an ACK timeout of 4.096 us * 2^n.
     pub ack_timeout: u8,
     /// The most READs that the peer may have outstanding at this side.
     pub responder_resources: u8,

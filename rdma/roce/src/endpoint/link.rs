@@ -1,4 +1,4 @@
-//! Bringing a queue pair to ready-to-send.
+//! The change of a queue pair to the state ready-to-send.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,15 +23,15 @@ pub struct QpAttr {
     pub send_psn: u32,
     /// The first PSN that the peer sends.
     pub recv_psn: u32,
-    /// The retries after a time-out or sequence error, 0-7.
+    /// The number of retries after a time-out or sequence error, 0-7.
     pub retry_count: u8,
-    /// The RNR retries, 0-7, where 7 is without limit.
+    /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub rnr_retry_count: u8,
-    /// The local ACK timeout, 4.096 us * 2^n, n in 0-31, where 0 is without limit.
+    /// The code of the local ACK timeout, 0-31. A code n stands for 4.096 us * 2^n, and the code 0 for no timeout.
     pub ack_timeout: u8,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// Whether the peer runs this stack.
+    /// True if the peer runs this stack.
     pub embedded_peer: bool,
 }
 

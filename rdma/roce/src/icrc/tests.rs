@@ -122,13 +122,13 @@ fn single_bit_errors_are_detected() {
 }
 
 /// No single-bit error in a packet looks like another identification. An error of one bit, transformed back to the
-/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero, and each
-/// power in this range has a one among these bits.
+/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero. The power
+/// of each bit behind the identification has a one among its upper 16 bits.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // The lowest bit of the register is the earliest bit of the packet. The loop goes from the last bit of the packet
-    // back to the first bit behind the identification.
+    // The lowest bit of the register is the earliest bit of the packet. The loop tests all bits of the packet behind
+    // the identification, from the last bit to the first.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");

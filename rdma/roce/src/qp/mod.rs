@@ -58,7 +58,7 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// Whether the peer runs this stack; its IP IDs are then small.
+    /// True if the peer runs this stack. Such a peer sends only IPv4 identifications below 128.
     pub(crate) embedded: bool,
 }
 
@@ -282,7 +282,8 @@ impl Qp {
         outcome.refused.map_or(Ok(()), Err)
     }
 
-    /// Reports completed work requests, then a failure if there was one.
+    /// Reports the work requests `done` as completed. If `failed` has a status, the queue pair then fails with this
+    /// status.
     fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut Shared) {
         for wqe in done {
             if wqe.flags.signaled && !self.complete_send(wqe, WcStatus::Success, shared) {

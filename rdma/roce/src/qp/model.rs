@@ -1,7 +1,8 @@
 //! A model of the responder's decision on each request, one packet at a time, without sending packets and without memory.
 //!
-//! A responder in hardware is compared with this model, which uses the responder of every queue pair. All receives of a queue pair have the
-//! same length here, and the low bits of an RKey are the region's slot. Response packets are not handled.
+//! A responder in hardware is compared with this model, which uses the responder of every queue pair. In the model, all
+//! receives of a queue pair have the same length, and the low bits of an RKey are the region's slot. The model handles
+//! request packets only, no response packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +44,7 @@ pub enum Answer {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The response to a READ. `again` tells that the READ was executed before.
+    /// The response to a READ. `again` is true if the READ was executed before and the peer has repeated its request.
     Read {
         psn: Psn,
         /// The number of PSNs that the response takes.
@@ -67,9 +68,9 @@ pub enum Placed {
 /// The effect on a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// A SEND of this number of bytes is complete in the receive.
+    /// A SEND is complete and used up the receive. The value is the number of its bytes.
     Done(u32),
-    /// A WRITE of this number of bytes with immediate data is complete, and took the receive.
+    /// A WRITE with an immediate is complete and used up the receive. The value is the number of its bytes.
     DoneByWrite(u32),
     /// The SEND that took the receive failed.
     Failed,
@@ -81,7 +82,7 @@ pub struct Decision {
     pub answer: Option<Answer>,
     pub placed: Option<Placed>,
     pub receive: Option<Receive>,
-    /// Whether the connection is lost.
+    /// True if the packet ends the connection with an error.
     pub failed: bool,
     /// The number of unanswered READs that were dropped because an earlier READ was requested again.
     pub reads_dropped: usize,
@@ -121,13 +122,14 @@ impl Memory for Places {
 #[derive(Debug)]
 pub struct Model {
     shared: Shared,
-    /// The region of all receives. No peer may access it.
+    /// The memory region of the buffers of all posted receives. No peer may access this region.
     receives: MrRef,
     qps: BTreeMap<u32, ModelQp>,
 }
 
 impl Model {
-    /// Makes a model without queue pairs. The low `slot_bits` of an RKey are the region's slot. Slot 0 is used for receives.
+    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. Slot 0 is used for
+    /// receives.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);
@@ -174,7 +176,8 @@ impl Model {
         self.shared.mrs.set_access(keys.lkey, access)
     }
 
-    /// Makes a queue pair. It replaces a queue pair with the same number.
+    /// Makes the queue pair `qp`. If the model already has a queue pair with this number, the new queue pair replaces
+    /// it.
     pub fn connect(&mut self, qp: u32, settings: Settings) {
         let responder = Some(Responder::new(settings.psn, settings.reads));
         self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });
@@ -188,14 +191,15 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the oldest READ is answered. Returns whether it counted as an unanswered READ; a READ that was requested again does not
-    /// count.
+    /// Notes that the oldest READ is answered. Returns true if this READ counted as an unanswered READ. A READ that was
+    /// requested again does not count.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())
     }
 
-    /// Decides on a request. Returns `None` if the queue pair is not connected, or if this stack does not know the opcode.
+    /// Returns the responder's decision on the request packet `packet`. Returns `None` if the queue pair is not
+    /// connected, or if this stack does not know the opcode.
     pub fn packet(&mut self, qp: u32, packet: &Packet<'_>) -> Option<Decision> {
         let info = opcode::info(packet.bth.opcode)?;
         let ModelQp { settings, responder, receives } = self.qps.get_mut(&qp)?;

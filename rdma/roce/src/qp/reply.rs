@@ -1,5 +1,5 @@
-//! The replies that a responder still has to send: acknowledgements and READ responses. They are sent in the order of their requests,
-//! because an acknowledgement between the responses of one READ is a fatal error for the requester.
+//! The replies that a responder still has to send: acknowledgements and READ responses. Replies are sent in the order
+//! of their requests, because an acknowledgement between the responses of one READ is a fatal error for the requester.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,9 @@ pub(super) enum Reply {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The next response is number `packet` of `packets`. `source` is `None` for a READ of no bytes. A `repeated` reply takes no responder
-    /// resource, because the network may repeat requests, too.
+    /// The next response to be sent is number `packet` of `packets`. `source` is `None` for a READ of no bytes. A reply
+    /// with `repeated` takes no responder resource, because the network may duplicate a request without a fault of the
+    /// requester.
     Read {
         psn: Psn,
         packet: u32,
@@ -61,15 +62,15 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// The most replies that may wait, more than any requester can cause in one window. Further replies are dropped, and the requester asks
-    /// for them again.
+    /// The most replies that may wait. The limit is higher than the number of replies that a requester can cause in one
+    /// window. When the queue is full, a further reply is dropped, and the requester repeats its request.
     const MAX: usize = 256;
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether all replies are plain acknowledgements, neither NAKs nor READ responses.
+    /// Returns true if all replies are plain acknowledgements, neither NAKs nor READ responses.
     pub(super) fn are_acks(&self) -> bool {
         self.queue.iter().all(|reply| reply.acknowledged().is_some())
     }
@@ -96,8 +97,8 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// The reply that was pushed last, unless it was taken before. An acknowledgement is removed from the queue; the reply to a READ stays
-    /// until [`Replies::finish_oldest`].
+    /// Returns the reply that was pushed last, or `None` if this reply was returned before. An acknowledgement is
+    /// removed from the queue. The reply to a READ stays in the queue until [`Replies::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
             Reply::Ack { .. } => self.queue.pop_back(),
@@ -110,14 +111,15 @@ impl Replies {
         }
     }
 
-    /// Removes the oldest reply, which has been sent. Returns whether it took a responder resource.
+    /// Removes the oldest reply, which has been sent. Returns true if this reply took a responder resource.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
         self.reads -= usize::from(took);
         took
     }
 
-    /// Adds the reply to a repeated READ for PSNs `from..end`, in place of replies that overlap it.
+    /// Adds the reply to a repeated READ with the PSNs `from..end`, and removes all READ replies whose PSNs overlap
+    /// this range.
     pub(super) fn restart_read(&mut self, from: Psn, end: Psn, reply: Reply) {
         self.queue.retain(|queued| match queued {
             Reply::Read { psn, packets, .. } => psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0,
@@ -127,7 +129,8 @@ impl Replies {
         self.push(reply);
     }
 
-    /// Builds the next packet. Returns `Err` if a region was withdrawn while it was being read.
+    /// Builds the next packet. Returns `Err` if the region of a READ was deregistered, or its access rights revoked,
+    /// before all responses were sent.
     pub(super) fn next_packet(
         &mut self,
         peer: &Peer,

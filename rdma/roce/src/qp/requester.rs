@@ -98,7 +98,7 @@ impl Requester {
         Some(wqe.first.unwrap_or(self.alloc).plus(self.cursor.1))
     }
 
-    /// Whether a packet could be sent now.
+    /// Returns true if a packet could be sent now.
     pub(crate) fn has_work(&self) -> bool {
         if self.timers.is_set(Timer::RnrPause) {
             return false;
@@ -124,7 +124,8 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet under the cursor. Returns `Err` if its memory was deregistered.
+    /// Builds the packet under the cursor. Returns `Err` if the memory of this packet's payload was deregistered and
+    /// the packet's work request is the oldest.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -178,7 +179,8 @@ impl Requester {
         self.timers.set(Timer::Retransmit, now + self.rtt.interval());
     }
 
-    /// Builds a READ request. It asks for at most a window of packets, so that the responses fit the receive buffer.
+    /// Builds a READ request. The request asks for at most as many response packets as the window has, so that the
+    /// responses fit into the receive buffer.
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };

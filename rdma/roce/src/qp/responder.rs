@@ -152,8 +152,8 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Sends one NAK per gap, and another one when a PSN is seen again: the requester has then started over, or probes,
-    /// and the gap is still there.
+    /// Sends one NAK per gap. Another NAK is sent when the requester starts over or sends its last packet again,
+    /// because a packet of the gap was then lost again.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -362,7 +362,8 @@ impl Responder {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // Later packets of the same burst do not count as a gap.
+            // The packets that the peer sent right behind the refused packet arrive with PSNs ahead of the expected
+            // PSN. They get no NAK for a sequence error, because the gap is noted here.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
@@ -418,11 +419,12 @@ mod tests {
         assert_eq!(naks(&[11, 12, 13, 14]), 1);
         // A small reordering does not count as starting over.
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
-        // The first packet after the gap comes again, so the retransmission was lost, too.
+        // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // The packets of the gap were lost again, and so were the first ones behind it.
+        // The requester starts over after packet 17. The packets of the gap and packets 11 and 12 are lost again, so
+        // packet 13 arrives next.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
-        // The last packet comes again, so the requester probes.
+        // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);
         // The PSNs wrap.
         assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);

@@ -1,6 +1,6 @@
-//! The round-trip time and the retransmission interval. The handshake's ACK timeout is the time after which a silent
-//! peer costs a retry. Long before that, a lost tail is retransmitted after a time that follows from the measured round
-//! trip, which costs no retry.
+//! The round-trip time and the retransmission interval. When a peer is silent for the ACK timeout of the handshake, one
+//! of the retries is used up. A lost end of a message is retransmitted much earlier, after a time that is computed from
+//! the measured round trip. This early retransmission uses up no retry.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl Rtt {
         self.backoff < Self::PROBES
     }
 
-    /// Notes that the timer expired; returns true if that counts as one of the handshake's retries.
+    /// Notes that the retransmission timer expired. Returns true if this expiry uses up one of the retries on which the
+    /// handshake agreed, because the peer was silent for a whole ACK timeout.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
         self.backoff = (self.backoff + 1).min(Self::PROBES + Self::MOST_DOUBLINGS);

@@ -55,7 +55,8 @@ pub(crate) enum Source {
     Inline(SmallVec<[u8; 64]>),
 }
 
-/// A send work request. It occupies `packets` PSNs from `first` on, once it has been started.
+/// A work request of the send queue. After its first packet was sent, the work request occupies `packets` PSNs from
+/// `first` on.
 #[derive(Clone, Debug)]
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
@@ -65,8 +66,8 @@ pub(crate) struct SendWqe {
     pub(crate) len: u32,
     pub(crate) packets: u32,
     pub(crate) first: Option<Psn>,
-    /// Whether its memory was deregistered. The work request fails when it is the oldest, after those before it have
-    /// completed.
+    /// True if the memory of the work request was deregistered. A broken work request fails as soon as all work
+    /// requests before it have completed.
     pub(crate) broken: bool,
 }
 

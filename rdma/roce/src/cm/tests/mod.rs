@@ -106,8 +106,8 @@ struct Net {
     now: Time,
     random: Random,
     hosts: [Host; 2],
-    /// The datagrams in flight, by arrival time and order. Each entry has the receiver, the sender's address and the
-    /// datagram.
+    /// The datagrams in flight, sorted by arrival time and order. The value of an entry is the index of the receiving
+    /// host, the sender's address and the datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
     /// The probabilities of loss and duplication in percent.
@@ -251,7 +251,7 @@ impl Net {
         self.sent.iter().filter(|message| kind(message)).count()
     }
 
-    /// Checks that no connection and no timer exists after 100 s.
+    /// Checks that after 100 s more of virtual time, no host has a connection or a timer.
     fn assert_quiet(&mut self) {
         self.run(Duration::from_secs(100));
         for host in &self.hosts {
