@@ -30,8 +30,8 @@ pub struct Config {
     pub max_inline_data: u32,
     /// The most READs that a peer may have outstanding at one queue pair.
     pub max_responder_resources: u8,
-    /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair of rdma_cm
-    /// has the code 0, which delays the peer by 655 ms.
+    /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair that rdma_cm
+    /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
     /// The most bytes in flight before the first acknowledgement. A receive buffer of the default size has room for
     /// about 50 packets of 4 KiB.

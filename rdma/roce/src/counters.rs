@@ -50,7 +50,7 @@ counters! {
     /// The number of packets from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
     /// The number of acknowledgements and READ responses for packets that are not outstanding. Repeated ACKs are not
-    /// counted. Acknowledgements with a reserved syndrome are also counted here.
+    /// counted. This counter also includes acknowledgements with a reserved syndrome.
     rx_stray_ack,
     /// The number of congestion notification packets that were received.
     rx_cnp,

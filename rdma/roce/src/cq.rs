@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use verbs::Wc;
 
-/// A bounded queue of completions. If the queue is full, a new completion is lost and its queue pair fails.
+/// A bounded queue of completions. If the queue is full, a new completion is lost, and the queue pair of the lost
+/// completion fails.
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: usize,

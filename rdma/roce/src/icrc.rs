@@ -1,12 +1,14 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
-//! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Fields that routers may
-//! change count as all ones: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and hop limit; the UDP
-//! checksum; byte 4 of the BTH. The ICRC is stored little-endian.
+//! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Each field that routers
+//! may change is replaced by ones before the ICRC is computed. In IPv4, these fields are TOS, TTL and header checksum.
+//! In IPv6, these fields are traffic class, flow label and hop limit. The UDP checksum and byte 4 of the BTH are
+//! replaced by ones with both IP versions. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
-//! receiver can compute the 32 bits of the IP header with which the ICRC is right: the identification and the fragment
-//! word. A packet is refused if the computed fragment word is not that of an unfragmented packet.
+//! receiver can compute those 32 bits of the IP header with which the ICRC is right: the identification and the
+//! fragment word, which consists of the flags and the fragment offset. A packet is refused if its computed fragment
+//! word differs from the fragment word of an unfragmented packet.
 
 mod cache;
 mod warm;
@@ -120,9 +122,10 @@ impl Icrc {
         }
     }
 
-    /// Adds bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes that replace the bytes which it
-    /// read. The register 0, updated with the 128 bytes, must have the same value as the given register, updated with
-    /// the bytes that `fold` read. Returns false and adds nothing if `fold` returns `None`.
+    /// Adds the bytes that `fold` reads, of any number. `fold` gets the CRC register and returns 128 bytes in place of
+    /// the bytes that it read. A CRC that starts with the register 0 must have the same result for the returned 128
+    /// bytes as a CRC that starts with the given register has for the bytes that `fold` read. Returns false and adds
+    /// nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The hasher stores the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
@@ -138,7 +141,8 @@ impl Icrc {
 
 /// Computes the ICRC of a packet that is to be sent with the IP identification `ip_id`.
 ///
-/// `header` contains the BTH and all further headers. `rest` yields the payload in pieces, and after them the pad.
+/// `header` contains the BTH and all further headers. `rest` yields the pieces of the payload, and after the payload
+/// the pad bytes.
 ///
 /// # Panics
 /// Panics if `header` is shorter than a BTH.
@@ -159,13 +163,14 @@ pub fn compute<'a>(
 /// The rule that says which IPv4 identifications a received packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known. The ICRC checks the packet with 31 bits, because the DF bit may be set or clear.
+    /// The identification is known. Of the 32 bits of the ICRC, 31 bits remain to check the packet, because the DF bit
+    /// may be set or clear.
     Exact(u16),
-    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. The ICRC
-    /// checks the packet with 25 bits.
+    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. Of the 32
+    /// bits of the ICRC, 25 bits remain to check the packet.
     Below128,
-    /// Any identification is possible. The ICRC checks the packet with 16 bits, and still detects every single-bit
-    /// error.
+    /// Any identification is possible. Of the 32 bits of the ICRC, 16 bits remain to check the packet, and these 16
+    /// bits detect every single-bit error.
     Any,
 }
 
@@ -250,9 +255,10 @@ impl Solver {
     /// Computes the identification with which the ICRC is right. `delta` is the difference between the received ICRC
     /// and the ICRC that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // The multiplication undoes the last `covered` bytes of the CRC. The result is the difference in the first four
-        // of these bytes, which are the identification and the fragment word. The first of the four bytes is the lowest
-        // byte of the result.
+        // The last `covered` bytes of the packet begin with four bytes that may differ from the guess: the
+        // identification and the fragment word (flags and fragment offset of the IPv4 header). The multiplication
+        // computes the difference of these four bytes from the difference `delta` of the two CRCs. The lowest byte of
+        // the product is the difference in the first byte of the identification.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC is computed with a set DF bit. A packet with a
@@ -297,7 +303,7 @@ const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // This division by x is the inverse of `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
+        // Each step divides `inverse` by x, which undoes the multiplication by x: `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }
@@ -319,7 +325,7 @@ fn retreat_by(bytes: u32) -> u32 {
 /// Changes the ICRC of an IPv4 datagram of `datagram_len` bytes from the IP identification `from` to the identification
 /// `to`.
 ///
-/// CRC is linear, so the difference between the two ICRCs depends only on the two identifications and on the length.
+/// CRC is linear, so the difference between the old and the new ICRC depends only on `from`, `to` and `datagram_len`.
 pub fn renumber(icrc: &mut [u8; ICRC_LEN], datagram_len: usize, from: u16, to: u16) {
     let after_id = V4_LEN - V4_ID - 2 - Bth::LEN + datagram_len.saturating_sub(ICRC_LEN);
     let with = |id: u16| {

@@ -27,7 +27,8 @@ pub enum Operation {
     ReadRequest,
     ReadResponse,
     Acknowledge,
-    /// An atomic operation or a SEND with invalidate. This stack decodes such packets and refuses them.
+    /// An atomic operation or a SEND with invalidate. This stack decodes packets of these operations, but does not
+    /// execute them.
     Unsupported,
     UdSend,
     /// A congestion notification packet (RoCEv2 annex A17.9.3).

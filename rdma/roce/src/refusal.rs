@@ -97,7 +97,7 @@ impl RefusalCause {
         self.nak().is_some_and(|code| code != NakCode::PsnSequence)
     }
 
-    /// A short name for programs, which stays the same.
+    /// Returns a short name of the cause for use by programs. The name stays the same in later versions.
     pub fn name(self) -> &'static str {
         self.row().0
     }

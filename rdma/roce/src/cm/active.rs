@@ -23,8 +23,8 @@ use crate::{
 
 /// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of rdma_cm contains the same code.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. With the code 20 of rdma_cm, a kernel
-/// peer would wait for 4.3 s.
+/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. The code of rdma_cm is 20, with which a
+/// kernel peer would repeat a lost REP only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
@@ -126,7 +126,8 @@ impl Cm {
         let conn = self.table.get(id).ok_or(RefusalCause::CmUnknownId)?;
         match conn.state {
             State::ReqSent(_) if rep.qpn > 1 => self.establish(now, id, from, rep),
-            // The repeated REP shows that the RTU was lost.
+            // A REP for an established connection is a repeated REP. The peer repeats its REP because the RTU was lost,
+            // so this side sends the RTU again.
             State::Established { active: true } => self.send_rtu(id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
@@ -265,7 +266,7 @@ impl Cm {
 }
 
 /// Returns the address to which messages for a peer are sent. An embedded peer receives at the UDP port from which it
-/// sends. Any other peer receives at the RoCE port.
+/// sends. A peer that is not embedded receives at the RoCE port.
 pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
     let mut to = from;
     if !is_embedded(ca_guid) {

@@ -6,7 +6,8 @@
 //! outputs in their order, because a queue pair must be bound before the application gets the event that reports the
 //! connection.
 //!
-//! In the table, the number after REJ is the reason. "Bind" and "fail" are outputs that change the queue pair.
+//! In the table below, the number after REJ is the reason code of the REJ. "Bind" and "fail" are outputs that change
+//! the queue pair.
 //!
 //! | state | input | does | next |
 //! |---|---|---|---|
@@ -44,9 +45,10 @@
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! The event `Disconnected` never waits for the peer. A message that is not in the table is dropped, and counted unless
-//! it is a harmless repetition. A datagram whose communication IDs or source address are not those of a connection is
-//! dropped and counted, too. A DREQ for an unknown communication ID is counted and gets a DREP.
+//! The CM event `Disconnected` never waits for a message of the peer. The table above lists which messages are expected
+//! in each state. Any other message is dropped. A dropped message is counted, except if it is a harmless repetition. A
+//! datagram whose communication IDs or source address belong to no connection is also dropped and counted. A DREQ for
+//! an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;

@@ -167,8 +167,9 @@ impl Cm {
         self.forget(id);
     }
 
-    /// Removes a half-open request. If the request was accepted, its queue pair fails and the application gets the
-    /// event `Unreachable`. If the request was not accepted yet, the request is withdrawn.
+    /// Removes a half-open request. If the request was accepted, its queue pair fails and the application gets the CM
+    /// event `Unreachable`. If the request was not accepted yet, the application's CM event for this request is
+    /// withdrawn.
     fn forget(&mut self, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::RepSent(_)) => {
@@ -402,7 +403,8 @@ fn offered(req: &Req) -> ConnParam {
 }
 
 /// Limits the ACK timeout that a peer requests. Without a limit, a connection with an ACK timeout of hours, or with an
-/// infinite ACK timeout (code 0), would outlive its peer. The code 22 is 17 s for each try.
+/// infinite ACK timeout (code 0), would outlive its peer. The highest code that is allowed, 22, stands for an ACK
+/// timeout of 17 s.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

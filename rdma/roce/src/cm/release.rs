@@ -68,7 +68,7 @@ impl Cm {
         id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
     }
 
-    /// Ends a connection from this side, in any state.
+    /// Ends a connection in any state and notifies the peer.
     fn leave(&mut self, now: Time, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqSent(_)) => self.cancel_req(id),
@@ -102,7 +102,8 @@ impl Cm {
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let Some(link) = conn.link else { return };
-        // The DREQ gets a transaction ID of this side, because the transaction ID of the REQ may be the peer's.
+        // The low half of the DREQ's transaction ID is this side's communication ID. The transaction ID of the REQ is
+        // not used again, because on the passive side, the peer has chosen it.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
         let retry = Retry::new(now + DREQ_TIME);
@@ -141,9 +142,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a DREP for a DREQ whose connection this side has forgotten, for example because of a restart. Without the
-    /// DREP, a kernel peer would repeat the DREQ for a minute and a half. The Linux kernel also sends a DREP for an
-    /// unknown connection (cm_issue_drep).
+    /// Sends a DREP for a DREQ whose connection this side has forgotten, for example because of a restart. If a Linux
+    /// kernel peer gets no DREP, it repeats its DREQ for a minute and a half. The Linux kernel, too, sends a DREP when
+    /// it gets a DREQ for an unknown connection (cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
         // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).

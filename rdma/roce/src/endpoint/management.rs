@@ -63,7 +63,7 @@ impl Endpoint {
         self.management.channels.get_mut(&channel.0).map(VecDeque::pop_front).ok_or(no_channel(channel))
     }
 
-    /// Whether the channel has events to take.
+    /// Returns true if the channel has CM events that were not taken yet.
     pub fn channel_ready(&self, channel: ChannelId) -> bool {
         self.management.channels.get(&channel.0).is_some_and(|events| !events.is_empty())
     }
@@ -218,8 +218,8 @@ impl Endpoint {
         }
     }
 
-    /// Withdraws a request that the application has not seen. The application itself releases a request that it has
-    /// seen.
+    /// Removes a connection request together with its CM event, if the application has not taken this event yet. If the
+    /// application has taken the event, the application must release the request.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

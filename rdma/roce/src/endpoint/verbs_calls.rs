@@ -84,7 +84,7 @@ impl Endpoint {
         self.shared.cqs.get_mut(&cq.0).map(|queue| queue.poll(out)).ok_or(no_cq(cq))
     }
 
-    /// Whether the queue has completions to poll.
+    /// Returns true if the completion queue has completions to poll.
     pub fn cq_ready(&self, cq: CqId) -> bool {
         self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
     }

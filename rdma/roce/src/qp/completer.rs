@@ -46,7 +46,7 @@ impl Progress {
 }
 
 impl Requester {
-    /// Whether packet `psn` was sent and is not acknowledged.
+    /// Returns true if the packet with the PSN `psn` was sent and is not acknowledged yet.
     fn outstanding(&self, psn: Psn) -> bool {
         psn.since(self.una) >= 0 && self.sent_end.since(psn) > 0
     }
@@ -97,7 +97,7 @@ impl Requester {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
         if self.timers.is_set(Timer::RnrPause) {
-            // No packet was sent since the last RNR NAK, so the network repeated it.
+            // No packet was sent since the last RNR NAK, so this RNR NAK is a copy that the network made.
             return Progress::default();
         }
         if self.rnr_left == 0 {
@@ -109,13 +109,14 @@ impl Requester {
         }
         self.go_back();
         self.timers.set(Timer::RnrPause, now + rnr::delay(code));
-        // The peer is alive and asked for the pause, so the retransmission timer starts anew after it.
+        // The RNR NAK shows that the peer is alive, so the retransmission timer stops and is started anew after the
+        // pause.
         self.timers.stop(Timer::Retransmit);
         Progress::default()
     }
 
-    /// Acknowledges up to and including `psn`, except beyond a READ, which completes by its responses only. Returns
-    /// false if a READ prevents the rest.
+    /// Marks all packets up to and including `psn` as acknowledged, but stops at the first READ, because only its
+    /// responses complete a READ. Returns false if a READ stopped the function before `psn`.
     fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
         let (before, full) = (self.una, self.window_full());
         let mut reached = true;
@@ -145,7 +146,8 @@ impl Requester {
         in_flight + 1 >= self.window.packets()
     }
 
-    /// Removes the oldest work request, and keeps the cursor on its packet.
+    /// Removes the oldest work request, and changes the cursor's index so that the cursor still points at the same
+    /// packet.
     pub(super) fn pop(&mut self) -> Option<SendWqe> {
         self.cursor = match self.cursor {
             (0, _) => (0, 0),
@@ -177,7 +179,7 @@ impl Requester {
         }
     }
 
-    /// Skips packets that were going to be resent but that a late acknowledgement has covered.
+    /// Moves the cursor past packets that were waiting to be resent and that a late acknowledgement has acknowledged.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
             && let Some(first) = self.wqes.front().and_then(|w| w.first)
@@ -187,8 +189,8 @@ impl Requester {
         }
     }
 
-    /// Handles a sequence NAK or a time-out: packets were lost from `una` on. Nothing is to be done if these packets
-    /// are still waiting to be resent.
+    /// Handles the loss of packets from the PSN `una` on. If the packet `una` already waits to be resent, this function
+    /// does nothing.
     fn lost(&mut self, now: Time) {
         let (index, packet) = self.cursor;
         let resent = index > 0
@@ -292,9 +294,9 @@ impl Requester {
         Progress::default()
     }
 
-    /// Resends the last packet only. Its acknowledgement, or the NAK that it causes, tells which packets are missing;
-    /// going back at once would repeat a whole window for a receiver that was only slow. READs are not repeated for
-    /// this purpose.
+    /// Resends only the last packet that was sent. The acknowledgement or NAK of this packet shows which packets are
+    /// missing. If all packets were sent again at once, a whole window would be repeated even if the receiver were only
+    /// slow. If the last packet is a READ request, no packet is resent.
     fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {
@@ -307,13 +309,14 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // The round trip is still measured from the first transmission, so at worst it is overestimated.
+        // The round trip of the resent packet is measured from its first transmission, so the measured round trip may
+        // be too long, but never too short.
         self.cursor = last;
         self.demand_ack();
     }
 }
 
-/// Copies `payload` to the buffers of a work request, from `offset` of the message on.
+/// Copies `payload`, which begins at the offset `offset` of its message, into the buffers of a work request.
 pub(super) fn place(
     sges: &[wqe::SgeRef],
     offset: u64,

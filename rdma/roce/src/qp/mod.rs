@@ -63,8 +63,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The fields that all packets to this peer have in common. MigReq is 1, as in packets of NICs in the migrated
-    /// state.
+    /// Returns a BTH with the fields that are equal in all packets to this peer. The bit MigReq is 1, as in the packets
+    /// of RDMA NICs.
     fn bth(&self) -> Bth {
         Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, ..Bth::default() }
     }
@@ -88,12 +88,12 @@ struct Link {
     peer: Peer,
     requester: Requester,
     responder: Responder,
-    /// Whether a request was sent before acknowledgements that were waiting.
+    /// True if a request packet was sent before the acknowledgements that waited to be sent.
     overtaken: bool,
 }
 
 impl Link {
-    /// Whether the next request packet may be sent before the waiting replies.
+    /// Returns true if the next request packet may be sent before the replies that wait to be sent.
     fn may_overtake(&self) -> bool {
         let replies = &self.responder.replies;
         !self.overtaken && !replies.is_empty() && replies.are_acks() && self.requester.has_work()
@@ -163,7 +163,7 @@ impl Qp {
         }
     }
 
-    /// The bytes of payload per packet, once connected.
+    /// Returns the path MTU, the most bytes of payload per packet; `None` if the queue pair has no peer.
     pub(crate) fn mtu(&self) -> Option<u32> {
         self.peer().map(|p| p.mtu)
     }
@@ -415,7 +415,8 @@ impl Qp {
     }
 }
 
-/// Adds a completion. Returns false if the completion queue was full, in which case the queue pair fails.
+/// Adds a completion to the completion queue `cq`. Returns false if the completion queue was full. The caller must fail
+/// the queue pair when this function returns false.
 fn complete(shared: &mut Shared, cq: CqId, wc: Wc) -> bool {
     let fits = shared.cqs.get_mut(&cq.0).is_some_and(|cq| cq.push(wc));
     if !fits {

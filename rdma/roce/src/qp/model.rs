@@ -1,8 +1,9 @@
-//! A model of the responder's decision on each request, one packet at a time, without sending packets and without memory.
+//! A model of the responder: for each request packet, the model returns the responder's decision. The model sends no
+//! packets and has no memory for payload.
 //!
-//! A responder in hardware is compared with this model, which uses the responder of every queue pair. In the model, all
-//! receives of a queue pair have the same length, and the low bits of an RKey are the region's slot. The model handles
-//! request packets only, no response packets.
+//! Tests compare a responder in hardware with this model. The model's decisions come from the same code that runs in
+//! each queue pair. In the model, all receives of a queue pair have the same length, and the low bits of an RKey are
+//! the region's slot. The model handles request packets only, no response packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -152,7 +153,7 @@ impl Model {
         &self.shared.counters
     }
 
-    /// Registers a memory region. Returns its keys and the place of its first byte.
+    /// Registers a memory region. Returns the keys of the region and the place of the region's first byte.
     pub fn register(
         &mut self,
         pd: PdId,

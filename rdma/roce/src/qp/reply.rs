@@ -75,7 +75,8 @@ impl Replies {
         self.queue.iter().all(|reply| reply.acknowledged().is_some())
     }
 
-    /// The number of READs that are not yet answered in full for the first time.
+    /// Returns the number of READs that take a responder resource: the READs that are not answered in full yet, without
+    /// repeated READs.
     pub(super) fn reads(&self) -> usize {
         self.reads
     }

@@ -38,12 +38,13 @@ pub(crate) struct Requester {
     pub(super) cursor: (usize, u32),
     /// The oldest unacknowledged PSN.
     pub(super) una: Psn,
-    /// The PSN of the next work request to be started.
+    /// The PSN that the first packet of the next new work request gets.
     pub(super) alloc: Psn,
     /// The PSN after the highest one sent.
     pub(super) sent_end: Psn,
-    /// The last PSN of each READ request that was sent and is not answered in full. A repeated request ends at one of
-    /// these PSNs, because no responder answers a request that is half duplicate and half new.
+    /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
+    /// request never goes beyond the last PSN of an earlier READ request, because a responder does not answer a request
+    /// of which only the first part is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -52,7 +53,8 @@ pub(crate) struct Requester {
     pub(super) retries_left: u8,
     pub(super) rnr_left: u8,
     pub(super) rtt: super::rtt::Rtt,
-    /// A retransmission is in progress until this PSN is acknowledged.
+    /// A retransmission is in progress until all packets before this PSN are acknowledged; `None` if no retransmission
+    /// is in progress.
     pub(super) recover: Option<Psn>,
     pub(super) timers: TimerTable,
 }
@@ -92,7 +94,7 @@ impl Requester {
         self.timers.next()
     }
 
-    /// The PSN of the packet under the cursor, if there is one to send.
+    /// Returns the PSN of the packet at which the cursor points; `None` if no packet waits to be sent.
     fn cursor_psn(&self) -> Option<Psn> {
         let wqe = self.wqes.get(self.cursor.0)?;
         Some(wqe.first.unwrap_or(self.alloc).plus(self.cursor.1))
@@ -124,8 +126,8 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet under the cursor. Returns `Err` if the memory of this packet's payload was deregistered and
-    /// the packet's work request is the oldest.
+    /// Builds the packet at which the cursor points. Returns `Err` if the memory of this packet's payload was
+    /// deregistered and the packet's work request is the oldest.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -242,7 +244,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Whether a packet asks for an acknowledgement. That is often enough that one is due before the window is full.
+    /// Returns true if the packet `psn` must ask for an acknowledgement. A packet must ask after each quarter of the
+    /// window and at least once in 32 packets, so that acknowledgements arrive before the window is full.
     fn wants_ack(&self, psn: Psn) -> bool {
         let window = self.window.packets();
         self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window

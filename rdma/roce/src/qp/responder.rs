@@ -44,14 +44,15 @@ enum Message {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN since the requester started over.
+    /// The highest PSN that arrived since the requester last started to retransmit, or since the gap was noted.
     furthest: Psn,
     latest: Psn,
 }
 
 impl Gap {
-    /// The distance up to which packets count as reordered by the network, not as sent again by the requester (like
-    /// TCP's three duplicates).
+    /// The limit of reordering in packets: a packet whose PSN is at most this much below the latest PSN counts as
+    /// reordered by the network. A packet that is further behind counts as sent again by the requester. TCP's limit of
+    /// three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -82,8 +83,8 @@ pub(crate) struct Responder {
     message: Message,
     /// The gap for which a NAK was sent.
     gap: Option<Gap>,
-    /// The first PSN of the last READ executed. An acknowledgement that covers it would be taken for the READ's
-    /// response.
+    /// The first PSN of the READ that was executed last. An ACK whose PSN is at or behind this PSN would tell the
+    /// requester that READ responses were lost.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
@@ -275,7 +276,8 @@ impl Responder {
         let Message::Write { target, len, filled } = &mut self.message else { return Err(OpcodeSequence) };
         let total = *len;
         let payload = packet.payload.len() as u32;
-        // The packets must have exactly the announced length: neither fewer bytes at the end nor more before it.
+        // The payload of all packets of a WRITE must be exactly as long as the RETH announces. A WRITE is refused if
+        // its last packet ends before this length, or if any other packet reaches or exceeds this length.
         let after = *filled + payload;
         if after > total || position.ends() != (after == total) {
             return Err(MessageLength);
@@ -332,7 +334,8 @@ impl Responder {
     fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), RefusalCause> {
         let reth = packet.reth.ok_or(OpcodeSequence)?;
         let packets = reth.length.div_ceil(cx.mtu).max(1);
-        // A requester may not have so many PSNs outstanding, because they could not be distinguished from duplicates.
+        // A requester may not have 2^23 or more PSNs outstanding, because the responder could not distinguish new PSNs
+        // from duplicates.
         if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
             return Err(MessageLength);
         }

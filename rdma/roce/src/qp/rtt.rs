@@ -15,7 +15,7 @@ pub(super) struct Rtt {
     backoff: u32,
     min_probe: Duration,
     min: Duration,
-    /// The ACK timeout; `Duration::MAX` if the handshake said "for ever".
+    /// The ACK timeout on which the handshake agreed; `Duration::MAX` for no timeout.
     full: Duration,
 }
 
@@ -27,7 +27,8 @@ impl Rtt {
 
     /// The number of consecutive expiries at which only the last packet is resent.
     const PROBES: u32 = 2;
-    /// The most doublings of the interval: from milliseconds to more than the longest ACK timeout, 4.096 us * 2^31.
+    /// The most doublings of the interval. With this number of doublings, an interval of a few milliseconds becomes
+    /// longer than the longest ACK timeout, 4.096 us * 2^31.
     const MOST_DOUBLINGS: u32 = 22;
 
     pub(super) fn new(min_probe: Duration, min: Duration, ack_timeout: Duration) -> Self {
@@ -61,9 +62,11 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // Resending the last packet costs little, and a lost tail would cost a long wait.
+            // Only the last packet is sent again after this interval, which costs little. The interval is therefore
+            // short, so that a lost end of a message is noticed early.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // Resending a window costs much, and the peer may only be slow.
+            // All packets of the window are sent again after this interval, which costs much. The interval is therefore
+            // long, so that a slow peer has time to respond.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
@@ -77,7 +80,7 @@ impl Rtt {
         }
     }
 
-    /// Whether the next expiry resends the last packet only.
+    /// Returns true if the next expiry of the retransmission timer resends only the last packet.
     pub(super) fn is_patient(&self) -> bool {
         self.backoff < Self::PROBES
     }

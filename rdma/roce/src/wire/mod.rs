@@ -51,7 +51,7 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes a datagram. The function does not check the ICRC and the values of fields.
+    /// Decodes a datagram. The function checks neither the ICRC nor the values of fields.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed::Truncated(datagram.len());
         let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;

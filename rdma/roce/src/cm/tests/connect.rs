@@ -76,7 +76,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         net.assert_quiet();
         for (side, host) in net.hosts.iter().enumerate() {
-            // A side gets no event if every DREQ of the other side was lost.
+            // A side gets no CM event `Disconnected` if every DREQ of the other side was lost.
             if host.disconnected() == 0 {
                 assert!(net.loss > 5, "seed {seed} side {side}");
                 continue;

@@ -64,7 +64,7 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     let mut net = Net::with(5, |config| config.max_half_open = 40);
     net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
     let mut mad = request(&mut net);
-    // There are 30 sources, and the table has 40 entries, so some sources have two entries.
+    // REQs of 30 sources fill the 40 places for half-open requests, so some sources have two places.
     (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
     assert!(net.hosts[1].cm.counters().no_room > 200);
     net.hosts[1].events.clear();

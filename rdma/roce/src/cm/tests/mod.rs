@@ -197,7 +197,7 @@ impl Net {
         self.flight.insert((self.now + delay, self.order), (to, from, mad));
     }
 
-    /// Handles the next arrival or timer. Returns false if nothing happens until `end`.
+    /// Handles the next arrival or timer. Returns false if no arrival and no timer is due until `end`.
     fn step(&mut self, end: Time) -> bool {
         self.pump();
         let arrival = self.flight.keys().next().map(|(at, _)| *at);
