@@ -42,7 +42,8 @@ pub struct Received {
     pub from: SocketAddr,
     /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
-    /// The datagram's index in a merged message: the likely IPv4 identification if the sender is embedded.
+    /// The index of the datagram in the super-packet in which it was received. If the sender is an embedded device, the
+    /// index is the likely IPv4 identification.
     pub index: u16,
 }
 
@@ -205,14 +206,15 @@ impl Endpoint {
     /// late acknowledgement may wait until the program has posted its response to the message, so that both are sent
     /// together.
     pub fn owes_only_late_acks(&self) -> bool {
-        /// The most queue pairs that are checked: more checks would cost more than they save.
+        /// The most queue pairs that are checked. With more queue pairs, the checks would take more time than late
+        /// acknowledgements save.
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST
             && self.ready.iter().all(|qpn| self.qps.get(qpn).is_none_or(Qp::may_wait))
     }
 
-    /// The time at which `handle_timeout` is due.
+    /// Returns the time at which the caller must call `handle_timeout`; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         match (self.deadlines.next(), self.cm_timeout()) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -127,7 +127,7 @@ impl Icrc {
     /// bytes as a CRC that starts with the given register has for the bytes that `fold` read. Returns false and adds
     /// nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
-        // The hasher stores the register inverted.
+        // The hasher stores all bits of the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
         self.0 = Hasher::new_with_initial(!0);
         self.0.update(&folded);
@@ -220,8 +220,8 @@ impl Solver {
         self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
     }
 
-    /// Checks `datagram` as [`Self::verify`] does, but with a flow that the caller keeps from packet to packet with its
-    /// cached states.
+    /// Checks `datagram` as [`Self::verify`] does. The caller keeps the flow `warm` for later packets, so that the ICRC
+    /// states in its cache are used again.
     pub fn verify_warm(
         &mut self,
         warm: &mut WarmFlow,

@@ -76,8 +76,9 @@ pub enum RefusalCause {
 }
 
 impl RefusalCause {
-    /// The code of the NAK that answers a request refused for this cause. A NAK of a sequence error is sent once per
-    /// gap only, and [`Self::ReceiverNotReady`] is answered with an RNR NAK, which has a timer in the place of a code.
+    /// Returns the code of the NAK with which the responder answers a request that is refused for this cause. A NAK of
+    /// a sequence error is sent only once per gap. The cause [`Self::ReceiverNotReady`] has no code, because an RNR NAK
+    /// has a timer in place of the code.
     pub fn nak(self) -> Option<NakCode> {
         match self {
             Self::OutOfSequence => Some(NakCode::PsnSequence),
@@ -162,13 +163,15 @@ pub struct Refusal<'a> {
     pub cause: RefusalCause,
     /// The UDP address of the sender.
     pub from: SocketAddr,
-    /// The packet, if the datagram is one. Its fields are those of the sender; they are checked only up to the cause.
+    /// The packet; `None` if the datagram could not be decoded as a packet. The sender may have put any values into the
+    /// fields. Checks that follow the check of `cause` were not made.
     pub packet: Option<&'a Packet<'a>>,
 }
 
-/// An observer learns of each packet that an endpoint does not execute. `()` is the observer that ignores them.
+/// An observer is notified of each packet that an endpoint does not execute. The observer `()` does nothing.
 pub trait Observer {
-    /// Called once for each refused packet. The endpoint is in the middle of a turn, so the observer must be quick.
+    /// The endpoint calls this method once for each refused packet. The method must return quickly, because the
+    /// endpoint handles no packets until it returns.
     fn refused(&mut self, refusal: &Refusal<'_>);
 }
 

@@ -8,13 +8,13 @@ use std::{
 
 use crate::{id_map::IdHash, time::Time};
 
-/// The timers of one queue pair. The timers of a connection's management are in the table of its states (`cm`).
+/// The timers of one queue pair. The timers of the connection manager are in the module `cm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The time to retransmit unacknowledged packets, or to send the last of them again as a tail probe. It is set while
-    /// any packet is unacknowledged.
+    /// The timer at whose end unacknowledged packets are retransmitted, or the last of these packets is sent again as a
+    /// tail probe. The timer runs while any packet is unacknowledged.
     Retransmit,
-    /// The end of the pause that an RNR NAK demands. No request packet is sent before.
+    /// The timer of the pause that an RNR NAK demands. No request packet is sent until this timer ends.
     RnrPause,
 }
 
@@ -35,12 +35,12 @@ impl TimerTable {
         self.0[timer as usize].is_some()
     }
 
-    /// Stops the timer if it has expired. Returns whether it has.
+    /// Stops the timer if it has expired. Returns true if the timer had expired.
     pub(crate) fn expired(&mut self, timer: Timer, now: Time) -> bool {
         self.0[timer as usize].take_if(|at| *at <= now).is_some()
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Time> {
         self.0.iter().flatten().min().copied()
     }
@@ -90,7 +90,7 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
         self.drop_stale();
     }
 
-    /// A time at or before the next deadline.
+    /// Returns a time at or before the next deadline; `None` if there is no deadline.
     pub(crate) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
@@ -114,7 +114,8 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
         None
     }
 
-    /// Removes the entries of deadlines that were cleared or became earlier. Otherwise a peer could make them pile up.
+    /// Removes the entries of deadlines that were cleared or became earlier. Without this removal, a peer could cause
+    /// any number of such entries in the heap.
     fn drop_stale(&mut self) {
         if self.heap.len() > 2 * self.of.len() + 64 {
             self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));

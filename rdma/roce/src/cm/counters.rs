@@ -45,7 +45,7 @@ counters! {
     rx_unexpected,
     /// The number of REQs that were received again.
     rx_duplicate_req,
-    /// The number of REQs and REPs of remote queue pairs that still had another connection to this device.
+    /// The number of REQs and REPs that named a remote queue pair for which this device still had another connection.
     rx_stale_req,
     /// The number of REQs that were rejected because no listener had their port.
     no_listener,

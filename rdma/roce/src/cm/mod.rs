@@ -83,8 +83,8 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The most MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a message by its
-/// sender (max CM retries).
+/// The most MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a CM message (max
+/// CM retries).
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
@@ -273,7 +273,7 @@ impl Cm {
         self.transmits.push_back((to, mad.encode()));
     }
 
-    /// Sends a REJ of which the connection manager keeps no state.
+    /// Sends a REJ. The connection manager keeps no state of this REJ.
     fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
         self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
     }

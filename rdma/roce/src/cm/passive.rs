@@ -213,8 +213,8 @@ impl Cm {
                 let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
                 Mad::new(tid, Message::Rej(rej))
             }
-            // The connection is established, so the repeated REQ arrived late and needs no response. An active side in
-            // `ReqSent` has received no REQ.
+            // The connection is established, so the repeated REQ arrived late and needs no response. In the state
+            // `ReqSent`, this side is the active side and has received no REQ that could be repeated.
             State::ReqSent(_) | State::Established { .. } => return,
         };
         self.transmit(to, &answer);
@@ -226,8 +226,8 @@ impl Cm {
     /// The connection uses the retry count of the request, not the retry count of `param`.
     ///
     /// # Errors
-    /// Returns [`Error::NotFound`] if the request is forgotten. Returns [`Error::Invalid`] if the request was accepted,
-    /// was rejected or has expired, or if a value of `param` is invalid.
+    /// Returns [`Error::NotFound`] if there is no request `id` any more. Returns [`Error::Invalid`] if the request was
+    /// accepted, was rejected or has expired, or if a value of `param` is invalid.
     pub fn accept(
         &mut self,
         now: Time,

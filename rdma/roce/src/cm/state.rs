@@ -121,7 +121,8 @@ impl Retry {
         self.first(now)
     }
 
-    /// Returns the time for the timer: `at`, or the end of the time limit if that end is earlier.
+    /// Returns the time for which the timer is set: `at`, or the end of the time limit if the time limit ends before
+    /// `at`.
     pub(super) fn next(&self, at: Time) -> Time {
         at.min(self.give_up)
     }

@@ -18,8 +18,8 @@ pub struct CmConfig {
     /// 26.
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
-    /// retries a dead peer is noticed after 4.3 s. With the code 19 of rdma_cm, a dead peer would be noticed after 17
-    /// s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
+    /// retries a dead peer is noticed after 4.3 s. The code of rdma_cm is 19, with which a dead peer would be noticed
+    /// only after 17 s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,

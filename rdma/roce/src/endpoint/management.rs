@@ -18,7 +18,7 @@ use crate::{
     wire::{Bth, Deth, Packet, ROCE_PORT, mad::MAD_LEN},
 };
 
-/// The management queue pair, and its well-known key (IBTA vol. 1, 13.5.3).
+/// The number of the management queue pair. All devices use the same number and the same Q_Key (IBTA vol. 1, 13.5.3).
 const GSI_QP: u32 = 1;
 const GSI_Q_KEY: u32 = 0x8001_0000;
 
@@ -140,8 +140,8 @@ impl Endpoint {
         self.management.cm.counters()
     }
 
-    /// Whether a peer has not confirmed a disconnect yet. If the device is closed now, that peer has to find out by
-    /// itself.
+    /// Returns true if a DREQ of this device has no DREP yet. If the device is closed while this function returns true,
+    /// a peer may not learn that its connection has ended.
     pub fn is_parting(&self) -> bool {
         self.management.cm.is_parting()
     }
@@ -207,8 +207,8 @@ impl Endpoint {
                         initiator_depth: binding.initiator_depth,
                         embedded_peer: binding.embedded_peer,
                     };
-                    // The queue pair may have been destroyed meanwhile; its connection then fails when it is first
-                    // used.
+                    // `connect_qp` returns an error if the application has already destroyed the queue pair. The error
+                    // is ignored, because any later use of the queue pair fails.
                     let _ = self.connect_qp(QpNum(binding.qpn), &attr);
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),

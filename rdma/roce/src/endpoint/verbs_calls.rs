@@ -30,7 +30,7 @@ impl Endpoint {
         self.pds.remove(&pd.0).ok_or(Error::NotFound { what: "protection domain", id: pd.0.into() })
     }
 
-    /// Registers a region of `len` bytes, which peers address from `va` on.
+    /// Registers a region of `len` bytes. In requests of peers, the first byte of the region has the address `va`.
     pub fn reg_mr(
         &mut self,
         pd: PdId,
@@ -50,7 +50,8 @@ impl Endpoint {
         self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy)
     }
 
-    /// Changes what peers may do, within the rights with which the region was registered.
+    /// Changes the access rights of a region. The new rights must be among the rights with which the region was
+    /// registered.
     pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(lkey, access)
     }
@@ -186,7 +187,7 @@ impl Endpoint {
         found.post_recv(RecvWqe { wr_id: wr.wr_id, sges, len }, &mut self.shared)
     }
 
-    /// The name of a queue pair's state.
+    /// Returns the name of a queue pair's state.
     pub fn qp_state(&self, qp: QpNum) -> Option<&'static str> {
         self.qps.get(&qp.0).map(Qp::state_name)
     }

@@ -42,7 +42,7 @@ fn families_must_agree() {
 #[test]
 fn retreat_undoes_advance() {
     let x8 = {
-        // The value x^8 is the register after a zero byte if the register was the polynomial 1 before this byte.
+        // A zero byte multiplies the register by x^8. The value `x8` is this power of x.
         let mut r = ONE;
         (0..8).for_each(|_| r = multiply(r, ONE >> 1));
         r

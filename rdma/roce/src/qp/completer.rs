@@ -156,7 +156,7 @@ impl Requester {
         self.wqes.pop_front()
     }
 
-    /// Updates the state after `una` may have advanced from `before`.
+    /// Updates timers, window and retries if `una` has advanced from `before`.
     fn progressed(&mut self, now: Time, before: Psn, full: bool) {
         let packets = self.una.since(before);
         if packets <= 0 {

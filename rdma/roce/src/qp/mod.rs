@@ -48,7 +48,8 @@ pub(crate) struct Shared {
     pub(crate) mrs: MrTable,
     pub(crate) cqs: IdMap<Cq>,
     pub(crate) counters: Counters,
-    /// A buffer for the work requests that a packet completed; it is kept so that the usual path does not allocate.
+    /// A buffer for the work requests that a packet completed. The buffer is used again for each packet, so that no
+    /// memory is allocated for a packet.
     pub(crate) done: Vec<SendWqe>,
 }
 
@@ -104,7 +105,7 @@ impl Link {
 enum Phase {
     Unconnected,
     Connected(Box<Link>),
-    /// The connection has failed; a refusal may still have to be sent.
+    /// The connection has failed. The responder may still have a NAK to send.
     Failed(Box<Link>),
     Dead,
 }
@@ -316,7 +317,7 @@ impl Qp {
         }
     }
 
-    /// Whether the packets that wait to be sent may wait for the next posted request.
+    /// Returns true if all packets that wait to be sent may wait until the program posts its next request.
     pub(crate) fn may_wait(&self) -> bool {
         match &self.phase {
             Phase::Connected(link) if self.cap.late_acks => {
@@ -326,9 +327,10 @@ impl Qp {
         }
     }
 
-    /// Builds the next packet. Replies come first, because the peer's window depends on them. Only one request packet
-    /// may be sent before late acknowledgements to a peer of this stack: the shorter packet behind the longer one fits
-    /// into the same super-packet.
+    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. There is
+    /// one exception: with late acknowledgements and a peer of this stack, one request packet may be sent before the
+    /// acknowledgements. The acknowledgement is shorter than the request packet, and only a shorter packet may follow
+    /// in the same super-packet.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (link, open) = match &mut self.phase {
@@ -359,7 +361,8 @@ impl Qp {
         }
     }
 
-    /// Moves the queue pair to the error state: the oldest send completes with `status`, all other requests as flushed.
+    /// Moves the queue pair to the error state. The oldest work request of the send queue completes with `status`, and
+    /// all other work requests complete as flushed.
     pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut Shared) {
         let mut link = match std::mem::replace(&mut self.phase, Phase::Dead) {
             Phase::Connected(link) => link,

@@ -62,11 +62,12 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     Region(Place),
-    /// The payload goes to the receive that the message took, from this byte on.
+    /// The payload goes to the posted receive that the message uses. The value is the offset of the payload in this
+    /// receive.
     Receive(u64),
 }
 
-/// The effect on a posted receive.
+/// The effect of a packet on a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
     /// A SEND is complete and used up the receive. The value is the number of its bytes.
@@ -129,8 +130,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. Slot 0 is used for
-    /// receives.
+    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. Slot 0 has the
+    /// memory region of all posted receives.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);

@@ -46,7 +46,8 @@ impl Reply {
         matches!(self, Self::Read { repeated: false, .. })
     }
 
-    /// The PSN up to which a plain acknowledgement acknowledges.
+    /// Returns the last PSN that a plain acknowledgement acknowledges; `None` if the reply is not a plain
+    /// acknowledgement.
     fn acknowledged(&self) -> Option<Psn> {
         match self {
             Self::Ack { psn, syndrome: Syndrome::Ack(_), .. } => Some(*psn),
@@ -82,7 +83,8 @@ impl Replies {
     }
 
     pub(super) fn push(&mut self, reply: Reply) {
-        // A later acknowledgement includes the one before it.
+        // An acknowledgement also acknowledges all earlier PSNs, so the new acknowledgement replaces the one in the
+        // queue.
         if let Some(back) = self.queue.back_mut()
             && let (Some(new), Some(old)) = (reply.acknowledged(), back.acknowledged())
         {

@@ -40,7 +40,7 @@ pub(crate) struct Requester {
     pub(super) una: Psn,
     /// The PSN that the first packet of the next new work request gets.
     pub(super) alloc: Psn,
-    /// The PSN after the highest one sent.
+    /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
     /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
     /// request never goes beyond the last PSN of an earlier READ request, because a responder does not answer a request
@@ -193,7 +193,8 @@ impl Requester {
         let len = (u64::from(wqe.len) - offset).min(u64::from(packets) * u64::from(peer.mtu)) as u32;
         out.begin(peer.addr);
         out.header.push(&self.bth(opcode::READ_REQUEST, psn, 0, peer, false, true).encode());
-        // The peer checks the address, and refuses a sum that wraps.
+        // If the sum of address and offset wraps around, the peer refuses the request, because the peer checks the
+        // address.
         let reth = Reth { addr: remote.addr.wrapping_add(offset), rkey: remote.rkey, length: len };
         out.header.push(&reth.encode());
         if repeated != Some(packets) {

@@ -59,7 +59,8 @@ impl Gap {
         Self { first: psn, furthest: psn, latest: psn }
     }
 
-    /// Notes a packet from behind the gap. Returns true if the requester has gone back, or repeats its last packet.
+    /// Notes a packet whose PSN is behind the gap. Returns true if the requester has started to retransmit, or has sent
+    /// its last packet again.
     fn starts_over(&mut self, psn: Psn) -> bool {
         let back =
             psn.since(self.first) <= 0 || psn == self.furthest || self.latest.since(psn) > Self::REORDERING;
@@ -81,7 +82,7 @@ pub(crate) struct Responder {
     /// The number of completed messages, modulo 2^24.
     msn: u32,
     message: Message,
-    /// The gap for which a NAK was sent.
+    /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
     /// The first PSN of the READ that was executed last. An ACK whose PSN is at or behind this PSN would tell the
     /// requester that READ responses were lost.
@@ -98,7 +99,7 @@ pub(crate) struct Outcome {
     pub(crate) refused: Option<RefusalCause>,
 }
 
-/// The parts of the queue pair that a request needs.
+/// The parts of the queue pair that the responder uses to execute a request.
 pub(crate) struct Context<'a> {
     pub(crate) qp: verbs::QpNum,
     pub(crate) pd: PdId,
@@ -168,8 +169,8 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn, syndrome, msn: self.msn });
     }
 
-    /// Handles a repeated request: SENDs and WRITEs are acknowledged again; READs are executed again, possibly from the
-    /// middle of their range.
+    /// Handles a repeated request. A repeated SEND or WRITE is acknowledged again. A repeated READ is executed again,
+    /// and may begin in the middle of the range of the first READ.
     fn duplicate(
         &mut self,
         info: &OpcodeInfo,
@@ -187,7 +188,7 @@ impl Responder {
         }
         let (reply, packets) = self.read_reply(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
         let end = packet.bth.psn.plus(packets);
-        // A request beyond the expected PSN cannot be a duplicate.
+        // A READ request whose responses reach the expected PSN or later PSNs is not a duplicate.
         if end.since(self.epsn) > 0 {
             return Err(RefusalCause::Duplicate);
         }
@@ -283,7 +284,8 @@ impl Responder {
             return Err(MessageLength);
         }
         if let Some((mr, offset)) = *target {
-            // Access may have been withdrawn since the first packet.
+            // The region is checked for each packet, because its access rights may have been revoked since the first
+            // packet of the WRITE.
             let region = cx.shared.mrs.still(mr, Want::RemoteWrite).ok_or(RemoteAccess)?;
             cx.memory.place(region, offset + u64::from(*filled), packet.payload);
         }
@@ -365,8 +367,8 @@ impl Responder {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // The packets that the peer sent right behind the refused packet arrive with PSNs ahead of the expected
-            // PSN. They get no NAK for a sequence error, because the gap is noted here.
+            // The packets that the peer sent right behind the refused packet get no NAK for a sequence error, because
+            // the gap is noted here.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
@@ -377,7 +379,8 @@ impl Responder {
         self.take_recv().map(|recv| failed_recv(cx, recv.wr_id, cause))
     }
 
-    /// Takes the receive of a SEND that has partly arrived, when the queue pair fails.
+    /// Removes and returns the posted receive of a SEND of which only a part has arrived. The caller does this when the
+    /// queue pair fails.
     pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
         match std::mem::replace(&mut self.message, Message::None) {
             Message::Send { recv, .. } => Some(recv),
@@ -429,7 +432,7 @@ mod tests {
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);
-        // The PSNs wrap.
+        // The PSNs wrap around to 0 within the gap.
         assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// The round trip that is assumed until one was measured.
+    /// The round-trip time that is assumed until the first round trip was measured.
     const INITIAL: Duration = Duration::from_millis(50);
     /// The longest time between two probes of a peer that may stay silent for ever.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);

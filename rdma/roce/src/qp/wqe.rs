@@ -19,8 +19,8 @@ pub(crate) struct SgeRef {
 
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
-/// Calls `each` with the pieces of `sges` that hold `len` bytes from `offset` on. Returns false if a region was
-/// deregistered.
+/// Calls `each` for each piece of memory of the range `offset..offset + len` in the buffers `sges`. Returns false if
+/// the region of a buffer was deregistered.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,

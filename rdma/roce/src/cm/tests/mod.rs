@@ -74,8 +74,8 @@ impl Host {
         }
     }
 
-    /// Collects outputs like a device whose application has not read its events yet. The events of withdrawn requests
-    /// are removed.
+    /// Collects outputs like a device whose application has not read its CM events yet. The CM events of withdrawn
+    /// requests are removed, as the device does.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
@@ -172,7 +172,8 @@ impl Net {
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // A DREP for a forgotten connection goes to the port at which a kernel peer receives.
+                // The check of the address is skipped for a DREP to the RoCE port, because a DREP for a forgotten
+                // connection is sent to the port at which a Linux kernel receives.
                 let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
@@ -220,7 +221,7 @@ impl Net {
 
     fn deliver(&mut self, to: usize, from: SocketAddr, mad: &[u8; MAD_LEN]) {
         let local: IpAddr = self.hosts[to].address.ip();
-        // The tests read refusals in the counters.
+        // The result of `handle_mad` is ignored, because the tests read refusals from the counters.
         let _ = self.hosts[to].cm.handle_mad(self.now, from, local, mad, &mut self.random);
     }
 

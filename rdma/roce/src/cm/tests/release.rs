@@ -98,7 +98,7 @@ fn a_queue_pair_used_again_is_stale() {
         |event: &CmEvent| matches!(event, CmEvent::Rejected { reason: RejectReason::STALE_CONNECTION, .. });
     assert!(stale(net.hosts[0].events.last().unwrap()));
     assert_eq!((net.hosts[1].disconnected(), &net.hosts[1].failed), (1, &vec![0x22]));
-    // On host 1, the old connection is still in the state TimeWait or DreqSent.
+    // On host 1, the connection that existed before the restart is still in the state TimeWait or DreqSent.
     net.dial(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     assert!(stale(net.hosts[0].events.last().unwrap()));
