@@ -10,8 +10,8 @@ use rustix::event::{Timespec, epoll};
 
 use crate::local::Listener;
 
-/// Two sets of file descriptors (epoll). `workers` has the sockets of local workers; `all` has that set and the
-/// ports.
+/// Two sets of file descriptors (epoll). The set `workers` has the sockets of local workers and the socket to which
+/// local workers connect. The set `all` has the set `workers` and the ports.
 #[derive(Debug)]
 pub(crate) struct Bells {
     all: OwnedFd,
@@ -34,21 +34,22 @@ impl Bells {
         Ok(bells)
     }
 
-    /// Adds a worker's socket to the set of workers. The socket stays in the set as long as it is open.
+    /// Adds a socket to the set `workers`. The socket stays in the set until it is closed or [`Self::ignore`] removes
+    /// it.
     pub(crate) fn hear(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         add(&self.workers, socket)
     }
 
-    /// Removes a socket from the set of workers. The socket does not wake the server loop until it is added
+    /// Removes a socket from the set `workers`. The socket does not wake the server loop until it is added to the set
     /// again.
     pub(crate) fn ignore(&self, socket: BorrowedFd<'_>) {
-        // An error means that the socket is not in the set and cannot wake the loop anyway.
+        // An error is ignored, because a socket that is not in the set does not wake the server loop.
         let _ = epoll::delete(&self.workers, socket);
     }
 
-    /// Removes the ports from the set, so that segments no longer wake the server loop.
+    /// Removes the ports from the set `all`, so that segments no longer wake the server loop.
     pub(crate) fn silence(&self, ports: &Ports) {
-        // An error means that the file descriptor is not in the set and cannot wake the loop anyway.
+        // An error is ignored, because a file descriptor that is not in the set does not wake the server loop.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 
@@ -56,7 +57,7 @@ impl Bells {
         self.all.as_fd()
     }
 
-    /// Whether a local worker's socket, or the socket to which local workers connect, is readable.
+    /// Returns true if a local worker's socket, or the socket to which local workers connect, is readable.
     pub(crate) fn of_workers(&self) -> bool {
         let mut events = Vec::with_capacity(1);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

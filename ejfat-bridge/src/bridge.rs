@@ -1,4 +1,4 @@
-//! Puts events into rings, carrying out the decisions of the dispatcher.
+//! The bridge itself, which executes the decisions of the dispatcher: it puts events into rings.
 
 mod function;
 mod kept;
@@ -38,12 +38,13 @@ use report::level;
 
 /// The most batches that are received from one port before other ports and the RDMA device are served.
 const TURNS: usize = 4;
-/// The most time that an event is kept beyond its time-out because segments were received late.
+/// The most time that an incomplete event is kept after its time-out, because the bridge may still have to receive
+/// segments that arrived in time.
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between these limits, the time is an
-/// eighth of the time since the last activity.
+/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between these limits, the time
+/// between two reads is an eighth of the time since segments or credits last arrived.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
 /// The most time between two reads of credits while events wait for room.
@@ -53,14 +54,14 @@ const DEAD: Duration = Duration::from_secs(15);
 /// The time between two snapshots for the handles.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// Puts events into rings.
+/// A bridge, which receives segments and puts events into the rings of workers.
 #[derive(Debug)]
 pub struct Bridge {
     intake: Intake,
     dispatcher: Dispatcher,
-    /// The rings of workers, by `WorkerId::at`.
+    /// The rings of workers. The index of a worker's ring is `WorkerId::at`.
     rings: Vec<Option<(WorkerId, Ring)>>,
-    /// The rings of workers that ended. Events in these rings may be delivered again.
+    /// The rings of workers that ended, as long as events in such a ring may be delivered again to other workers.
     kept: Vec<Kept>,
     placing: Placing,
     listener: Option<Listener>,
@@ -68,9 +69,10 @@ pub struct Bridge {
     /// The bytes of memory that are left for the rings of local workers.
     local_memory: u64,
     instance: u64,
-    /// A subscription that was accepted, but whose stream has not begun.
+    /// The worker and ring geometry of a subscription that was accepted, but whose stream has not begun yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// Local workers to which an event was announced in this turn; a worker may occur several times.
+    /// The local workers to which events were announced. A worker occurs in the list once for each event that was
+    /// announced to it.
     told: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventId>,
@@ -81,23 +83,24 @@ pub struct Bridge {
     /// The log limit for lines that local workers cause when they subscribe.
     lines: Lines<()>,
     failed: Option<String>,
-    /// Whether it was logged already that the system has no address space for an event.
+    /// True if the lack of address space for an event was logged already.
     told_of_addresses: bool,
     too_long: TooLong,
     told_of_lengths: Told,
-    /// The number of unreleased events that workers had when the bridge ended.
+    /// The number of unreleased events of workers that were removed while the bridge was ending. Unreleased events of
+    /// such a worker do not count as lost.
     left: u64,
     /// The last time at which no port had anything to receive.
     dry: Time,
     /// The numbers of ports that may have something to receive.
     ready: Vec<usize>,
-    /// Whether the server shuts down.
+    /// True if the server shuts down.
     finishing: bool,
     /// The last time at which segments or credits arrived.
     active: Instant,
     next_tick: Instant,
     next_told: Instant,
-    /// The counters of the ports as they were last reported, and when they are reported again.
+    /// The counters of the ports as they were last reported.
     ports: Arc<[PortCounters]>,
     next_ports: Time,
 }
@@ -145,7 +148,7 @@ impl Bridge {
         })
     }
 
-    /// The function by which workers subscribe, for the server's registry.
+    /// Returns the function by which workers subscribe. The caller adds this function to the server.
     pub fn function() -> Arc<dyn Function> {
         Arc::new(Subscribe(info()))
     }
@@ -154,22 +157,23 @@ impl Bridge {
         Handle(self.desk.clone())
     }
 
-    /// The addresses to which segments are sent, with the ports that the system chose.
+    /// Returns the addresses at which the bridge receives segments, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.intake.ports.addresses()
     }
 
-    /// The ports that the bridge leaves out of its port ranges, because another process has bound them.
+    /// Returns the ports of the port ranges that the bridge does not use, because another process has bound these
+    /// ports.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
     }
 
-    /// The size of a socket's receive buffer in bytes, as granted by the system.
+    /// Returns the size in bytes that the system gave to a socket's receive buffer.
     pub fn buffer(&self) -> Result<usize, Error> {
         self.intake.ports.buffer().map_err(Error::io("read the size of a receive buffer"))
     }
 
-    /// The path of the socket at which local workers subscribe.
+    /// Returns the path of the socket at which local workers subscribe; `None` if there is no such socket.
     pub fn local(&self) -> Option<&std::path::Path> {
         self.listener.as_ref().map(Listener::path)
     }
@@ -194,7 +198,7 @@ impl Bridge {
         self.rings[worker.at()] = Some((worker, ring));
     }
 
-    /// Receives the segments that have arrived, up to a limit for each port. Returns whether any segment arrived.
+    /// Receives the segments that have arrived, up to a limit for each port. Returns true if any segment arrived.
     fn receive(&mut self) -> bool {
         let (mut something, mut dry) = (false, 0);
         let begin = self.intake.now();
@@ -230,8 +234,9 @@ impl Bridge {
         something
     }
 
-    /// Gives up events that timed out. An event is kept as long as a port may still have segments of the event that arrived in
-    /// time, but at most `BEHIND` longer than its time-out.
+    /// Gives up incomplete events that timed out. A socket may still have segments of an event that arrived before the
+    /// time-out. An event is therefore kept after its time-out until all ports were read empty, but at most for the
+    /// time `BEHIND`.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -264,7 +269,7 @@ impl Bridge {
         self.pump();
     }
 
-    /// Handles a datagram, which is the bytes `from..to` of a receive buffer.
+    /// Handles the datagram in the bytes `from..to` of a receive buffer.
     fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
         let now = self.intake.now();
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
@@ -278,7 +283,8 @@ impl Bridge {
         };
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
-            // The dispatcher must forget evicted events first, since their event buffers may belong to other events by now.
+            // Before the dispatcher opens the new event, it must forget the evicted events, because the new event may
+            // use the event buffer of an evicted event.
             while let Some(evicted) = self.intake.evicted() {
                 self.dispatcher.gave_up(evicted.id);
             }
@@ -316,8 +322,8 @@ impl Bridge {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.way {
-            // Cut-through keeps a receive buffer in use until the worker acknowledges the WRITE. It is only used while enough
-            // buffers are free for the next batch.
+            // A segment is sent from its receive buffer only while enough buffers are free for the next batch, because
+            // such a buffer stays in use until the worker acknowledges the WRITE.
             Way::Remote(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
@@ -331,7 +337,7 @@ impl Bridge {
         }
     }
 
-    /// Carries out the actions of the dispatcher.
+    /// Executes the actions that the dispatcher has decided on.
     fn act(&mut self, now: Time) {
         loop {
             while let Some(action) = self.dispatcher.poll_action() {
@@ -370,8 +376,8 @@ impl Bridge {
         }
     }
 
-    /// Announces to a worker an event in its ring. `is_in_twin` says that the bytes were copied into the staging ring, and not
-    /// written segment by segment.
+    /// Announces an event to a worker whose ring has the event. `is_in_twin` is true if the event was copied as a whole
+    /// into the staging ring, and false if the event was written segment by segment.
     fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
         let Some(ring) = self.ring(worker) else { return };
         match &mut ring.way {
@@ -401,8 +407,9 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts the queued WRITEs of all remote workers, up to the most WRITEs that may be unacknowledged. All other
-    /// WRITEs stay queued. A worker with too many queued WRITEs gets no new events from the dispatcher.
+    /// Posts the queued WRITEs of all remote workers. If a worker already has the most WRITEs that may be
+    /// unacknowledged, its other WRITEs stay queued. A worker with too many queued WRITEs gets no new events from the
+    /// dispatcher.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };
@@ -418,7 +425,7 @@ impl Bridge {
         }
     }
 
-    /// Closes the sessions of workers that did not acknowledge WRITEs in time.
+    /// Closes the session of each worker that has acknowledged no WRITE for the time `DEAD`.
     fn find_dead(&mut self, now: Instant) {
         for (_, ring) in self.rings.iter().flatten() {
             let Way::Remote(remote) = &ring.way else { continue };
@@ -428,8 +435,8 @@ impl Bridge {
         }
     }
 
-    /// Reads the credits of workers that announce new credits, or of all workers if `of_all`. Returns whether there were new
-    /// credits.
+    /// Reads the credits of all workers that announce new credits. If `of_all` is true, reads the credits of all
+    /// workers. Returns true if there were new credits.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {
@@ -456,7 +463,7 @@ impl Bridge {
     }
 
     fn remove(&mut self, worker: WorkerId, now: Time) {
-        // Credits that the worker wrote before it ended still count.
+        // The credits are read once more, because credits that the worker wrote before its end still count.
         if let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut)
             && let Some(words) = ring.credits.look(true)
         {
@@ -467,11 +474,11 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // The bridge ends before this worker does. The worker may go on reading the events that it has, so they are not
-            // lost.
+            // While the bridge is ending, a removed worker may still read the events in its ring, so these events are
+            // not counted as lost.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
-        // The actions read the worker's ring, so they are carried out before the ring is dropped.
+        // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
         if let Way::Remote(remote) = ring.way {
@@ -482,7 +489,8 @@ impl Bridge {
         }
     }
 
-    /// Does the periodic work: checks all workers, takes new local workers, and reports to handles and control plane.
+    /// Does the periodic work: checks all workers, subscribes new local workers, and reports the state to the handles
+    /// and to the control plane.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
         let time = self.intake.time(now);
@@ -510,7 +518,8 @@ impl Bridge {
         }
     }
 
-    /// The time at which to read credits next. If no worker has unreleased events, it is the time of the next tick.
+    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the next read is in
+    /// the next call of `tick`.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;
@@ -520,7 +529,7 @@ impl Bridge {
         now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
     }
 
-    /// Whether no event waits, and no WRITE to any worker is queued or unacknowledged.
+    /// Returns true if no event waits for room, and no WRITE to any worker is queued or unacknowledged.
     fn is_quiet(&self) -> bool {
         let quiet = |(_, ring): &(WorkerId, Ring)| match &ring.way {
             Way::Remote(remote) => remote.is_quiet(),

@@ -1,4 +1,5 @@
-//! Receive buffers for segments. WRITEs may still read some buffers while other buffers receive.
+//! Receive buffers for segments. While new segments are received into some buffers, WRITEs may still read other
+//! buffers.
 #![allow(unsafe_code, reason = "lends parts of registered memory as slices")]
 
 use std::io::{self, IoSliceMut};
@@ -10,11 +11,12 @@ use verbs::{Access, Memory, Mr, Pd};
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: Memory,
-    /// The buffers that nothing uses.
+    /// The numbers of the buffers without users.
     free: Vec<u32>,
     /// For each buffer, the number of WRITEs that read the buffer, plus one while its segments are handled.
     users: Vec<u32>,
-    /// The buffers taken by [`Buffers::take`] that have not received yet.
+    /// The buffers that [`Buffers::take`] has taken from `free`. The first of these buffers contain the last batch
+    /// until [`Buffers::done`] is called, and the other buffers are empty.
     taken: Vec<u32>,
 }
 
@@ -31,14 +33,15 @@ impl Buffers {
         pd.reg_mr(&self.memory, Access::default())
     }
 
-    /// The number of buffers that can receive next. Buffers of the batch that is being handled are not among them.
+    /// Returns the number of buffers into which the next batch can be received. A buffer of the batch that is being
+    /// handled does not count.
     pub(crate) fn free(&self) -> usize {
         let in_hand = |&&buffer: &&u32| self.users[buffer as usize] > 0;
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
     }
 
-    /// Calls `receive` with up to [`Ports::BATCH`] buffers to receive into. `receive` returns the number of buffers that it
-    /// used.
+    /// Calls `receive` with at most [`Ports::BATCH`] buffers. `receive` writes segments into the first buffers and
+    /// returns the number of buffers that it used.
     pub(crate) fn take<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
@@ -51,8 +54,9 @@ impl Buffers {
         let mut slices = arrayvec::ArrayVec::<_, { Ports::BATCH }>::new();
         for &buffer in &self.taken {
             let start = buffer as usize * Ports::BUFFER;
-            // SAFETY: the slice lies inside the memory, which nobody else writes. The numbers in `taken` are different from
-            // each other, no WRITE reads these buffers (`users` was 0), and `&mut self` keeps other slices away.
+            // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not overlap,
+            // because the numbers in `taken` are different from each other. No WRITE reads these buffers, because their
+            // `users` were 0. No other slice of the memory exists, because this method has `&mut self`.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
             slices.push(IoSliceMut::new(bytes));
@@ -62,21 +66,23 @@ impl Buffers {
         Ok(used)
     }
 
-    /// The number of the buffer with index `at` among those that the last [`Buffers::take`] received into.
+    /// Returns the number of the buffer with the index `at` in the batch that the last call of [`Buffers::take`]
+    /// received.
     pub(crate) fn received(&self, at: usize) -> u32 {
         self.taken[at]
     }
 
-    /// The bytes of a buffer that has received.
+    /// Returns the bytes of a buffer that has users.
     pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;
-        // SAFETY: the slice lies inside the memory, which is initialized with zeros. The buffer does not receive again
-        // before its last user is gone, and WRITEs only read.
+        // SAFETY: the slice lies inside `self.memory`, whose bytes were zero at first, so all bytes are initialized.
+        // Nobody writes the buffer while the slice exists: a buffer with users is not received into, and WRITEs only
+        // read the buffer.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), Ports::BUFFER) }
     }
 
-    /// The address of a byte of a buffer.
+    /// Returns the address of the byte at `offset` of a buffer.
     pub(crate) fn addr(&self, buffer: u32, offset: usize) -> u64 {
         assert!(offset <= Ports::BUFFER, "inside a buffer");
         self.memory.addr() + (buffer as usize * Ports::BUFFER + offset) as u64
@@ -86,7 +92,7 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Removes one user of the buffer. A buffer without users is free.
+    /// Removes one user of the buffer. If no user is left, the buffer becomes free.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);
@@ -95,7 +101,8 @@ impl Buffers {
         }
     }
 
-    /// Ends the handling of the last batch, which has `used` buffers.
+    /// Ends the handling of the last batch, which used `used` buffers: removes the batch as a user of each of these
+    /// buffers.
     pub(crate) fn done(&mut self, used: usize) {
         for at in 0..used {
             let buffer = self.taken[at];

@@ -9,7 +9,7 @@ use ejfat::{bridge, listen::Listen, reassembly, ring::Placing, wire::LbHeader};
 pub struct BridgeConfig {
     /// The addresses at which segments are received.
     pub listen: Vec<Listen>,
-    /// The size of each socket's receive buffer in bytes. `None` stands for the system's default.
+    /// The size of each socket's receive buffer in bytes; `None` for the system's default.
     pub buffer: Option<usize>,
     pub reassembly: reassembly::Config,
     pub dispatch: bridge::Config,
@@ -20,9 +20,10 @@ pub struct BridgeConfig {
     pub local: Option<PathBuf>,
     /// The most bytes of all local workers' rings together.
     pub local_memory: u64,
-    /// The number of buffers of 64 KiB in which segments are received, and from which cut-through sends them.
+    /// The number of receive buffers for segments, 64 KiB each. In the delivery mode cut-through, segments are sent to
+    /// workers directly from these buffers.
     pub receive_buffers: usize,
-    /// A receiver of fill levels, and the interval at which it gets them.
+    /// A receiver of fill levels, and the time between two reports of fill levels to this receiver.
     pub fill: Option<(Box<dyn FillSink>, Duration)>,
 }
 
@@ -56,11 +57,12 @@ pub enum Route {
 
 /// The part of load-balancer tables that a bridge needs: the choice of an event's member.
 pub trait Steering: Send + Sync + fmt::Debug {
-    /// The number of the member that gets an event with this header; `None` if the tables name no member.
+    /// Returns the number of the member that gets an event with the LB header `header`; `None` if the tables name no
+    /// member for this header.
     fn member(&self, header: &LbHeader) -> Option<u16>;
 }
 
-/// How full a worker's ring is.
+/// The fill level of a worker's ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     pub worker: u32,
@@ -68,12 +70,13 @@ pub struct Level {
     pub member: Option<u16>,
     /// The part of the ring's slots that is in use, 0 to 1.
     pub fill: f64,
-    /// Whether the worker is stalled. A stalled worker gets at most one event in each stall time.
+    /// True if the worker is stalled. A stalled worker gets at most one event in each stall time.
     pub stalled: bool,
 }
 
-/// A receiver of fill levels, such as a control plane. It must not block.
+/// A receiver of fill levels, such as a control plane. The methods of a receiver must not block.
 pub trait FillSink: Send + fmt::Debug {
-    /// Takes the fill level of each subscribed worker, and `all`, the fill level of all rings together.
+    /// Reports the fill levels. `workers` has the fill level of each subscribed worker, and `all` is the fill level of
+    /// all rings together.
     fn levels(&mut self, workers: &[Level], all: f64);
 }

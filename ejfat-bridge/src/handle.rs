@@ -1,4 +1,4 @@
-//! The handle by which other threads ask a bridge for its state.
+//! The handle by which other threads read the state of a bridge.
 
 use std::{
     net::SocketAddr,
@@ -35,7 +35,7 @@ pub struct WorkerReport {
     pub bytes: u64,
     pub released: u64,
     pub wrong_credits: u64,
-    /// How long the worker has been subscribed, in seconds.
+    /// The time since the worker subscribed, in seconds.
     pub seconds: f64,
 }
 
@@ -49,27 +49,28 @@ pub struct Snapshot {
     pub waiting: usize,
     /// The number of events of ended workers that wait to be delivered to another worker.
     pub waiting_again: usize,
-    /// The number of events that were lost because their worker ended. Events that were delivered again, or that wait for it, are
-    /// not counted. Events that workers have when the bridge ends are not counted either.
+    /// The number of events that were lost because their worker ended. An event that was delivered again, or waits to
+    /// be delivered again, is not counted. An event that a worker still has when the bridge ends is not counted.
     pub lost_with_workers: u64,
-    /// The number of events that are lost because they are longer than the bridge accepts. `events` does not count these events.
+    /// The number of events that are lost because they are longer than the bridge accepts. The counters in `events` do
+    /// not include these events.
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
     /// The bytes of the reassembler's memory that segments of events have used.
     pub memory: u64,
-    /// Datagrams that the Linux kernel dropped at the ports.
+    /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of the ports that received something, at most a second old. The counters of drops may be older if more than
-    /// 256 ports are bound.
+    /// The counters of the ports that received something, at most a second old. If more than 256 ports are bound, the
+    /// counters of dropped datagrams may be older.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,
     /// The number of subscriptions that were refused.
     pub refused: u64,
-    /// The error for which no segments can be received; `None` while segments can be received.
+    /// The error because of which no segments can be received; `None` while segments can be received.
     pub failed: Option<String>,
-    /// The time of the snapshot by the bridge's clock. Times in traces are by the same clock.
+    /// The time of the snapshot by the bridge's clock. The times in event traces are by the same clock.
     pub now: Time,
 }
 
@@ -90,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most queries for traces that may wait.
+/// The most queries for event traces that may wait.
 const MOST_QUESTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -103,7 +104,7 @@ impl Desk {
         if !self.asked.load(Ordering::Acquire) {
             return;
         }
-        // Only one query is answered in a turn of the server loop, since a query takes a millisecond.
+        // At most one query is answered in a turn of the server loop, because a query takes a millisecond.
         let question = {
             let mut questions = lock(&self.questions);
             let question = questions.pop();
@@ -111,30 +112,32 @@ impl Desk {
             question
         };
         if let Some(Question { tick, answer }) = question {
-            // Usually few events have the same tick. The limit is for a sender that sends the same tick all the time.
+            // Usually few events have the same tick. The limit of 100 events applies if a sender sends the same tick
+            // all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }
 }
 
-/// The handle of a bridge. Clones refer to the same bridge.
+/// A handle of a bridge. All clones of a handle refer to the same bridge.
 #[derive(Clone, Debug)]
 pub struct Handle(pub(crate) Arc<Desk>);
 
 impl Handle {
-    /// The latest snapshot, at most a tenth of a second old.
+    /// Returns the latest snapshot, which is at most 150 ms old.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.0.snapshot).clone()
     }
 
-    /// How full the bridge is, and its totals since it began; at most 150 ms old. The call allocates nothing and does not wait
-    /// for the server loop, so any thread may make it many times a second.
+    /// Returns the fill levels of the bridge and its totals since its start, at most 150 ms old. The call allocates
+    /// nothing and does not wait for the server loop, so a thread may call this function many times a second.
     pub fn load(&self) -> Load {
         lock(&self.0.snapshot).load
     }
 
-    /// The traces of at most 100 events with this tick, or with this event number if an event has no tick. The latest event comes
-    /// first. `None` if the bridge does not answer within two seconds, or if too many queries wait.
+    /// Returns the event traces of at most 100 events with the tick `tick`. An event without a tick is found by its
+    /// event number. The latest event is the first in the result. Returns `None` if the bridge does not answer within
+    /// two seconds, or if too many queries wait.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
         let (answer, records) = mpsc::channel();
         {

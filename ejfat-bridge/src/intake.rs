@@ -1,4 +1,4 @@
-//! Receives segments, and owns receive buffers and spill memory.
+//! The receiving part of a bridge, which also owns the receive buffers and the spill memory.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -51,8 +51,8 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// Receives a batch from a port. Returns the number of buffers that the batch uses; [`Buffers::done`] gives
-    /// them back.
+    /// Receives a batch of segments from a port. Returns the number of buffers that the batch uses. The caller must
+    /// call [`Buffers::done`] with this number after the batch is handled.
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);
@@ -65,7 +65,7 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// What the dispatcher needs to know of an event whose first segment has arrived.
+    /// Returns the data of an event that the dispatcher gets when the first segment of the event arrives.
     pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);
@@ -94,7 +94,7 @@ impl Intake {
     }
 }
 
-/// The current UNIX time in nanoseconds.
+/// Returns the current UNIX time in nanoseconds.
 pub(crate) fn unix() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

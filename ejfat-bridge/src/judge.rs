@@ -9,8 +9,9 @@ use naa_server::{
 
 use crate::remote::PARAMETERS;
 
-/// Checks the subscription in a call, and that the call's regions match it. If the worker can be sent a refusal,
-/// returns it inside the outer `Ok`. A `Failure` means that parameters are missing or too short for that.
+/// Decodes and checks the subscription of a call, and checks that the call's regions match the subscription. Returns a
+/// [`Refusal`] inside the outer `Ok` if the subscription is refused. Returns a `Failure` if parameters are missing, or
+/// if the output for the answer is too short for a refusal.
 pub(crate) fn judge(
     asking: &Asking<'_>,
     call: &mut Call<'_>,
@@ -40,8 +41,8 @@ pub(crate) fn judge(
     Ok(Ok(subscription))
 }
 
-/// Whether the parameters are in the order of the protocol. The code after this check finds each parameter by its
-/// index.
+/// Returns true if the parameters are in the order of the protocol. The order is checked because later code finds each
+/// parameter by its index.
 fn in_order(params: &[RegionRequest]) -> bool {
     const ORDER: [RegionFlags; PARAMETERS] = {
         let (sent, back) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
@@ -54,7 +55,8 @@ fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
     bytes == [geometry.credits_bytes(), geometry.descriptors_bytes(), geometry.ring_bytes()]
 }
 
-/// Whether two of the host's regions share bytes, or a region exceeds the address space.
+/// Returns true if two of the host's regions have common bytes, or if a region goes beyond the end of the address
+/// space.
 fn overlap(params: &[RegionRequest]) -> bool {
     let mut ranges: Vec<_> =
         params.iter().map(|p| (p.host.addr, p.host.addr.checked_add(u64::from(p.host.size)))).collect();

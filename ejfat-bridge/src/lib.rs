@@ -1,12 +1,13 @@
-//! The bridge: puts EJFAT's events into the memory of workers, so that workers need no sockets for segments.
+//! The bridge, which puts EJFAT's events into the memory of workers, so that workers need no sockets for segments.
 //!
 //! ```text
 //! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► Remote: WRITEs  ─► worker's ring
 //!                                                                    └─► Shared: copies ─► memory that the worker mapped
 //! ```
 //!
-//! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80), and programs on
-//! this machine by a UNIX socket. The bridge runs on the server's one thread; [`Handle`]s let other threads see its state.
+//! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80).
+//! Programs on the bridge's machine may also subscribe by a UNIX socket. The bridge runs in the server loop, which is
+//! one thread. Other threads read the bridge's state by a [`Handle`].
 //!
 //! [`ejfat::ring`] describes the protocol of rings. [`ejfat::bridge`] decides which worker gets an event.
 

@@ -5,36 +5,37 @@ use ejfat::{
     reassembly::Reassembler,
 };
 
-/// How full a bridge is, and its totals since it began. These are the fields of the state that an EJFAT worker sends to a
-/// control plane (`SendState`).
+/// The fill levels of a bridge, and its totals since its start. A load has the fields of the state that an EJFAT worker
+/// sends to a control plane (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// The fill level, 0 to 1. It is the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
+    /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
     /// [`waiting`](Self::waiting). Events are lost when `memory` or `waiting` is 1.
     pub fill: f64,
-    /// The part of all workers' ring slots that is in use, 0 to 1. It is 1 if there is no worker.
+    /// The part of all workers' ring slots that is in use, 0 to 1; 1 if there is no worker.
     pub rings: f64,
     /// The part of the reassembler's memory that events in reassembly and waiting events use, 0 to 1.
     pub memory: f64,
-    /// The number of complete events that wait for room, divided by the number of events that may wait, 0 to 1. It is 0 if no
+    /// The number of complete events that wait for room, divided by the most events that may wait, 0 to 1; 0 if no
     /// event may wait.
     pub waiting: f64,
-    /// Workers that are subscribed.
+    /// The number of subscribed workers.
     pub workers: u32,
-    /// Events of which at least one segment was received, including events that are too long (`totalEventsRecv`).
+    /// The number of events of which at least one segment was received, including events that are too long
+    /// (`totalEventsRecv`).
     pub events: u64,
-    /// Events that became complete (`totalEventsReassembled`).
+    /// The number of events that became complete (`totalEventsReassembled`).
     pub reassembled: u64,
-    /// Events that timed out before they were complete, were evicted, or are longer than the bridge takes
-    /// (`totalEventsReassemblyErr`).
+    /// The number of events that were lost before they were complete, because they timed out, were evicted, or were
+    /// longer than the bridge accepts (`totalEventsReassemblyErr`).
     pub reassembly_errors: u64,
-    /// Events that workers released (`totalEventsDequeued`).
+    /// The number of events that workers released (`totalEventsDequeued`).
     pub dequeued: u64,
-    /// Complete events that no worker got, mostly because no ring had room (`totalEventEnqueueErr`).
+    /// The number of complete events that no worker got, mostly because no ring had room (`totalEventEnqueueErr`).
     pub enqueue_errors: u64,
-    /// Bytes of the datagrams that were received (`totalBytesRecv`).
+    /// The number of bytes of the datagrams that were received (`totalBytesRecv`).
     pub bytes: u64,
-    /// Datagrams that were received (`totalPacketsRecv`).
+    /// The number of datagrams that were received (`totalPacketsRecv`).
     pub packets: u64,
 }
 
@@ -60,14 +61,14 @@ impl Load {
         }
     }
 
-    /// Adds the events that are longer than the bridge takes.
+    /// Adds `too_long`, the number of events that are longer than the bridge accepts, to the totals.
     pub(crate) fn with_too_long(self, too_long: u64) -> Self {
         let (events, reassembly_errors) = (self.events + too_long, self.reassembly_errors + too_long);
         Self { events, reassembly_errors, ..self }
     }
 }
 
-/// How many complete events may wait for room.
+/// Returns the most complete events that may wait for room.
 fn most_waiting(config: &bridge::Config) -> u64 {
     match config.pressure {
         Pressure::Hold | Pressure::DropOldest => config.most_waiting.into(),
@@ -94,7 +95,7 @@ mod tests {
 
     const LENGTH: u32 = 1 << 12;
 
-    /// Sends one event in a single segment through reassembler and dispatcher.
+    /// Passes one event, which is a single segment, to the reassembler and the dispatcher.
     fn event(dispatcher: &mut Dispatcher, reassembler: &mut Reassembler, number: u64) {
         let header = ReHeader { data_id: 1, offset: 0, length: LENGTH, event: number };
         let segment = [&header.encode()[..], &[7; LENGTH as usize]].concat();
@@ -138,7 +139,8 @@ mod tests {
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.fill, load.rings, load.waiting), (1.0, 1.0, 0.5));
         assert!(load.memory > 0.0 && load.memory < 0.1, "{load:?}");
-        // Three more events come: two of them wait, and one is lost.
+        // Three more events arrive while the ring is full and two events wait. At most four events may wait, so one
+        // event is lost.
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.waiting, load.events, load.reassembled, load.enqueue_errors), (1.0, 9, 9, 1));
         assert_eq!((load.dequeued, load.reassembly_errors, load.packets), (0, 0, 9));

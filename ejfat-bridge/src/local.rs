@@ -57,8 +57,8 @@ pub(crate) struct Files {
 }
 
 impl Shared {
-    /// Makes a ring in shared memory. Returns also the memory of the ring and of its credits, and the files to send
-    /// to the worker.
+    /// Makes a ring in shared memory. Returns the ring, the memory of its slots, the memory of its credits, and the
+    /// files that the worker gets.
     pub(crate) fn new(socket: OwnedFd, geometry: Geometry) -> io::Result<(Self, Memory, Memory, Files)> {
         let (events_file, events) = region::memfd_for_readers("naa-events", geometry.shared_bytes())?;
         let (credits_file, credits) = region::memfd("naa-credits", geometry.credits_bytes())?;
@@ -82,17 +82,18 @@ impl Shared {
         let at = DESCRIPTORS_AT + self.geometry.descriptor_at(descriptor.sequence);
         self.events.write(at, &descriptor.encode());
         self.head.store(descriptor.sequence);
-        // A worker that goes to sleep first sets its flag and then looks at the head again, so no event is missed.
+        // The worker misses no event: before the worker sleeps, it sets its flag and then reads the head once more,
+        // while the bridge writes the head and then reads the flag.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
-            // Errors are ignored: bytes in a full socket wake the worker, too, and a closed socket is noticed by
-            // `is_over`.
+            // Errors are ignored. If the socket is full, the bytes in it wake the worker. If the socket is closed,
+            // `is_over` notices that.
             let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Whether the worker's subscription is over: its socket is closed, or has data. A subscribed worker never sends
-    /// data.
+    /// Returns true if the worker's subscription is over, because the worker's socket is closed or has data. A
+    /// subscribed worker never sends data.
     pub(crate) fn is_over(&self) -> bool {
         let mut byte = [0; 1];
         !matches!(recv(&self.socket, &mut byte, RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
@@ -120,7 +121,7 @@ struct Pending {
     until: Instant,
 }
 
-/// What was received from a connection so far.
+/// The state of a connection that has not subscribed yet, after a try to read its subscription.
 enum Said {
     Nothing(OwnedFd),
     Wants(Applicant),
@@ -140,7 +141,7 @@ pub(crate) struct Listener {
     arrived: u64,
     /// The number of messages that were no valid subscription.
     pub(crate) refused: u64,
-    /// Whether the listening socket was removed from the set that wakes the server loop.
+    /// True if the listening socket was removed from the set of file descriptors that wake the server loop.
     ignored: bool,
 }
 
@@ -199,17 +200,19 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // The process has no file descriptor left. The new connection waits until one is free.
+                // The process has most likely no free file descriptor. The new connection waits in the queue of the
+                // listening socket, which does not wake the server loop until the next call of this function.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // If the socket cannot be added to the set, it is still read in each turn.
+            // An error is ignored: a socket that is not in the set does not wake the server loop, but each call of this
+            // function reads it.
             let _ = bells.hear(socket.as_fd());
-            // A connection that is ended in favour of the new one may have sent its subscription since its socket was
-            // last read.
+            // If an older connection is ended to make room for the new connection, its socket is read once more,
+            // because the subscription may have arrived since the last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }
@@ -229,8 +232,8 @@ impl Listener {
         None
     }
 
-    /// Admits a new connection if possible. Returns the connection that is ended for lack of room: an older one, or
-    /// the new one.
+    /// Admits a new connection if possible. If there is no room, returns the connection that must be ended: an older
+    /// connection, or the new connection itself.
     fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let lost = match self.seats.room(MOST_PENDING, user) {
@@ -261,7 +264,7 @@ impl Listener {
         match block.map(Subscription::decode) {
             Some(Ok(subscription)) => return Said::Wants(Applicant { socket, subscription }),
             Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
-            // The other end closed the connection before it sent anything.
+            // A length of 0 means that the other end closed the connection without sending a subscription.
             None if length == 0 => {}
             None => self.refuse(&socket, Refusal::Malformed),
         }
@@ -274,7 +277,7 @@ impl Listener {
     }
 }
 
-/// Sends a refusal. Errors are ignored, since the other end may have closed the connection.
+/// Sends a refusal. Errors are ignored, because the other end may have closed the connection already.
 pub(crate) fn refuse(socket: &OwnedFd, refusal: Refusal) {
     let _ = tell(socket.as_fd(), &Err(refusal), &[]);
 }
@@ -320,7 +323,8 @@ mod tests {
             silent.push(connected(&path));
             assert!(listener.next(now, &bells).is_none());
         }
-        // Before the next call of `next`, one worker subscribes, and then `MOST_PENDING` silent connections arrive.
+        // One worker subscribes, and after it `MOST_PENDING` connections arrive that send nothing, all before the next
+        // call of `next`.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());

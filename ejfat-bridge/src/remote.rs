@@ -16,8 +16,8 @@ use crate::buffers::Buffers;
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
 /// The most queued entries that are posted in one call.
 const TOGETHER: usize = 16;
-/// The most bytes of a WRITE. Longer events are split, so that acknowledgements of the parts show that the worker is
-/// alive.
+/// The most bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of these WRITEs
+/// show that the worker is alive.
 const LONGEST: u32 = 1 << 20;
 /// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
 const BEHIND: usize = 4096;
@@ -34,7 +34,7 @@ struct Piece {
     at: u64,
     length: u32,
     elements: ArrayVec<Sge, ELEMENTS>,
-    /// The receive buffer that has the bytes; `None` if they are in the staging ring.
+    /// The receive buffer that has the bytes of this WRITE; `None` if the bytes are in the staging ring.
     buffer: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ enum Post {
 }
 
 impl Post {
-    /// The number of work requests that this entry takes.
+    /// Returns the number of work requests that are posted for this entry.
     fn cost(&self) -> u32 {
         match self {
             Self::Piece(_) | Self::Event { whole: false, .. } => 1,
@@ -63,7 +63,7 @@ impl Post {
     }
 }
 
-/// The kind of queued entry that a completion is for.
+/// The kind of a posted entry, which decides what happens when the entry completes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Done {
     Piece { buffer: Option<u32> },
@@ -74,24 +74,25 @@ pub(crate) enum Done {
 pub(crate) struct Remote {
     geometry: Geometry,
     placing: Placing,
-    /// The most bytes of a message.
+    /// The most bytes of a WRITE to this worker.
     longest: u32,
     elements: usize,
-    /// WRITEs that could not be posted yet, in order.
+    /// The entries that were not posted yet, in the order in which they will be posted.
     waiting: VecDeque<Post>,
     posted: VecDeque<(Done, u32)>,
-    /// The last time at which a WRITE was acknowledged, or was posted while no other WRITE was unacknowledged.
+    /// The last time at which a WRITE was acknowledged, or at which a WRITE was posted while no WRITE was
+    /// unacknowledged.
     progress: Instant,
     pub(crate) was_behind: bool,
     in_flight: u32,
-    /// The registration of the receive buffers in this session's protection domain. This field stands before `stream`,
-    /// so that the registration is dropped before the stream.
+    /// The registration of the receive buffers in this session's protection domain. This field is declared before
+    /// `stream`, so that the registration is dropped before the stream.
     receive: Option<Mr>,
     stream: Stream,
 }
 
 impl Remote {
-    /// Makes the ring. Returns `None` if the host's number of parameters is wrong.
+    /// Makes the ring of a remote worker. Returns `None` if the host's number of parameters is not `PARAMETERS`.
     pub(crate) fn new(
         stream: Stream,
         geometry: Geometry,
@@ -134,13 +135,13 @@ impl Remote {
         &self.stream.regions[RING]
     }
 
-    /// Whether segments are sent from their receive buffers (cut-through).
+    /// Returns true if segments are sent directly from their receive buffers (cut-through).
     pub(crate) fn is_cut(&self) -> bool {
         self.placing == Placing::Cut
     }
 
-    /// Queues a WRITE of `length` bytes of a receive buffer, from the offset `from` on, to the offset `at` of the
-    /// worker's ring.
+    /// Queues a WRITE of `length` bytes. The WRITE copies the bytes from the offset `from` of the receive buffer
+    /// `buffer` to the offset `at` of the worker's ring.
     pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
         let Some(receive) = &self.receive else { return };
         let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
@@ -159,7 +160,8 @@ impl Remote {
         self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: Some(buffer) }));
     }
 
-    /// Queues WRITEs of `length` bytes at the offset `at` of the staging ring to the same place in the worker's ring.
+    /// Queues WRITEs that copy `length` bytes from the offset `at` of the staging ring to the same offset of the
+    /// worker's ring.
     pub(crate) fn copy(&mut self, at: u64, length: u32) {
         let (mut at, mut left) = (at, length);
         while left > 0 {
@@ -170,8 +172,9 @@ impl Remote {
         }
     }
 
-    /// Queues the announcement of an event. If `is_in_twin`, the event's bytes are only in the staging ring and are
-    /// written first. Otherwise the bytes are in the worker's ring already.
+    /// Queues the announcement of an event. If `is_in_twin` is true, the event's bytes are in the staging ring, and are
+    /// written to the worker's ring before the announcement. If `is_in_twin` is false, the WRITEs of the event's bytes
+    /// were queued before.
     pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_twin: bool) {
         let whole = is_in_twin && descriptor.length <= self.longest;
         if is_in_twin && !whole {
@@ -180,7 +183,7 @@ impl Remote {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts queued WRITEs, up to the most that may be unacknowledged.
+    /// Posts queued WRITEs until none is left, or until the most WRITEs that may be unacknowledged are posted.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())
@@ -259,7 +262,8 @@ impl Remote {
         wrs
     }
 
-    /// Removes the oldest posted entry, whose WRITE has completed.
+    /// Removes and returns the oldest posted entry. The caller calls this function when the last WRITE of this entry
+    /// has completed.
     pub(crate) fn completed(&mut self) -> Option<Done> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;
@@ -267,7 +271,7 @@ impl Remote {
         Some(done)
     }
 
-    /// Ends the ring: nothing more is posted, and its receive buffers are released.
+    /// Ends the ring. No further WRITEs are posted, and the receive buffers that the ring's WRITEs use are released.
     pub(crate) fn end(self, buffers: &mut Buffers) {
         let posted = self.posted.iter().filter_map(|(done, _)| match done {
             Done::Piece { buffer } => *buffer,
@@ -280,7 +284,7 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
-    /// The time since the last acknowledgement; zero if no WRITE is unacknowledged.
+    /// Returns the time since the last acknowledgement; zero if no WRITE is unacknowledged.
     pub(crate) fn waits_since(&self, now: Instant) -> Duration {
         if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
     }
@@ -289,7 +293,7 @@ impl Remote {
         self.waiting.len() > if self.was_behind { BEHIND / 2 } else { BEHIND }
     }
 
-    /// Whether no WRITE is queued or unacknowledged.
+    /// Returns true if no WRITE is queued or unacknowledged.
     pub(crate) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.posted.is_empty()
     }

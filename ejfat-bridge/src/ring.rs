@@ -7,7 +7,8 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// If a ring has at most this number of credit words, they are read whenever the worker's count changes.
+/// If a ring has at most this number of credit words, all its credit words are read each time the worker has changed
+/// the first word of its credits, the count.
 const MANY: usize = 4096;
 /// The least time between two reads of the credit words of a ring with more than `MANY` words.
 const REST: Duration = Duration::from_millis(1);
@@ -19,7 +20,8 @@ pub(crate) struct Credits {
     geometry: Geometry,
     count: Word,
     seen: u32,
-    /// The earliest time of the next read. It is used only if there are more than `MANY` words.
+    /// The earliest time of the next read of the credit words. The field is used only for a ring with more than `MANY`
+    /// words.
     next: Instant,
     words: Vec<u32>,
 }
@@ -36,7 +38,9 @@ impl Credits {
         }
     }
 
-    /// Reads the credit words. Unless `in_any_case` is true, returns `None` if the worker's count has not changed.
+    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` when the worker's
+    /// count has not changed since the last read, or when `REST` has not passed since the last read of a ring with many
+    /// words.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {
@@ -58,7 +62,7 @@ impl Credits {
     }
 }
 
-/// The way by which events get to a worker.
+/// The means by which events get to a worker: WRITEs or shared memory.
 #[derive(Debug)]
 pub(crate) enum Way {
     Remote(Remote),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use verbs::Memory;
 
-/// An aligned little-endian word of 32 bits in shared memory. The value keeps the memory mapped.
+/// An aligned little-endian word of 32 bits in shared memory. The memory stays mapped as long as the `Word` exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
     memory: Memory,
@@ -22,9 +22,10 @@ impl Word {
     }
 
     fn atomic(&self) -> &AtomicU32 {
-        // SAFETY: the word lies inside the memory, which is mapped for reading and writing as long as `self` keeps it, and is
-        // aligned (`new`). Other processes and devices access it by whole words only, or change it by copies; a torn value of
-        // such a copy is a number like any other.
+        // SAFETY: `new` has checked that the word lies inside the memory and is aligned. The memory is mapped for
+        // reading and writing as long as `self.memory` exists. Other processes and devices access the word as a whole,
+        // or change it by a copy. A read during a copy may return a mix of old and new bytes, which is a valid `u32`
+        // like any other.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.at).cast()) }
     }
 

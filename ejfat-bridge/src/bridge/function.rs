@@ -9,7 +9,7 @@ use naa_server::{
     function::{Function, FunctionInfo},
 };
 
-/// The function by which workers subscribe, for the server's registry.
+/// The function by which workers subscribe.
 #[derive(Debug)]
 pub(super) struct Subscribe(pub(super) FunctionInfo);
 

@@ -1,4 +1,5 @@
-//! Rings of workers that ended. A ring is kept as long as events in the ring may be delivered again.
+//! The rings of workers that ended. A ring is kept as long as events in this ring may be delivered again to other
+//! workers.
 
 use ejfat::{Time, bridge::WorkerId, ring::Descriptor};
 use verbs::Memory;
@@ -6,12 +7,14 @@ use verbs::Memory;
 use super::Bridge;
 use crate::ring::{Ring, Way};
 
-/// The ring of a local worker that ended, or the staging ring of a remote one. Only the bridge can write this memory.
+/// The ring of a local worker that ended, or the staging ring of a remote worker that ended. Only the bridge can write
+/// the memory of this ring.
 #[derive(Debug)]
 pub(super) struct Kept {
     worker: WorkerId,
     memory: Memory,
-    /// The bytes of this ring that count as memory of local workers; 0 for a remote worker.
+    /// The number of bytes by which this ring reduces the memory for rings of local workers; 0 for the staging ring of
+    /// a remote worker.
     local: u64,
 }
 
@@ -28,8 +31,8 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in the ring that could have been
-    /// delivered again and were not.
+    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in this ring that waited to be
+    /// delivered again, and are now lost.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -40,7 +43,8 @@ impl Bridge {
         }
     }
 
-    /// Copies an event from the kept ring of a worker that ended into another worker's ring, and announces it to that worker.
+    /// Copies an event from the kept ring of the ended worker `from` into the ring of `worker`, and announces the event
+    /// to `worker`.
     pub(super) fn again(&mut self, from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor) {
         let Some(kept) = self.kept.iter().find(|kept| kept.worker == from) else { return };
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
@@ -49,8 +53,8 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until `bytes` of memory are available for a new local worker. Returns whether they are. If all kept
-    /// rings together are too small, frees none.
+    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns true if
+    /// this memory is available. If the memory of all kept rings would not be enough, no ring is freed.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {
@@ -104,7 +108,8 @@ mod tests {
         Bridge::new(config, 1).unwrap()
     }
 
-    /// Runs the bridge's turns until `is_so` returns true. Panics with `what` if that takes longer than ten seconds.
+    /// Runs turns of the bridge until `is_so` returns true. If `is_so` stays false for ten seconds, panics with the
+    /// message `what`.
     fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
         let begin = Instant::now();
         while !is_so(bridge) {
@@ -126,7 +131,8 @@ mod tests {
         socket
     }
 
-    /// Lets a worker of version 2 subscribe, get one event, and end without releasing the event.
+    /// Makes a worker that subscribes for events that are delivered again, gets one event, and ends without releasing
+    /// this event.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -11,27 +11,27 @@ use ejfat::{
 
 use super::Bridge;
 
-/// The most events that are remembered at a time, so that each is counted once.
+/// The most events in [`TooLong::recent`], which is the list by which each event is counted only once.
 const MOST: usize = 64;
 
 /// Counts the events that are longer than the bridge accepts. All segments of these events are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// For each event: the sender's address, the event key, and the time of the last segment. The event that began last comes
-    /// first.
+    /// The events that were counted last, with the sender's address, the event key, and the time of the last segment.
+    /// The event whose first segment arrived last is the first in the list.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }
 
 impl TooLong {
-    /// The number of events that were too long. The number is too high if segments of more than 64 such events arrive
-    /// alternately.
+    /// Returns the number of events that were too long. If segments of more than [`MOST`] such events arrive in turns,
+    /// some of these events are counted several times.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts the event of a segment, unless the event was counted already. A segment that comes `timeout` or more after the last
-    /// one with its key belongs to a new event.
+    /// Counts the event of a segment, except if the event was counted already. A segment belongs to a new event if at
+    /// least `timeout` has passed since the last segment with the same sender and event key.
     fn segment(&mut self, now: Time, source: IpAddr, name: Name, timeout: Duration) {
         let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
         match known {
@@ -49,12 +49,12 @@ impl TooLong {
     }
 }
 
-/// The facts about too long events that were logged already.
+/// The state that prevents repeated log records about events that are too long.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Whether the line that names `--max-event` was logged.
+    /// True if the log record that names `--max-event` was written.
     of_max_event: bool,
-    /// The number of events that were too long for rings, as of the last call of `tell_of_small_rings`.
+    /// The number of events that were too long for rings, at the time of the last call of `tell_of_small_rings`.
     too_large: u64,
     /// The subscribed workers whose small rings were logged.
     rings: Vec<WorkerId>,
@@ -79,7 +79,8 @@ impl Bridge {
         }
     }
 
-    /// Logs each worker whose ring is shorter than an event that was lost since the last call. A worker is logged only once.
+    /// If events were too long for rings since the last call, logs each worker whose ring is shorter than the longest
+    /// of these events. Each worker is logged only once.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);

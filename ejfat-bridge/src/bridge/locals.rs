@@ -21,8 +21,8 @@ impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, bells, .. } = self;
         let mut applicants = Vec::new();
-        // The number of workers is limited, so that programs which connect all the time do not keep
-        // the server loop busy.
+        // At most `MOST_APPLICANTS` workers subscribe in one turn, so that the server loop does other work even if
+        // programs connect all the time.
         while applicants.len() < MOST_APPLICANTS
             && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
         {

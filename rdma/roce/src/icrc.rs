@@ -163,14 +163,14 @@ pub fn compute<'a>(
 /// The rule that says which IPv4 identifications a received packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known. Of the 32 bits of the ICRC, 31 bits remain to check the packet, because the DF bit
-    /// may be set or clear.
+    /// The identification is known. With a known identification, the ICRC checks the packet like a checksum of 31 bits,
+    /// because the DF bit may be set or clear.
     Exact(u16),
-    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. Of the 32
-    /// bits of the ICRC, 25 bits remain to check the packet.
+    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. With an
+    /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
     Below128,
-    /// Any identification is possible. Of the 32 bits of the ICRC, 16 bits remain to check the packet, and these 16
-    /// bits detect every single-bit error.
+    /// Any identification is possible. With an unknown identification, the ICRC checks the packet like a checksum of 16
+    /// bits, and still detects every single-bit error.
     Any,
 }
 

@@ -13,7 +13,7 @@ type Counter = fn(&mut Counters) -> &mut u64;
 /// The one reason for which an endpoint does not execute a packet.
 ///
 /// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). For most causes, the
-/// endpoint sends no response. [`Self::nak`] returns the NAK for the other causes.
+/// endpoint sends no NAK. The method [`Self::nak`] returns the code of the NAK if a cause has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     #[error("the datagram is not a packet: {0}")]
@@ -163,8 +163,8 @@ pub struct Refusal<'a> {
     pub cause: RefusalCause,
     /// The UDP address of the sender.
     pub from: SocketAddr,
-    /// The packet; `None` if the datagram could not be decoded as a packet. The sender may have put any values into the
-    /// fields. Checks that follow the check of `cause` were not made.
+    /// The packet; `None` if the datagram could not be decoded as a packet. The fields of the packet have the values
+    /// that the sender chose. The endpoint has not made the checks that come after the check of `cause`.
     pub packet: Option<&'a Packet<'a>>,
 }
 

@@ -49,9 +49,9 @@ impl TimerTable {
 /// The next deadline of each queue pair, or of each connection.
 ///
 /// When a deadline becomes later, only its value in the map `of` changes, and its old entry stays in the heap. When the
-/// time of an old entry comes, the entry is replaced by one with the new deadline. A deadline may therefore be set with
-/// every packet at little cost. [`Self::next`] returns a time that may be earlier than the next deadline, because old
-/// entries are in the heap.
+/// time of an old entry comes, the entry is replaced by one with the new deadline. To make a deadline later costs
+/// little, because the heap does not change. [`Self::next`] returns a time that may be earlier than the next deadline,
+/// because old entries are in the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines<K> {
     heap: BinaryHeap<Reverse<(Time, K)>>,

@@ -207,8 +207,8 @@ impl Endpoint {
                         initiator_depth: binding.initiator_depth,
                         embedded_peer: binding.embedded_peer,
                     };
-                    // `connect_qp` returns an error if the application has already destroyed the queue pair. The error
-                    // is ignored, because any later use of the queue pair fails.
+                    // The call of `connect_qp` fails if the application has already destroyed the queue pair. The error
+                    // of `connect_qp` is ignored, because any later use of the queue pair fails.
                     let _ = self.connect_qp(QpNum(binding.qpn), &attr);
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),

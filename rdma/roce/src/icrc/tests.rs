@@ -42,7 +42,7 @@ fn families_must_agree() {
 #[test]
 fn retreat_undoes_advance() {
     let x8 = {
-        // A zero byte multiplies the register by x^8. The value `x8` is this power of x.
+        // The value `x8` is x^8, by which a zero byte multiplies the CRC register.
         let mut r = ONE;
         (0..8).for_each(|_| r = multiply(r, ONE >> 1));
         r

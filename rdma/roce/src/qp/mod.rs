@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// True if the peer runs this stack. Such a peer sends only IPv4 identifications below 128.
+    /// True if the peer runs this stack. A peer that runs this stack sends only IPv4 identifications below 128.
     pub(crate) embedded: bool,
 }
 

@@ -62,17 +62,17 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     Region(Place),
-    /// The payload goes to the posted receive that the message uses. The value is the offset of the payload in this
-    /// receive.
+    /// The payload goes to the posted receive that the message uses. The value is the offset of the payload in the
+    /// posted receive.
     Receive(u64),
 }
 
 /// The effect of a packet on a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// A SEND is complete and used up the receive. The value is the number of its bytes.
+    /// A SEND is complete and used up the receive. The value is the number of bytes of the SEND.
     Done(u32),
-    /// A WRITE with an immediate is complete and used up the receive. The value is the number of its bytes.
+    /// A WRITE with an immediate is complete and used up the receive. The value is the number of bytes of the WRITE.
     DoneByWrite(u32),
     /// The SEND that took the receive failed.
     Failed,

@@ -84,8 +84,8 @@ pub(crate) struct Responder {
     message: Message,
     /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
-    /// The first PSN of the READ that was executed last. An ACK whose PSN is at or behind this PSN would tell the
-    /// requester that READ responses were lost.
+    /// The first PSN of the READ that was executed last. An ACK whose PSN is equal to or later than this PSN would tell
+    /// the requester that READ responses were lost.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
@@ -379,8 +379,7 @@ impl Responder {
         self.take_recv().map(|recv| failed_recv(cx, recv.wr_id, cause))
     }
 
-    /// Removes and returns the posted receive of a SEND of which only a part has arrived. The caller does this when the
-    /// queue pair fails.
+    /// When the queue pair fails, removes and returns the posted receive of a SEND of which only a part has arrived.
     pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
         match std::mem::replace(&mut self.message, Message::None) {
             Message::Send { recv, .. } => Some(recv),

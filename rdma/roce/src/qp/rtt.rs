@@ -1,6 +1,6 @@
 //! The round-trip time and the retransmission interval. When a peer is silent for the ACK timeout of the handshake, one
 //! of the retries is used up. A lost end of a message is retransmitted much earlier, after a time that is computed from
-//! the measured round trip. This early retransmission uses up no retry.
+//! the measured round trip. The early retransmission of the end of a message uses up no retry.
 
 use std::time::Duration;
 
