@@ -43,8 +43,8 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between these limits, the time
-/// between two reads is an eighth of the time since segments or credits last arrived.
+/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between `SOON` and `LATER`, the
+/// time between two reads is an eighth of the time since segments or credits last arrived.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
 /// The most time between two reads of credits while events wait for room.
@@ -87,8 +87,8 @@ pub struct Bridge {
     told_of_addresses: bool,
     too_long: TooLong,
     told_of_lengths: Told,
-    /// The number of unreleased events of workers that were removed while the bridge was ending. Unreleased events of
-    /// such a worker do not count as lost.
+    /// The number of unreleased events of workers that were removed while the bridge was ending. These unreleased
+    /// events do not count as lost.
     left: u64,
     /// The last time at which no port had anything to receive.
     dry: Time,
@@ -234,9 +234,9 @@ impl Bridge {
         something
     }
 
-    /// Gives up incomplete events that timed out. A socket may still have segments of an event that arrived before the
-    /// time-out. An event is therefore kept after its time-out until all ports were read empty, but at most for the
-    /// time `BEHIND`.
+    /// Gives up incomplete events that timed out. A socket may still have segments that arrived before the time-out of
+    /// their event, so an event is kept after its time-out until all ports were read empty, but at most for the time
+    /// `BEHIND`.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {

@@ -70,7 +70,7 @@ pub struct Snapshot {
     pub refused: u64,
     /// The error because of which no segments can be received; `None` while segments can be received.
     pub failed: Option<String>,
-    /// The time of the snapshot by the bridge's clock. The times in event traces are by the same clock.
+    /// The time of the snapshot by the bridge's clock. The times in event traces are by the bridge's clock, too.
     pub now: Time,
 }
 

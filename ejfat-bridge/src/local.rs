@@ -86,8 +86,8 @@ impl Shared {
         // while the bridge writes the head and then reads the flag.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
-            // Errors are ignored. If the socket is full, the bytes in it wake the worker. If the socket is closed,
-            // `is_over` notices that.
+            // Errors of `send` are ignored. If the socket is full, the bytes in the socket wake the worker. If the
+            // socket is closed, `is_over` notices that.
             let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
@@ -200,8 +200,9 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // The process has most likely no free file descriptor. The new connection waits in the queue of the
-                // listening socket, which does not wake the server loop until the next call of this function.
+                // After any other error, the process has most likely no free file descriptor. The new connection waits
+                // in the queue of the listening socket, which does not wake the server loop until the next call of this
+                // function.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;

@@ -53,8 +53,9 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns true if
-    /// this memory is available. If the memory of all kept rings would not be enough, no ring is freed.
+    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns false
+    /// if less than `bytes` bytes of memory are available in the end. If the memory of all kept rings would not be
+    /// enough, no ring is freed.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {
@@ -131,8 +132,8 @@ mod tests {
         socket
     }
 
-    /// Makes a worker that subscribes for events that are delivered again, gets one event, and ends without releasing
-    /// this event.
+    /// Lets a worker subscribe that accepts events that are delivered again. The worker gets one event, and ends
+    /// without releasing the event.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -79,8 +79,8 @@ impl Bridge {
         }
     }
 
-    /// If events were too long for rings since the last call, logs each worker whose ring is shorter than the longest
-    /// of these events. Each worker is logged only once.
+    /// If an event was lost since the last call because it was too long for rings, logs each worker whose ring is
+    /// shorter than the longest event that was lost for this cause. Each worker is logged only once.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);

@@ -7,7 +7,8 @@ use ejfat::{Time, bridge::WorkerId};
 use super::Bridge;
 use crate::{Level, Load, Snapshot, WorkerReport, ring::Way};
 
-/// The time between two reports of the counters of each port. The time is long because there may be thousands of ports.
+/// The time between two reports of the counters of each port. The time between two reports is long, because there may
+/// be thousands of ports.
 const PORTS_TOLD: Duration = Duration::from_secs(1);
 
 impl Bridge {

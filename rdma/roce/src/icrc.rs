@@ -1,9 +1,9 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
 //! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Each field that routers
-//! may change is replaced by ones before the ICRC is computed. In IPv4, these fields are TOS, TTL and header checksum.
-//! In IPv6, these fields are traffic class, flow label and hop limit. The UDP checksum and byte 4 of the BTH are
-//! replaced by ones with both IP versions. The ICRC is stored little-endian.
+//! may change is replaced by ones before the ICRC is computed. In IPv4, routers may change TOS, TTL and header
+//! checksum. In IPv6, routers may change traffic class, flow label and hop limit. The UDP checksum and byte 4 of the
+//! BTH are replaced by ones with both IP versions. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute those 32 bits of the IP header with which the ICRC is right: the identification and the
@@ -122,10 +122,10 @@ impl Icrc {
         }
     }
 
-    /// Adds the bytes that `fold` reads, of any number. `fold` gets the CRC register and returns 128 bytes in place of
-    /// the bytes that it read. A CRC that starts with the register 0 must have the same result for the returned 128
-    /// bytes as a CRC that starts with the given register has for the bytes that `fold` read. Returns false and adds
-    /// nothing if `fold` returns `None`.
+    /// Adds the bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes in place of the bytes that
+    /// it read. A CRC that starts with the register 0 must have the same result for the returned 128 bytes as a CRC
+    /// that starts with the given register has for the bytes that `fold` read. Returns false and adds nothing if `fold`
+    /// returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The hasher stores all bits of the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };

@@ -49,7 +49,7 @@ impl TimerTable {
 /// The next deadline of each queue pair, or of each connection.
 ///
 /// When a deadline becomes later, only its value in the map `of` changes, and its old entry stays in the heap. When the
-/// time of an old entry comes, the entry is replaced by one with the new deadline. To make a deadline later costs
+/// time of an old entry comes, the entry is replaced by an entry with the new deadline. To make a deadline later costs
 /// little, because the heap does not change. [`Self::next`] returns a time that may be earlier than the next deadline,
 /// because old entries are in the heap.
 #[derive(Clone, Debug)]
@@ -114,8 +114,8 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
         None
     }
 
-    /// Removes the entries of deadlines that were cleared or became earlier. Without this removal, a peer could cause
-    /// any number of such entries in the heap.
+    /// Removes the entries of deadlines that were cleared or became earlier. Without the removal of stale entries, a
+    /// peer could make the heap grow without limit.
     fn drop_stale(&mut self) {
         if self.heap.len() > 2 * self.of.len() + 64 {
             self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));

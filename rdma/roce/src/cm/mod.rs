@@ -45,8 +45,8 @@
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! The CM event `Disconnected` never waits for a message of the peer. The table above lists which messages are expected
-//! in each state. Any other message is dropped. A dropped message is counted, except if it is a harmless repetition. A
+//! The CM event `Disconnected` never waits for a message of the peer. A message that the table above does not list for
+//! the state of its connection is dropped. A dropped message is counted, except if it is a harmless repetition. A
 //! datagram whose communication IDs or source address belong to no connection is also dropped and counted. A DREQ for
 //! an unknown communication ID is counted and gets a DREP.
 

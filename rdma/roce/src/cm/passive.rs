@@ -25,8 +25,8 @@ use crate::{
 const SERVICE_TIMEOUT: u8 = 20;
 /// The code of 134 ms, the longest delay of this side's ACKs. The driver rxe uses the same value.
 const TARGET_ACK_DELAY: u8 = 15;
-/// The value of the fail-over field of a REP. The Linux kernel sends 0 in this field, too. This stack does not support
-/// fail-over to another path.
+/// The value of the fail-over field of a REP. The Linux kernel, too, sends 0 in the fail-over field. This stack does
+/// not support fail-over to another path.
 const FAILOVER: u8 = 0;
 /// The reason of a REJ that is sent because the application or the peer did not respond in time. The passive side does
 /// not use reason 4 (time-out), because a kernel peer expects reason 4 only from the sender of the REQ. After a REJ

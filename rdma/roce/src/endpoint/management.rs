@@ -18,7 +18,8 @@ use crate::{
     wire::{Bth, Deth, Packet, ROCE_PORT, mad::MAD_LEN},
 };
 
-/// The number of the management queue pair. All devices use the same number and the same Q_Key (IBTA vol. 1, 13.5.3).
+/// The number of the management queue pair. On all devices, this queue pair has the number 1 and the Q_Key 0x80010000
+/// (IBTA vol. 1, 13.5.3).
 const GSI_QP: u32 = 1;
 const GSI_Q_KEY: u32 = 0x8001_0000;
 

@@ -178,8 +178,8 @@ impl Model {
         self.shared.mrs.set_access(keys.lkey, access)
     }
 
-    /// Makes the queue pair `qp`. If the model already has a queue pair with this number, the new queue pair replaces
-    /// it.
+    /// Makes the queue pair `qp`. If the model already has a queue pair with the number `qp`, the new queue pair
+    /// replaces the old one.
     pub fn connect(&mut self, qp: u32, settings: Settings) {
         let responder = Some(Responder::new(settings.psn, settings.reads));
         self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });

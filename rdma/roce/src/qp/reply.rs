@@ -121,8 +121,8 @@ impl Replies {
         took
     }
 
-    /// Adds the reply to a repeated READ with the PSNs `from..end`, and removes all READ replies whose PSNs overlap
-    /// this range.
+    /// Removes all READ replies whose PSNs overlap `from..end`, and adds the reply to a repeated READ with the PSNs
+    /// `from..end`.
     pub(super) fn restart_read(&mut self, from: Psn, end: Psn, reply: Reply) {
         self.queue.retain(|queued| match queued {
             Reply::Read { psn, packets, .. } => psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0,

@@ -51,8 +51,8 @@ struct Gap {
 
 impl Gap {
     /// The limit of reordering in packets: a packet whose PSN is at most this much below the latest PSN counts as
-    /// reordered by the network. A packet that is further behind counts as sent again by the requester. TCP's limit of
-    /// three duplicate ACKs is similar.
+    /// reordered by the network. A packet whose PSN is further below the latest PSN counts as sent again by the
+    /// requester. TCP's limit of three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -154,8 +154,8 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Sends one NAK per gap. Another NAK is sent when the requester starts over or sends its last packet again,
-    /// because a packet of the gap was then lost again.
+    /// Sends one NAK per gap. Another NAK for the same gap is sent when the requester starts over or sends its last
+    /// packet again, because a packet of the gap was then lost again.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -278,7 +278,8 @@ impl Responder {
         let total = *len;
         let payload = packet.payload.len() as u32;
         // The payload of all packets of a WRITE must be exactly as long as the RETH announces. A WRITE is refused if
-        // its last packet ends before this length, or if any other packet reaches or exceeds this length.
+        // its last packet ends before the announced length, if an earlier packet already reaches this length, or if any
+        // packet exceeds this length.
         let after = *filled + payload;
         if after > total || position.ends() != (after == total) {
             return Err(MessageLength);
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);
-        // The PSNs wrap around to 0 within the gap.
+        // The PSNs of the packets behind the gap wrap around to 0.
         assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);
     }
 }

@@ -62,11 +62,11 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // Only the last packet is sent again after this interval, which costs little. The interval is therefore
-            // short, so that a lost end of a message is noticed early.
+            // After this interval, only the last packet is sent again. The interval is short, because sending one
+            // packet costs little, and a lost end of a message is noticed early.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // All packets of the window are sent again after this interval, which costs much. The interval is therefore
-            // long, so that a slow peer has time to respond.
+            // After this interval, all packets of the window are sent again. The interval is long, because sending a
+            // window again costs much, and a slow peer needs time to respond.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }

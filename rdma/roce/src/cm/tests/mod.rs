@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// Collects outputs like a device whose application has not read its CM events yet. The CM events of withdrawn
-    /// requests are removed, as the device does.
+    /// requests are removed, because a device removes such CM events, too.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
