@@ -1,4 +1,4 @@
-//! File descriptors on which programs sleep in event loops of their own.
+//! The file descriptors on which programs sleep in their own event loops.
 
 use std::os::fd::{AsFd, OwnedFd};
 

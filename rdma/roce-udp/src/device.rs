@@ -22,18 +22,19 @@ use crate::{
     waiters::Notice,
 };
 
-/// A sleeping progress owner is woken for a timer only if the timer is due more than this time before its sleep ends.
+/// If a timer becomes due while the progress owner sleeps, the progress owner is woken only if the sleep would end more
+/// than this time after the timer is due.
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) attr: DeviceAttr,
-    /// Why the device cannot listen, if it cannot.
+    /// The reason why the device cannot listen; `None` if it can.
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
-    /// The number of turns that callers made as progress owner. If this number does not change, the progress owner is
-    /// stalled, or has nothing to do.
+    /// The number of turns that callers made as progress owner. While the number of turns does not change, the progress
+    /// owner is stalled or has nothing to do.
     rounds: AtomicU32,
     /// The number of threads that are about to take the lock; a spinning progress owner lets these threads go first.
     contenders: AtomicU32,
@@ -42,8 +43,8 @@ pub(crate) struct Device {
     /// Ends the sleep of the progress thread when it is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
-    /// Whether a program is about to sleep on a file descriptor. If so, the progress thread takes the role without waiting
-    /// for a caller.
+    /// True if a program has armed a file descriptor when no thread was the progress owner. While this is true, the
+    /// progress thread takes the role at once, and does not wait for a caller that may take the role.
     called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -52,14 +53,15 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// If the progress owner sleeps on the socket: the time at which its sleep ends (`None` is without a time limit), and the
-    /// objects that it waits for.
+    /// The time at which the sleep of the progress owner ends (`None` if the sleep has no time limit), and the objects
+    /// that the progress owner waits for; `None` if the progress owner does not sleep on the socket.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
     crowd: Crowd,
 }
 
-/// The locked engine. Dropping the access sends packets that are due, and wakes the threads whose objects became ready.
+/// Exclusive access to the engine, with the device's lock held. Dropping the access sends packets that are due, and
+/// wakes the threads whose objects became ready.
 pub(crate) struct Access<'a> {
     device: &'a Device,
     state: MutexGuard<'a, State>,
@@ -107,7 +109,8 @@ impl Device {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A poisoned lock is taken nevertheless: a panic under the lock is a bug, but other sessions may go on.
+        // A poisoned lock is taken as well: the panic of one thread is a bug, but must not stop the sessions of other
+        // threads.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +151,8 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The longest wait of a waiter with a file descriptor `beside`, which the progress owner does not watch.
+        /// The longest time for which a waiter with a file descriptor `beside` waits, because the progress owner does
+        /// not watch `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
@@ -170,8 +174,8 @@ impl Device {
         let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
-            // A notice may have come at the last moment. It is not ignored, because it may have made this thread the progress
-            // owner.
+            // Just before the time limit, another thread may have left a notice for this waiter. A late notice must not
+            // be ignored, because the notice `Drive` makes this thread the progress owner.
             notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
         }
         Ok(match notice {
@@ -182,7 +186,8 @@ impl Device {
         })
     }
 
-    /// Makes turns until `on` is ready. The caller is the progress owner when the call begins, but not when it returns.
+    /// Makes turns until `on` is ready or interrupted, `beside` is readable, or `deadline` has passed. The calling
+    /// thread is the progress owner when the function is called, and gives up the role before the function returns.
     fn drive(
         &self,
         on: WaitOn,
@@ -229,7 +234,8 @@ impl Device {
         }
     }
 
-    /// Lets other threads take the lock first, because a mutex alone is not fair.
+    /// Yields, at most 64 times, until the other threads that want the lock have taken it, because a mutex does not
+    /// grant the lock in turn.
     fn yield_to_contenders(&self) {
         for _ in 0..64 {
             if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -240,8 +246,8 @@ impl Device {
         std::hint::spin_loop();
     }
 
-    /// Sleeps, as the thread that has `role`, until the socket or `beside` is readable, a timer or `until` is due, or the
-    /// waker is used. Returns true if `beside` is readable.
+    /// The thread that has `role` sleeps until the socket or `beside` is readable, until a timer or `until` is due, or
+    /// until the waker is used. Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -257,7 +263,8 @@ impl Device {
         };
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
-        // The sleep needs only the port's file descriptor, so the lock is released. The port lives as long as the device.
+        // The lock is released during the sleep, because the sleep needs only the port's file descriptor. The sleeping
+        // thread has its own reference to the port, so the port stays open during the sleep.
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
@@ -268,8 +275,8 @@ impl Device {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller that took the role from the progress thread may be asleep by now. The caller's entry in `asleep` must
-        // stay.
+        // A caller may have taken the role from the progress thread and may be asleep already. In this case, `asleep`
+        // describes the sleep of the caller, so the progress thread must not clear `asleep`.
         if self.role.get().0 == role {
             state.asleep = None;
         }
@@ -280,7 +287,8 @@ impl Device {
     fn progress(&self) {
         /// A caller that waits again within this time remains the progress owner.
         const LINGER: Duration = Duration::from_micros(400);
-        /// The number of checks without a change of role after which the progress thread sleeps until it is woken.
+        /// If the role did not change in this number of consecutive checks, the progress thread sleeps until it is
+        /// woken.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -299,8 +307,8 @@ impl Device {
         }
     }
 
-    /// Sleeps while a caller is the progress owner. If that caller is stalled, this thread makes turns in its place until the
-    /// caller makes turns again.
+    /// The progress thread sleeps here while a caller is the progress owner. If the caller makes no turns, the progress
+    /// thread makes turns in its place until the caller makes turns again.
     fn watch(&self, seen: Seen, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out whether
         /// there is work.
@@ -316,11 +324,11 @@ impl Device {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-                // The caller is stalled in the middle of its turn and holds the lock, so this thread can do nothing.
+                // If the caller is stalled while it holds the lock, this thread cannot make a turn.
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // Dropping the access wakes the caller if it only sleeps and this turn made its objects ready.
+                // When `access` is dropped, it wakes the sleeping caller if this turn made the caller's objects ready.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -353,7 +361,8 @@ impl Device {
         }
     }
 
-    /// Wakes the progress thread from the sleep in `watch`. The thread wakes up by itself from shorter sleeps.
+    /// Wakes the progress thread from the sleep in `watch`. The progress thread wakes up by itself from its other,
+    /// shorter sleeps.
     fn rouse_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -362,8 +371,9 @@ impl Device {
         }
     }
 
-    /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect may be lost, and is repeated after
-    /// 250 ms. For peers that never confirm, such as NAAICE's C servers, the wait lasts the whole time.
+    /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect request is sent again after
+    /// 250 ms, because the first one may be lost. If a peer never confirms, as NAAICE's C servers do, the function
+    /// waits for the whole 300 ms.
     fn part(&self) {
         const LONGEST: Duration = Duration::from_millis(300);
         const STEP: Duration = Duration::from_millis(2);
@@ -400,8 +410,8 @@ impl State {
 }
 
 impl Access<'_> {
-    /// Makes the caller the progress owner, unless another caller is the progress owner. If the progress thread had the role,
-    /// that thread gives the role up.
+    /// Makes the caller the progress owner; returns false if another caller is the progress owner. If the progress
+    /// thread was the progress owner, it is woken and stops making turns.
     fn take_role(&mut self) -> bool {
         let taken = self.device.role.take();
         if taken == Some(Role::Thread) {
@@ -421,8 +431,8 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Accesses the engine like `flush_after`, but first sends acknowledgements that were postponed, because the work may end
-    /// their connections.
+    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that a turn held back, because the
+    /// work may end their connections.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;
@@ -484,7 +494,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Ends one wait on `on`.
+    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     pub(crate) fn interrupt(&self, on: WaitOn) {
         let Ok(mut access) = self.access() else { return };
         let waiters = &mut access.engine().waiters;

@@ -14,8 +14,8 @@ use verbs::{
 
 use crate::device::Device;
 
-/// The device as its users hold it: when the last user drops it, the device is closed. The progress thread holds only
-/// `Device`.
+/// The device as programs use it: the device is closed when its last `Embedded` is dropped. The progress thread has a
+/// reference to the `Device` only, not to the `Embedded`, so it does not keep the device open.
 #[derive(Debug)]
 pub(crate) struct Embedded(pub(crate) Arc<Device>);
 
@@ -48,7 +48,8 @@ impl Driver for Embedded {
 
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         if !self.0.attr.revokes {
-            // The rights with which the region was registered stay in force (`Options::keeps_access`).
+            // The device keeps the access rights with which the region was registered, because `Options::keeps_access`
+            // is set.
             return Ok(());
         }
         // Received payload is written under the lock, so no payload is being written while this thread holds the lock.
@@ -57,7 +58,7 @@ impl Driver for Embedded {
 
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
         let memory = self.0.access()?.engine().release(lkey)?;
-        // Unmapping may take long, so the lock is not held.
+        // The lock is not held here, because unmapping the memory may take long.
         drop(memory);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! One turn of a device: datagrams in, timers, datagrams out. All code here runs under the device's lock.
+//! A turn of a device receives datagrams, handles due timers, and sends datagrams. All code here runs under the
+//! device's lock.
 
 use std::{
     sync::Arc,
@@ -30,7 +31,8 @@ const SEND_SEGMENTS: usize = 512;
 const SEND_COPIED: usize = 1 << 20;
 /// The most packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
-/// How long a due timer waits for datagrams that are still in the socket. It waits no longer, even during a flood.
+/// If datagrams are still in the socket when a timer is due, the timer waits for them for at most this time. Even if
+/// datagrams arrive without a pause, the timer is handled after this time.
 const FULL_PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -43,9 +45,9 @@ pub(crate) struct Engine {
     receive: RecvBatch,
     send: SendBatch,
     transmit: Transmit,
-    /// Whether the last packet that was built did not fit into the batch.
+    /// True if the packet in `transmit` did not fit into the batch and still has to be added to it.
     pending: bool,
-    /// Whether acknowledgements wait for the next transmission, to be sent together with it.
+    /// True if the last turn held acknowledgements back, so that they are sent together with the next packets.
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
@@ -67,7 +69,7 @@ pub(crate) struct Stats {
 pub(crate) struct Turn {
     /// Whether packets were received or sent.
     pub(crate) busy: bool,
-    /// Whether there is more to do at once.
+    /// True if another turn has work at once: more packets to send, or more datagrams to receive.
     pub(crate) more: bool,
     /// Whether the socket takes no more datagrams until it is writable.
     pub(crate) blocked: bool,
@@ -99,20 +101,22 @@ impl Engine {
         Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The time at which the timers need a turn.
+    /// The time at which the next timer is due and needs a turn.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If `on` becomes ready and only acknowledgements have to be sent, these acknowledgements wait for the thread's
-    /// next message. A response and the acknowledgement of its request thus leave in one system call. The next turn
-    /// sends waiting acknowledgements in any case. That turn comes at once, or when the progress thread takes over.
+    /// If `on` became ready and the device has only acknowledgements to send, these acknowledgements are held back and
+    /// sent together with the next message of the waiting thread. For example, a response and the acknowledgement of
+    /// its request are sent with one system call. If the waiting thread sends no message, the next turn sends the
+    /// acknowledgements that were held back. The next turn is made when a thread waits on the device again, or when the
+    /// progress thread takes over.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        // The time is taken before receiving. Packets that had arrived by this time count as in time, however long this
-        // thread did not run.
+        // The clock is read before datagrams are received, so that a datagram that has already arrived counts as in
+        // time, even if this thread did not run for long.
         let mut now = self.now();
         let received = self.receive(now);
         let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
@@ -130,8 +134,8 @@ impl Engine {
         turn
     }
 
-    /// Receives datagrams. Returns true if there were packets of connections; other datagrams must not keep threads
-    /// from sleeping.
+    /// Receives datagrams. Returns true if a datagram was a packet of a connection, because other datagrams must not
+    /// keep threads from sleeping.
     fn receive(&mut self, now: Time) -> bool {
         // If the socket fails to receive, its peers seem to be silent, and the timers report silent peers to sessions.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
@@ -152,7 +156,7 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends postponed acknowledgements, because there may be no later turn.
+    /// Sends the acknowledgements that the last turn held back, because no later turn may come.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }
@@ -189,14 +193,15 @@ impl Engine {
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
-            // The packet is for the other address family, which this socket cannot reach.
+            // The packet's destination has another address family than the socket, so the socket cannot send the
+            // packet.
             self.stats.send_errors += 1;
             return true;
         };
         build(&mut self.send, packet, flow, &self.regions)
     }
 
-    /// Hands the batch to the socket; returns false if the socket takes no more.
+    /// Sends the batch; returns false if the socket's send buffer is full.
     fn flush(&mut self, turn: &mut Turn) -> bool {
         while !self.send.is_empty() {
             // An unusable socket loses packets, as a network does.
@@ -220,8 +225,8 @@ impl Engine {
         true
     }
 
-    /// Splits super-packets, because the interface cannot segment them. Single datagrams carry the IP ID 0, so their
-    /// ICRCs change.
+    /// Splits super-packets, because the interface cannot segment them. Single datagrams have the IPv4 identification
+    /// 0, so the ICRCs of segments with another identification are corrected.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -237,8 +242,8 @@ impl Engine {
     /// Removes a region; no packet refers to it afterwards.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
-        // Packets that wait for the socket may refer to the region, so such packets are dropped. The protocol sends
-        // dropped packets again, or reports that the region is gone.
+        // The unsent packets in the batch may refer to the region, so all of them are dropped. The requester later
+        // sends the dropped packets again, or reports that the region is not registered any more.
         self.send.clear();
         if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
             self.pending = false;
@@ -262,7 +267,7 @@ impl Engine {
         self.bells.ring(ready);
     }
 
-    /// Forgets interruptions and eventfds of objects that are destroyed.
+    /// Forgets the pending interruptions and the eventfds of objects that are destroyed.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.bells.forget(gone);

@@ -1,7 +1,7 @@
 //! RoCEv2 on ordinary UDP sockets: the embedded provider.
 //!
-//! [`open`] makes a device of one local address. [`socket`] moves datagrams, with the system calls in `sys`. The crate
-//! `roce` interprets the packets.
+//! [`open`] opens a device on one local address. The module [`socket`] sends and receives datagrams by the system calls
+//! in `sys`. The crate `roce` parses the packets and implements the protocol.
 
 mod bells;
 mod device;
@@ -49,17 +49,18 @@ use crate::{
 pub struct Options {
     pub config: Config,
     pub port: PortConfig,
-    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` takes the largest that the
-    /// interface allows.
+    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the largest path MTU
+    /// that the interface's MTU allows.
     pub max_path_mtu: Option<u32>,
-    /// Whether `open` fails if another process holds the address. Otherwise it opens a device that cannot listen.
+    /// True if `open` is to fail when another socket holds the UDP port 4791 of the address. If this is false and
+    /// another socket holds the port, `open` opens a device that cannot listen.
     pub must_listen: bool,
     /// Loses received datagrams on purpose; `None` loses none.
     pub loss: Option<Loss>,
     /// The trace to which the device writes the packets that it refuses.
     pub trace: Option<Trace>,
-    /// Whether the device keeps the access rights of peers as they are, like a NIC: [`DeviceAttr::revokes`] is false.
-    /// Tests use this option for code that handles such devices.
+    /// True if the device ignores changes of access rights, as NICs do, so that [`DeviceAttr::revokes`] is false. Tests
+    /// set this option to check programs against devices that cannot revoke access rights.
     pub keeps_access: bool,
 }
 
@@ -77,9 +78,10 @@ impl roce::Entropy for SystemEntropy {
 
 /// Opens the embedded device on `local`, a concrete address of this machine.
 ///
-/// The first process on an address gets the UDP port 4791 of this address. Its device may listen, and can talk to any
-/// RoCEv2 peer. The device of another process has an ephemeral port, and can connect only to peers of this provider.
-/// `DeviceAttr::can_listen` tells which of the two a device is.
+/// The first device on an address gets the UDP port 4791 of this address. A device with the UDP port 4791 may listen,
+/// and can connect to any RoCEv2 peer. A later device on the same address gets an ephemeral UDP port, cannot listen,
+/// and can connect only to peers of this provider. `DeviceAttr::can_listen` is true if the device has the UDP port
+/// 4791.
 pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),

@@ -1,7 +1,8 @@
 //! Runs the model checker over every order in which callers start and end their waits while the progress thread runs.
 //!
-//! The device's lock, sleeping on the socket, and packets are modelled; the role word, the waiters and parking are the
-//! crate's own code. Parking has no time-out here, so a lost wake-up shows up as a deadlock.
+//! The model replaces the device's lock, the sleep on the socket, and the packets; the role word, the waiters and the
+//! parking are the crate's own code. Parking has no time-out in the model, so the model checker finds a lost wake-up as
+//! a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -79,8 +80,8 @@ impl Device {
         }
     }
 
-    /// Makes one turn as the caller `me`. Completions for the other caller come with a turn of that caller or of the
-    /// progress thread.
+    /// Makes one turn as the caller `me`, which completes only the wait of this caller. The other caller's completion
+    /// comes with a turn of the other caller or of the progress thread.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
@@ -94,9 +95,9 @@ impl Device {
         }
     }
 
-    /// Runs the progress thread without its delays: it takes the role and sleeps deeply whenever it may. The thread
-    /// ends as progress owner when no caller is left. If it is not notified that the role is free, the thread hangs,
-    /// and the model fails.
+    /// Runs the progress thread without its delays: the thread takes the role and sleeps deeply whenever the role word
+    /// permits this. The thread returns when it is the progress owner and no caller is left. If a caller gives up the
+    /// role and does not wake the thread, the thread hangs, and the model checker reports a failure.
     fn progress(&self) {
         loop {
             let seen = self.role.get();
@@ -115,7 +116,8 @@ impl Device {
         }
     }
 
-    /// Makes turns as progress owner. Returns true if no caller is left.
+    /// Makes turns as progress owner. Returns true if the waits of all callers have ended, and false if a caller took
+    /// the role.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {

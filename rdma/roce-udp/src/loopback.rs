@@ -1,4 +1,4 @@
-//! Finds free loopback addresses, a different address for each process that asks.
+//! Finds free loopback addresses; each process starts its search at another address.
 
 use std::{
     net::{IpAddr, Ipv4Addr, UdpSocket},
@@ -7,10 +7,10 @@ use std::{
 
 use crate::socket::ROCE_PORT;
 
-/// The number of addresses that are tried.
+/// The number of addresses that one call of [`free_loopback`] tries.
 const CANDIDATES: u32 = 64;
 
-/// No free loopback address was found.
+/// The error if no free loopback address was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "UDP port {ROCE_PORT} is taken on every loopback address tried; where kernel soft-RoCE holds it, \
@@ -18,11 +18,11 @@ const CANDIDATES: u32 = 64;
 )]
 pub struct NoFreeLoopback;
 
-/// Finds a loopback address without a RoCEv2 stack; each call returns another address. The first address tried differs
-/// from process to process. Another process may take the address before the caller binds it.
+/// Finds a loopback address whose UDP port 4791 is free; each call returns another address. The search of each process
+/// starts at another address. Another process may take the address before the caller binds it.
 ///
 /// # Errors
-/// If none of the addresses tried is free.
+/// Fails with [`NoFreeLoopback`] if none of 64 addresses is free.
 pub fn free_loopback() -> Result<IpAddr, NoFreeLoopback> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(CANDIDATES);

@@ -16,7 +16,7 @@ impl Regions {
     }
 
     /// # Panics
-    /// If the region was not inserted; the endpoint names registered regions only.
+    /// Panics if the region was not inserted; the endpoint passes only regions that are registered.
     pub(crate) fn remove(&mut self, region: RegionId) -> Memory {
         self.0[region.0 as usize].take().expect("the core named a registered region")
     }

@@ -9,9 +9,10 @@
 //! | Caller | its wait ends and another caller waits | Caller (the other; the word stays) |
 //! | Caller | its wait ends | None |
 //!
-//! The word says which thread sleeps on the socket and makes the next turn. The word protects no data; the engine's
-//! lock does that. The lock is held for at most one turn, and never while sleeping. All changes of the word except None
-//! to Thread are made under the lock.
+//! The role word says which thread is the progress owner, which sleeps on the socket and makes the next turn. The word
+//! does not protect any data: the device's state is protected by the engine's lock. A thread holds the engine's lock
+//! for at most one turn, and never while it sleeps. The change from None to Thread is made without the engine's lock;
+//! all other changes of the word are made with the lock held.
 
 use std::sync::atomic::Ordering;
 
@@ -86,13 +87,14 @@ impl RoleWord {
             return false;
         }
         self.change(Role::Caller, Role::None);
-        // Atomic exchanges of one variable are totally ordered: either this exchange sees that the thread sleeps
-        // deeply, or the thread's exchange in `fall_asleep` comes later and sees the change of the role.
+        // Exchanges of one atomic variable have a total order: if this exchange comes after the exchange in
+        // `fall_asleep`, this thread finds `deep` set; if this exchange comes before the exchange in `fall_asleep`, the
+        // progress thread sees the change of the role.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns whether the progress thread may sleep until it is woken. The thread may do so if the role is still as it
-    /// was `seen`.
+    /// Returns true if the progress thread may now sleep until it is woken. The progress thread may sleep only if the
+    /// role and its change count are still as in `seen`.
     pub(crate) fn fall_asleep(&self, seen: Seen) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -103,8 +105,8 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // This is an exchange, too, because after a plain store the thread could miss changes that a caller made just
-        // before.
+        // A plain store would not be sufficient: the exchange lets this thread see the changes that a caller made
+        // before its own exchange of `deep`.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

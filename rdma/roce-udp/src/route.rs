@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use verbs::Error;
 
-/// The local address from which packets to `peer` leave, according to the routing table. Nothing is sent.
+/// The local address from which packets to `peer` leave, according to the routing table. The function sends no packet.
 ///
 /// If the peer is on the loopback network, the result is the peer's own address or 127.0.0.1.
 pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {

@@ -1,7 +1,8 @@
 //! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
-//! A device is one [`Port`]: an unconnected socket on one concrete local address. IPv4 packets are sent with DF. Their
-//! identification, which the ICRC covers, is 0 or the segment's index in its super-packet.
+//! A device is one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with DF.
+//! The IPv4 identification of a packet, which the ICRC covers, is 0, or the segment's index if the packet is a part of
+//! a super-packet.
 
 mod holder;
 
@@ -30,7 +31,8 @@ pub const ROCE_PORT: u16 = 4791;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
-    /// The bytes of receive buffer to request. A default buffer holds about 50 packets of 4 KiB.
+    /// The size in bytes that is requested for the socket's receive buffer. With the kernel's default size, a receive
+    /// buffer has room for about 50 packets of 4 KiB.
     pub receive_buffer: usize,
     /// Whether the kernel may merge received datagrams, if it can.
     pub gro: bool,
@@ -57,8 +59,9 @@ pub struct Port {
 impl Port {
     /// Binds a socket to `local`: a concrete address of this machine, with port 0 for an ephemeral port.
     ///
-    /// Errors: `Invalid` for a wildcard, multicast or broadcast address, `AddressInUse` with the holder, `NoDevice` for an
-    /// address that is not this machine's, else `Io`.
+    /// Fails with `Invalid` if `local` is a wildcard, multicast or broadcast address, with `AddressInUse` and the
+    /// holder if another socket has the address, with `NoDevice` if the address is not of this machine, and otherwise
+    /// with `Io`.
     pub fn bind(local: SocketAddr, config: &PortConfig) -> Result<Self, Error> {
         let mut local = local;
         local.set_ip(local.ip().to_canonical());
@@ -99,7 +102,7 @@ impl Port {
         self.gro
     }
 
-    /// Whether super-packets may be sent; becomes false when the interface refuses one.
+    /// True if super-packets may be sent; the value becomes false when the interface refuses a super-packet.
     pub fn gso(&self) -> bool {
         self.gso.load(Ordering::Relaxed)
     }
@@ -111,8 +114,8 @@ impl Port {
     /// Receives available messages, without waiting. Returns the number of messages now in `batch`, 0 if there are none;
     /// [`RecvBatch::is_full`] tells whether there may be more.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
-        // Errors that routers and peers report asynchronously do not concern the receiver; each system call takes one of
-        // them.
+        // These errors are reports from routers and peers about datagrams that were sent earlier; each failed system
+        // call removes one report, so receiving is tried again.
         const REPORTED: [i32; 8] = [
             libc::ECONNREFUSED,
             libc::EHOSTUNREACH,
@@ -151,7 +154,8 @@ impl AsFd for Port {
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
     let options: &[(option::Name, libc::c_int)] = if local.is_ipv4() {
         &[
-            // With this option an unconnected socket sends DF and the identification 0, which the ICRC covers.
+            // With this value of the option, an unconnected socket sends IPv4 packets with DF and with the
+            // identification 0, which the ICRC covers.
             ((libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), libc::IP_PMTUDISC_DO),
             ((libc::IPPROTO_IP, libc::IP_RECVTOS), 1),
         ]
@@ -173,7 +177,7 @@ fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
         .or_else(|_| option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF), bytes))?;
-    // The kernel's value is never negative.
+    // The cast is lossless because the kernel's value of `SO_RCVBUF` is never negative.
     option::get(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF)).map(|bytes| bytes as usize)
 }
 
@@ -191,7 +195,7 @@ fn not_local(ip: IpAddr) -> Error {
 
 /// The MTU, in bytes of an IP packet, of the interface that owns the local address `ip`.
 ///
-/// Errors: `NoDevice` when the address is not this machine's, else `Io`.
+/// Fails with `NoDevice` if no interface of this machine has the address, and with `Io` if the MTU cannot be read.
 pub fn local_mtu(ip: IpAddr) -> Result<u32, Error> {
     interface::mtu(ip)
         .map_err(|error| Error::io(format!("cannot read the MTU at {ip}"), error))?
@@ -207,12 +211,12 @@ pub struct Ready {
     pub writable: bool,
     /// The waker was used and must be [drained](Waker::drain).
     pub woken: bool,
-    /// The additional file descriptor can be read.
+    /// The file descriptor `beside`, which `wait_beside` watches in addition, can be read.
     pub beside: bool,
 }
 
-/// Sleeps until one of at most 31 ports can be read (or written, if `want_write`), `waker` is used, or `timeout` is over;
-/// `None` means no time limit.
+/// Sleeps until one of at most 31 ports is readable (or writable, if `want_write`), until `waker` is used, or until
+/// `timeout` has passed; if `timeout` is `None`, the sleep has no time limit.
 ///
 /// The time limit has a resolution of nanoseconds; the kernel adds the thread's timer slack, 50 us by default.
 pub fn wait(

@@ -1,4 +1,4 @@
-//! Decides how long a progress owner without work keeps polling before it sleeps.
+//! Decides how long a progress owner polls without work before it sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ pub(crate) struct Spinner {
     idle_turns: u32,
 }
 
-/// Whether other threads need the core on which a wait polls. If they do, polling delays the peer's response.
+/// Records whether other threads need the core on which a wait polls. While other threads need the core, a waiting
+/// thread does not poll, because polling would delay the peer's response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd {
     until: Option<Instant>,
@@ -25,7 +26,7 @@ pub(crate) struct Crowd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Turn,
-    /// Make another turn, but let other threads run before it.
+    /// Make another turn after other threads had a chance to run.
     YieldThenTurn,
     Sleep,
 }
@@ -34,9 +35,9 @@ impl Spinner {
     /// If an idle turn takes at least this time, another thread has had the core meanwhile. A usual idle turn takes a
     /// microsecond.
     const LONG_TURN: Duration = Duration::from_micros(25);
-    /// How long a core counts as contended after a turn that was interrupted by another thread.
+    /// A core counts as contended for this time after another thread interrupted a turn on the core.
     const CROWDED: Duration = Duration::from_millis(20);
-    /// The number of idle turns after which a wait that never sleeps lets other threads run.
+    /// The number of idle turns after which a wait in the mode `Spin` yields to other threads once.
     const PATIENCE: u32 = 64;
 
     pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
@@ -47,19 +48,20 @@ impl Spinner {
         let took = now - self.last_turn;
         self.last_turn = now;
         if turn.busy {
-            // Polling for the packets of a stream costs less than waking the thread for each of them.
+            // While packets arrive, polling costs less than a wake-up of the thread for each packet.
             (self.last_busy, self.idle_turns) = (now, 0);
             return Next::Turn;
         }
         if turn.more {
-            // The received datagrams belong to no connection. They are taken from the socket but do not prolong the
-            // polling.
+            // The turn received datagrams that belong to no connection. Datagrams without a connection make the next
+            // turn come at once, but they do not prolong the polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The turn after a sleep is long for another reason, so the count of idle turns starts anew.
+            // The next turn seems long because it includes the sleep, so the count of idle turns starts again, and the
+            // first idle turn is never taken for an interrupted turn.
             self.idle_turns = 0;
         }
         next
@@ -132,7 +134,7 @@ mod tests {
         let (mut now, mut crowd) = (Instant::now(), Crowd::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
-        // The wait was woken without a reason, and sleeps again.
+        // The wait is woken after 200 us although nothing is ready, and sleeps again.
         now += Duration::from_micros(200);
         assert_eq!(spinner.after(&IDLE, now, &mut crowd), Next::Sleep);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);

@@ -12,8 +12,8 @@ pub(crate) use {
     model::{Thread, current, park, park_timeout},
 };
 
-/// Parking whose token is kept until it is used, like that of the standard library. The model checker's own parking
-/// forgets the token if the thread yields or waits for a lock meanwhile.
+/// Parking for the model checker: an unpark token is kept until a thread parks, as in the standard library. The model
+/// checker's own parking loses a token that arrives while the thread yields or waits for a lock.
 #[cfg(all(test, loom))]
 mod model {
     use loom::sync::{Arc, Condvar, Mutex};

@@ -36,20 +36,22 @@ impl RefusedHeader {
     }
 }
 
-/// The trace of a device. The device writes it, and the owner of a clone takes what was written.
+/// The list of the packets that a device refused. The device adds packets to the list, and a program that has a clone
+/// of the `Trace` takes them.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Arc<Mutex<Taken>>);
 
-/// The refused packets since they were taken last.
+/// The packets that a device refused since the previous [`Trace::take`].
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
     pub packets: Vec<RefusedPacket>,
-    /// The number of later packets that had no room. A peer decides how many packets are refused, so the room is bounded.
+    /// The number of packets that were refused while [`Trace::ROOM`] packets waited, and that were therefore not
+    /// recorded. The number of recorded packets is bounded because peers decide how many packets are refused.
     pub missed: u64,
 }
 
 impl Trace {
-    /// The most packets that wait to be taken.
+    /// The most packets that a trace stores until [`take`](Self::take) is called.
     pub const ROOM: usize = 1024;
 
     /// Takes the packets that were refused since the last call.
@@ -67,7 +69,7 @@ impl Trace {
     }
 }
 
-/// The observer of one turn. It writes to the trace, if the device has one.
+/// Observes the packets of one turn. A refused packet is added to the device's trace, if the device has a trace.
 #[derive(Debug)]
 pub(crate) struct Tracer<'a> {
     pub(crate) trace: Option<&'a Trace>,

@@ -22,7 +22,8 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
-    /// Whether there are already so many waiters that one more that spins would keep the progress owner from its core.
+    /// True if the other waiters already use all spare cores, so that this waiter, if it spins, would take the progress
+    /// owner's core.
     crowded: bool,
     state: AtomicU8,
     thread: Thread,
@@ -69,7 +70,7 @@ impl Waiter {
                 WaitMode::Block => false,
             };
             match deadline {
-                // The progress owner may need this core.
+                // A spinning waiter yields, because the progress owner may need this waiter's core.
                 _ if spin => std::thread::yield_now(),
                 Some(deadline) => park_timeout(deadline - now),
                 None => park(),
@@ -82,7 +83,7 @@ impl Waiter {
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
-    /// The number of cores that progress owners leave to other threads.
+    /// The number of cores that are left when the progress owner uses one core.
     spare_cores: usize,
     interrupts: Vec<WaitOn>,
 }
@@ -102,7 +103,7 @@ impl Waiters {
         waiter
     }
 
-    /// Removes a waiter whose time limit has passed. Returns a notice that came just before, if there is one.
+    /// Removes a waiter whose time limit has passed. If a notice came just before the removal, returns the notice.
     pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) -> Option<Notice> {
         self.waiting.retain(|w| !Arc::ptr_eq(w, waiter));
         waiter.notice()
@@ -119,7 +120,7 @@ impl Waiters {
         });
     }
 
-    /// Makes a waiting thread the progress owner. Returns false if there is none.
+    /// Makes a waiting thread the progress owner. Returns false if no thread waits.
     pub(crate) fn hand_over(&mut self) -> bool {
         let next = self.waiting.pop();
         if let Some(waiter) = &next {
@@ -128,8 +129,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a present wait, or else the next wait. Several interruptions that no wait has taken yet
-    /// count as one.
+    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. Several interruptions that no
+    /// wait has taken yet count as one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);
@@ -138,7 +139,7 @@ impl Waiters {
         }
     }
 
-    /// Forgets interruptions of objects that are destroyed.
+    /// Forgets the pending interruptions of objects that are destroyed.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }

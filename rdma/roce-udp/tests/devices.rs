@@ -1,4 +1,5 @@
-//! Devices as they are opened and used: ports, families, MTUs, peers, and memory that goes away.
+//! Tests how devices are opened and used: ports, address families, MTUs, several peers, and memory that is deregistered
+//! during a transfer.
 
 mod side;
 
@@ -25,7 +26,8 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // One peer is on another device; the other peer is on the device that holds the address.
+    // The first peer is on a device with another address; the peer `first` is on the device that holds the UDP port
+    // 4791 of `ip`.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);
@@ -63,7 +65,8 @@ fn the_mtu_can_be_limited() {
     let (c, d) = (Side::new(), Side::on(device(address(), &small)));
     connect(&c, &d);
     round_trip(&c, &d, 1 << 20);
-    // Each side has sent the packets of the WRITE, or those of the READ's response.
+    // A round trip writes 1 MiB and reads 1 MiB back with a path MTU of 1024 bytes, so each side has sent at least 1024
+    // packets.
     for side in [&a, &b] {
         assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());
     }
@@ -75,7 +78,7 @@ fn the_mtu_can_be_limited() {
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
-    // The kernel does not segment if checksums are off.
+    // Without UDP checksums, the kernel refuses to segment super-packets.
     set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);
@@ -147,7 +150,8 @@ fn queue_pairs_may_go_while_they_send() {
     round_trip(&a, &b, 1 << 20);
 }
 
-/// A receive that is posted to a failed queue pair completes at once, and threads that wait for it are notified.
+/// If a receive is posted to a failed queue pair, the receive completes at once, and threads that wait for the
+/// completion are notified.
 #[test]
 fn a_flushed_receive_wakes_the_waiter() {
     let (a, b) = (Side::new(), Side::new());
@@ -158,7 +162,7 @@ fn a_flushed_receive_wakes_the_waiter() {
     let soon = || Some(Instant::now() + Duration::from_secs(5));
     let start = Instant::now();
     thread::scope(|scope| {
-        // One of the two threads is the progress owner, the other is a waiter.
+        // One of the two threads is the progress owner, and the other thread is a waiter.
         let waiters = [(); 2].map(|_| scope.spawn(|| a.cq.wait(WaitMode::Block, soon()).unwrap()));
         thread::sleep(Duration::from_millis(50));
         a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
@@ -181,7 +185,7 @@ fn devices_come_and_go() {
         }
         thread::sleep(Duration::from_micros(100 * (round % 20)));
         drop(a);
-        // The address must be free at once.
+        // The address must be free as soon as its last user has dropped the device.
         drop(device(ip, &Options::default()));
     }
 }

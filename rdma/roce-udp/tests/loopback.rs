@@ -1,4 +1,4 @@
-//! Two devices on one machine: connect, all operations, disconnect.
+//! Two devices on one machine connect, execute all operations, and disconnect.
 
 mod side;
 

@@ -24,8 +24,8 @@ fn within(time: Duration) -> Option<Instant> {
     Some(Instant::now() + time)
 }
 
-/// Sends `rounds` WRITEs with immediate to the peer, each after a WRITE of the peer has arrived. The side with `first`
-/// begins.
+/// Sends `rounds` WRITEs with immediate to the peer, and receives one WRITE of the peer in each round. If `first` is
+/// true, this side sends before it receives; otherwise it receives before it sends.
 fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, first: bool) {
     let send = |round: u32| {
         let op = SendOp::WriteWithImm(remote(peer), number << 16 | round);
@@ -152,7 +152,8 @@ fn a_stalled_driver_is_stood_in_for() {
     let driver =
         thread::spawn(move || waiting.cq.wait(WaitMode::Block, within(Duration::from_secs(5))).unwrap());
     thread::sleep(Duration::from_millis(50));
-    // SAFETY: `stall` does what a signal handler may; the thread has not been joined.
+    // SAFETY: `stall` calls only functions that are allowed in a signal handler, and the thread `driver` has not been
+    // joined yet.
     unsafe {
         libc::signal(libc::SIGUSR1, stall as extern "C" fn(libc::c_int) as libc::sighandler_t);
         libc::pthread_kill(driver.as_pthread_t(), libc::SIGUSR1);
@@ -172,7 +173,7 @@ fn a_stalled_driver_is_stood_in_for() {
     let ten_more = (0..10).fold(first, |_, _| write()) - first;
     assert!(ten_more < Duration::from_millis(1000), "{ten_more:?}");
     println!("the first WRITE took {first:?}, ten more {ten_more:?}");
-    // The thread that was stalled must still get its completion.
+    // The thread that was stalled must still be woken by the next completion of its queue.
     b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     a.post(SendOp::WriteWithImm(remote(&target), 1), Payload::Inline(&[1]));
     assert_eq!(driver.join().unwrap(), Wake::Ready);
@@ -192,7 +193,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
             }
         });
         for _ in 0..20 {
-            // SAFETY: the child calls nothing but the device, and exits without unwinding.
+            // SAFETY: the child process calls only methods of the device, and ends with `_exit`, so it never unwinds.
             match unsafe { libc::fork() } {
                 0 => {
                     let code = in_child(&a, &target);
@@ -208,7 +209,8 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
 }
 
-/// Returns the number of the first call that does not fail with the expected error; 0 if all calls fail so.
+/// Returns the number of the first call that does not fail with `Error::Forked`, or 0 if all calls fail with
+/// `Error::Forked`.
 fn in_child(a: &Side, target: &Mr) -> i32 {
     let driver = a.context.driver();
     let wr = SendWr {
@@ -292,14 +294,14 @@ fn an_interrupt_ends_one_wait() {
     }
 }
 
-/// When the progress thread wakes up, it must not clear the entry of the caller that took the role and is asleep by
-/// now.
+/// A caller takes the role from the sleeping progress thread, then sleeps itself: the progress thread, when it wakes
+/// up, must not clear the caller's entry in `asleep`.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
     let on = WaitOn { cq: Some(side.cq.id()), channel: None };
     for _ in 0..10 {
-        // The progress thread becomes the progress owner and falls asleep.
+        // During this pause, the progress thread becomes the progress owner and falls asleep.
         thread::sleep(Duration::from_millis(5));
         thread::scope(|scope| {
             let waiting =
@@ -313,7 +315,7 @@ fn an_interrupt_reaches_who_took_over_from_the_thread() {
     }
 }
 
-/// Interrupts at every moment of a wait; none may be lost.
+/// Threads are interrupted at every moment of a wait; no interruption may be lost.
 #[test]
 fn interrupts_race_with_waits() {
     let side = Side::new();
@@ -327,7 +329,7 @@ fn interrupts_race_with_waits() {
                 while answered.load(Ordering::SeqCst) < round {
                     thread::yield_now();
                 }
-                // The progress thread is to be asleep in some rounds.
+                // A pause lets the progress thread fall asleep in some of the rounds.
                 if round % 500 == 0 {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -355,8 +357,8 @@ fn deadlines_are_kept() {
         [(WaitMode::Block, 0), (WaitMode::Block, 5), (WaitMode::Adaptive, 50), (WaitMode::Spin, 5)]
     {
         let time = Duration::from_millis(millis);
-        // Waits as progress owner, and as waiter while another thread is the progress owner. The machine may be busy,
-        // so one good try is sufficient.
+        // Two threads wait at the same time, so that one of them is the progress owner and the other is a waiter. The
+        // machine may be busy, so the deadline must be kept in only one of five tries.
         let late = || {
             let start = Instant::now();
             assert_eq!(side.cq.wait(mode, Some(start + time)).unwrap(), Wake::TimedOut);

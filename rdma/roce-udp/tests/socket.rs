@@ -106,7 +106,8 @@ fn one_datagram() {
 
 #[test]
 fn super_packet_is_split_again() {
-    // The FIRST packet is longer by a RETH, and the LAST one is shorter; packets of other lengths follow.
+    // A FIRST packet with a RETH, four MIDDLE packets, two short packets, and one more MIDDLE packet: a datagram that is
+    // shorter than the first one of its super-packet ends the super-packet.
     let lens = [4128, 4112, 4112, 4112, 4112, 40, 40, 4112];
     let gso = PortConfig::default();
     for ips in [["127.0.0.1", "127.0.0.2"], ["::1", "::1"]] {
@@ -264,7 +265,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 fn refused_super_packets_stay_until_ungrouped() {
     let config = PortConfig::default();
     let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
-    // The kernel does not segment if checksums are off.
+    // Without UDP checksums, the kernel refuses to segment super-packets.
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];
     let mut batch = SendBatch::new(4, 4096, a.gso());
@@ -318,7 +319,7 @@ fn mtu_of_loopback() {
 fn receive_buffer_is_reported() {
     let small = port("127.0.0.1", &PortConfig { receive_buffer: 20_000, ..SINGLY });
     assert_eq!(small.recv_buffer(), 40_000);
-    // The buffer is too small for 30 datagrams of 4 KiB.
+    // A receive buffer of 40,000 bytes is too small for 30 datagrams of 4 KiB.
     let b = port("127.0.0.1", &SINGLY);
     let a = port("127.0.0.1", &SINGLY);
     let mut batch = SendBatch::new(30, 1 << 17, false);
@@ -341,7 +342,7 @@ fn receive_buffer_is_reported() {
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!(all(), (1, 30 - kept));
-    // The same batch receives from a socket that lost no datagram.
+    // The batch `got`, which has reported losses of `small`, now receives from the socket `b`, which lost no datagram.
     put(&mut batch, b.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!((b.recv(&mut got).expect("a usable socket"), got.overflows()), (1, None));
@@ -352,7 +353,7 @@ fn waits_end_in_time() {
     let idle = port("127.0.0.1", &SINGLY);
     for micros in [0, 200, 3_000, 20_000] {
         let timeout = Duration::from_micros(micros);
-        // The machine may be busy, so one good try of several is sufficient.
+        // The machine may be busy, so the time limit must be kept in only one of ten tries.
         let late = (0..10).map(|_| {
             let start = Instant::now();
             assert_eq!(wait(&[&idle], None, false, Some(timeout)).expect("a wait"), Ready::default());

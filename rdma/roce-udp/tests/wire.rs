@@ -22,7 +22,8 @@ use roce_udp::{
 use side::Side;
 use verbs::{CmEvent, ConnParam};
 
-/// The lengths of a super-packet, a single datagram, and another super-packet.
+/// The seven datagrams are sent as three messages: a super-packet of four, a super-packet of two, and a single
+/// datagram.
 const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
 const IDS: [u16; 7] = [0, 1, 2, 3, 0, 1, 0];
 
@@ -66,7 +67,8 @@ fn a_full_send_buffer_keeps_the_rest() {
     .expect("the sender");
 }
 
-/// A network without any answering machine: datagrams stay in the send buffer until the ARP requests have failed.
+/// Makes a network in which no machine answers ARP requests: datagrams stay in the send buffer until the ARP requests
+/// have failed.
 fn silent_network() -> io::Result<()> {
     ip("link add v0 type veth peer name v1")?;
     for (name, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "20")] {
@@ -124,7 +126,8 @@ fn ip(arguments: &str) -> io::Result<()> {
     Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// A veth pair to the namespace of `thread`, on which the kernel segments before the wire, as it does for most NICs.
+/// Makes a veth pair to the network namespace of `thread`; because of `gso_max_segs 1`, the Linux kernel segments
+/// super-packets before they are on the wire, as it does for most NICs.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;
@@ -148,8 +151,8 @@ fn send() {
     assert_eq!((outcome.sent, outcome.rest), (LENS.len(), Rest::Empty), "{outcome:?}");
 }
 
-/// Returns the identification and the fragment word of each UDP packet on the wire. The port must receive these
-/// packets, too.
+/// Returns the IPv4 identification and the fragment word of each UDP packet that arrived on the wire. The function also
+/// checks that the port receives a datagram for each of these packets.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");
@@ -197,8 +200,8 @@ fn a_device_outlives_a_full_send_buffer() {
     .expect("the dialler");
 }
 
-/// Makes more connection requests than the send buffer holds: the device waits for room, and reports all of them as
-/// unreachable.
+/// Makes more connection requests than the socket's send buffer has room for: the device waits for room, and reports
+/// each peer as unreachable.
 fn dial_nobody() {
     const DIALLED: usize = 40;
     let local = [10, 77, 0, 1].into();

@@ -17,7 +17,7 @@ const SYS: &str = "/sys";
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // Soft-RoCE binds the wildcard addresses, and only the port of RoCE.
+    // Soft-RoCE binds the wildcard addresses of IPv4 and IPv6, and uses no UDP port except 4791.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
     let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);
@@ -38,8 +38,8 @@ fn words(holder: &Holder, soft: Option<&str>) -> String {
     }
 }
 
-/// The module of soft-RoCE and its devices, which are those with a parent interface. The module holds the port even if
-/// it has no device.
+/// Returns the kernel module `rdma_rxe` and the names of soft-RoCE devices; a soft-RoCE device is a device with a
+/// parent interface. The kernel module `rdma_rxe` holds the UDP port even if no soft-RoCE device exists.
 fn soft_roce(sys: &Path) -> Option<String> {
     let devices = fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten();
     let soft = devices.filter(|device| device.path().join("parent").is_file());
@@ -54,8 +54,8 @@ fn soft_roce(sys: &Path) -> Option<String> {
 /// A UDP port in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The address of the socket. The unspecified address stands for every address; the unspecified address of IPv6
-    /// usually includes all addresses of IPv4.
+    /// The address of the socket. The address 0.0.0.0 stands for every IPv4 address; the address `::` stands for every
+    /// IPv6 address and usually also for every IPv4 address.
     pub address: IpAddr,
     pub holder: Holder,
 }
@@ -112,7 +112,7 @@ fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     lines.filter_map(of).collect()
 }
 
-/// Parses an address of the table: the inverse of [`hex`].
+/// Parses an address as `/proc/net/udp` prints it: the inverse of [`hex`].
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {
@@ -137,7 +137,7 @@ fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
     tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
 }
 
-/// The inode in the line of `table` for `addr` itself or for a wildcard with its port.
+/// The inode of the socket in `table` that is bound to `addr`, or to a wildcard address with the port of `addr`.
 fn inode(table: &str, addr: SocketAddr) -> Option<String> {
     let exact = hex(addr.ip());
     let port = format!("{:04X}", addr.port());
@@ -150,7 +150,8 @@ fn inode(table: &str, addr: SocketAddr) -> Option<String> {
     held.last()
 }
 
-/// The address as printed in the table: 32-bit words of network order, each read as a native integer.
+/// The address as `/proc/net/udp` prints it: 32-bit words in network order, each read as a native integer and printed
+/// in hexadecimal digits.
 fn hex(ip: IpAddr) -> String {
     let octets = match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -168,7 +169,7 @@ fn process(proc: &Path, inode: &str) -> Holder {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let mut descriptors = match fs::read_dir(entry.path().join("fd")) {
             Ok(descriptors) => descriptors,
-            // The process ended after the folder was read.
+            // This process ended after `/proc` was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => {
                 found = Holder::Hidden;

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// A socket address of either family. If all bytes are zero, the family is unspecified.
+/// A socket address of either family. A raw address of zeros only has the family `AF_UNSPEC`, which means that it has
+/// no address.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union RawAddress {
@@ -19,7 +20,8 @@ impl RawAddress {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Converts the address. Also returns the number of its bytes that are used.
+    /// Converts `addr` into the kernel's format. Returns the raw address and its length in bytes, which depends on the
+    /// address family.
     pub(super) fn new(addr: SocketAddr) -> (Self, libc::socklen_t) {
         let mut raw = Self::unspecified();
         match addr {
@@ -45,7 +47,7 @@ impl RawAddress {
         }
     }
 
-    /// Converts the address back; `None` if the kernel left it unspecified.
+    /// Converts the raw address back to a `SocketAddr`; returns `None` if the kernel did not fill in an address.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: all bytes are initialised, every bit pattern is valid in every field, and all variants begin
         // with the family.

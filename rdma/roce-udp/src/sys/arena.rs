@@ -2,11 +2,11 @@
 
 use std::ptr::{self, NonNull};
 
-/// Memory whose addresses never change: the kernel will read it through pointers while more bytes are added.
+/// Memory whose addresses never change, because the kernel later reads it through pointers while more bytes are added.
 pub(super) struct Arena {
     start: NonNull<u8>,
     len: usize,
-    /// The number of bytes in use, from the start.
+    /// The number of bytes at the start of the memory that are in use.
     pub(super) used: usize,
 }
 

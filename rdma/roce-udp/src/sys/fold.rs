@@ -1,10 +1,11 @@
-//! Folds memory into 128 bytes with the same CRC-32. Other threads and other processes may write the memory at the same
-//! time.
+//! Folds memory into a block of 128 bytes that has the same CRC-32 as the memory. Other threads and other processes may
+//! write the memory while it is folded.
 //!
-//! A slice would promise the compiler that the memory does not change, and a copy would cost time. Assembler
-//! instructions load each byte exactly once instead. A concurrent write by a thread or a process changes the result,
-//! but has no other effect. The method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using
-//! PCLMULQDQ Instruction", Intel, 2009.
+//! A slice would be wrong here, because the compiler may assume that a slice's memory does not change, and a copy would
+//! cost time. Instead of a slice or a copy, assembler instructions read the memory and load each byte exactly once. If
+//! a thread or a process writes the memory during the fold, the result is wrong, but there is no other effect. The
+//! method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel,
+//! 2009.
 
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
@@ -60,23 +61,26 @@ mod x86 {
     /// x^(1024 + 32) and x^(1024 - 32) modulo the polynomial, with their bits reversed, times x.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
-    /// The factors for two blocks: x^(2048 + 32) and x^(2048 - 32), in the form of `BY_A_BLOCK`.
+    /// The factors for two blocks: x^(2048 + 32) and x^(2048 - 32), reduced and stored like the factors of
+    /// `BY_A_BLOCK`.
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
     /// Folds like [`fold`], with registers of 64 bytes, which takes fewer instructions for each byte.
     ///
     /// # Safety
-    /// `blocks` is at least 2, and that many blocks are readable at `at`. The processor has AVX-512F and VPCLMULQDQ.
+    /// `blocks` must be at least 2, and `blocks` blocks must be readable at `at`. The processor must have the
+    /// instructions AVX-512F and VPCLMULQDQ.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     pub(super) unsafe fn fold_wide(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let factors = |(low, high)| _mm512_set4_epi64(high, low, high, low);
         let (by_one, by_two) = (factors(BY_A_BLOCK), factors(BY_TWO_BLOCKS));
-        // SAFETY: the first two blocks are readable.
+        // SAFETY: at least two blocks are readable at `at`, by the caller's contract.
         let (mut first, mut second) = unsafe { (load_wide(at), load_wide(at.add(BLOCK))) };
         let register = _mm512_zextsi128_si512(_mm_cvtsi32_si128(register.cast_signed()));
         first[0] = _mm512_xor_si512(first[0], register);
         for pair in 1..blocks / 2 {
-            // SAFETY: these are two of the readable blocks.
+            // SAFETY: `pair` is less than `blocks / 2`, so both blocks are among the `blocks` blocks that are readable
+            // by the caller's contract.
             let (next, behind) = unsafe {
                 let at = at.add(pair * 2 * BLOCK);
                 (load_wide(at), load_wide(at.add(BLOCK)))
@@ -86,7 +90,8 @@ mod x86 {
         }
         let mut lanes = [step(first[0], by_one, second[0]), step(first[1], by_one, second[1])];
         if blocks % 2 == 1 {
-            // SAFETY: this is the last of the readable blocks.
+            // SAFETY: the block with the index `blocks - 1` is the last block that is readable by the caller's
+            // contract.
             let last = unsafe { load_wide(at.add((blocks - 1) * BLOCK)) };
             lanes = [step(lanes[0], by_one, last[0]), step(lanes[1], by_one, last[1])];
         }
@@ -97,21 +102,21 @@ mod x86 {
     /// Multiplies a lane by the powers of x in `factors`, and adds `next`.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     fn step(lane: __m512i, factors: __m512i, next: __m512i) -> __m512i {
-        /// The exclusive or of three operands.
+        /// The truth table that makes the instruction compute the exclusive or of its three operands.
         const XOR: i32 = 0x96;
         let low = _mm512_clmulepi64_epi128::<0x00>(lane, factors);
         let high = _mm512_clmulepi64_epi128::<0x11>(lane, factors);
         _mm512_ternarylogic_epi64::<XOR>(low, high, next)
     }
 
-    /// Reads a block exactly once. Another thread or another process may write the block at the same time.
+    /// Reads a block exactly once. Another thread or another process may write the block while the function reads it.
     ///
     /// # Safety
-    /// [`BLOCK`] bytes are readable at `at`.
+    /// `at` must point to [`BLOCK`] readable bytes.
     #[target_feature(enable = "avx512f")]
     unsafe fn load_wide(at: *const u8) -> [__m512i; 2] {
         let (a, b);
-        // SAFETY: the instructions read the block, which is readable, and change no memory.
+        // SAFETY: the instructions read the block, which is readable by the caller's contract, and change no memory.
         unsafe {
             asm!(
                 "vmovdqu64 {a}, [{at}]",
@@ -126,17 +131,18 @@ mod x86 {
     }
 
     /// # Safety
-    /// `blocks` is not 0, and that many blocks are readable at `at`.
+    /// `blocks` must be at least 1, and `blocks` blocks must be readable at `at`.
     #[target_feature(enable = "avx2,vpclmulqdq")]
     pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let (low, high) = BY_A_BLOCK;
         let factors = _mm256_set_epi64x(high, low, high, low);
-        // SAFETY: the first block is readable.
+        // SAFETY: at least one block is readable at `at`, by the caller's contract.
         let mut lanes = unsafe { load(at) };
         let register = _mm256_zextsi128_si256(_mm_cvtsi32_si128(register.cast_signed()));
         lanes[0] = _mm256_xor_si256(lanes[0], register);
         for block in 1..blocks {
-            // SAFETY: this is one of the readable blocks.
+            // SAFETY: `block` is less than `blocks`, and `blocks` blocks are readable at `at`, by the caller's
+            // contract.
             let next = unsafe { load(at.add(block * BLOCK)) };
             for (lane, next) in lanes.iter_mut().zip(next) {
                 let low = _mm256_clmulepi64_epi128::<0x00>(*lane, factors);
@@ -148,14 +154,14 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Reads a block exactly once. Another thread or another process may write the block at the same time.
+    /// Reads a block exactly once. Another thread or another process may write the block while the function reads it.
     ///
     /// # Safety
-    /// [`BLOCK`] bytes are readable at `at`.
+    /// `at` must point to [`BLOCK`] readable bytes.
     #[target_feature(enable = "avx2")]
     unsafe fn load(at: *const u8) -> [__m256i; 4] {
         let (a, b, c, d);
-        // SAFETY: reads the block and changes nothing.
+        // SAFETY: the instructions read the block, which is readable by the caller's contract, and change no memory.
         unsafe {
             asm!(
                 "vmovdqu {a}, [{at}]",
@@ -204,9 +210,10 @@ mod tests {
         for blocks in [1, 2, 3, 16, 17, 64, 79] {
             for offset in [0, 1, 15, 16, 33] {
                 let (register, of) = (random.next_u32(), &bytes[offset..offset + blocks * BLOCK]);
-                // SAFETY: the blocks are those of the slice, and the processor can fold them.
+                // SAFETY: the slice `of` has `blocks` blocks, and `can_fold` has checked that the processor has the
+                // instructions.
                 let narrow = unsafe { x86::fold(register, of.as_ptr(), blocks) };
-                // SAFETY: the blocks are those of the slice.
+                // SAFETY: the slice `of` has `blocks` blocks.
                 let folded = unsafe { fold(register, of.as_ptr(), blocks) }.expect("the processor can fold");
                 for folded in [narrow, folded] {
                     assert_eq!(

@@ -15,8 +15,8 @@ extern "C" fn in_child() {
 pub(crate) fn generation() -> u32 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec. The call fails only
-        // without free memory; after such a failure forks are not noticed.
+        // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec. `pthread_atfork` fails
+        // only if memory runs out; after such a failure, forks are not noticed.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     GENERATION.load(Ordering::Relaxed)

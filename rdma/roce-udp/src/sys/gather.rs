@@ -17,7 +17,8 @@ use crate::{
 
 /// Adds a packet to the batch; returns false if there is no room.
 ///
-/// Afterwards the batch refers to the packet's regions. `Engine::release` drops unsent packets before a region is removed.
+/// The batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops all unsent
+/// packets before it removes a region.
 pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow, regions: &Regions) -> bool {
     let (len, pad) = (packet.datagram_len(), packet.pad());
     let header = packet.header.as_slice();
@@ -48,17 +49,21 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
-/// The bytes that are copied at a time if the ICRC is computed from a copy. No packet has a larger payload.
+/// The most bytes that are copied at a time when the ICRC is computed from a copy. A packet's payload is at most 4096
+/// bytes long, because this is the largest path MTU.
 const PIECE: usize = 4096;
-/// A payload with fewer bytes than this is copied for the ICRC, because folding a single block would copy it, too.
+/// A payload that is shorter than this is copied to compute the ICRC, because folding a payload of one block would also
+/// make a copy.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without copying them, and adds them to its ICRC.
 ///
-/// The kernel reads the bytes by their address. The program, or another process that maps the memory, may write it at any
-/// time, so no slice of this memory may exist. The ICRC is computed by raw loads if the processor has the instructions,
-/// else from a copy. The program that posted the request promised not to change the bytes until its completion. A program
-/// that breaks this promise makes a packet with a wrong ICRC, which the peer drops; no other harm is done.
+/// The kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
+/// process that maps the memory, may write the memory at any time, so no slice of the memory may exist. If the
+/// processor has the instructions of [`fold`], the ICRC is computed directly from the memory; otherwise the ICRC is
+/// computed from a copy. The program that posted the work request has promised not to change the bytes until the work
+/// request completes. If a program changes the bytes before the completion, the packet's ICRC is wrong and the peer
+/// drops the packet; no other harm is done.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.

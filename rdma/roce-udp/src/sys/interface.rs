@@ -22,7 +22,7 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut found = Vec::new();
     first(|node| {
         if let Some(address) = address(node.ifa_addr) {
-            // SAFETY: the name is a C string of the list.
+            // SAFETY: `ifa_name` points to a C string in the list of `getifaddrs`, which lives until `freeifaddrs`.
             let name = unsafe { CStr::from_ptr(node.ifa_name) };
             found.push(InterfaceAddress { interface: name.to_string_lossy().into_owned(), address });
         }
@@ -39,7 +39,7 @@ pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
 /// Calls `visit` for the entries of the address list until it returns a value, and returns that value.
 fn first<T>(mut visit: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Option<T>> {
     let mut list = ptr::null_mut();
-    // SAFETY: on success `list` heads a list of the C library.
+    // SAFETY: `list` is a live pointer, in which `getifaddrs` stores the start of a list.
     check(unsafe { libc::getifaddrs(&raw mut list) })?;
     let mut found = None;
     let mut at = list;
@@ -87,7 +87,7 @@ fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
 
 fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     let socket = option::open(SocketAddr::new(ip, 0))?;
-    // SAFETY: the name is a C string of the list.
+    // SAFETY: `ifa_name` points to a C string in the list of `getifaddrs`, which lives until `freeifaddrs`.
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
     // SAFETY: an ifreq consists of integers, pointers and arrays of them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -96,7 +96,7 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = *from as libc::c_char;
     }
-    // SAFETY: `request` is an ifreq with a name, as the request wants it.
+    // SAFETY: `request` is a live `ifreq` with an interface name, which is what `SIOCGIFMTU` reads.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) })?;
     // SAFETY: the kernel wrote this field.
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)

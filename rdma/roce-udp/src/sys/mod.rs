@@ -1,6 +1,6 @@
 //! The system calls of the socket layer, one file for each family of calls.
 //!
-//! All unsafe code of the crate is in this folder. Its functions are safe to call, except
+//! All unsafe code of the crate is in this folder. The functions that other folders may call are safe, except
 //! [`Segment::gather`](transmit::Segment::gather).
 #![allow(unsafe_code)]
 
@@ -24,6 +24,6 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// An empty header for `recvmmsg` and `sendmmsg`.
 fn empty_header() -> libc::mmsghdr {
-    // SAFETY: null pointers and zero lengths are valid, and the padding some C libraries add is private.
+    // SAFETY: an `mmsghdr` consists of pointers, lengths, flags and padding, and zero is a valid value for all of them.
     unsafe { std::mem::zeroed() }
 }

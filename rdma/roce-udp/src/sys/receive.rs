@@ -9,9 +9,10 @@ use std::{
 
 use super::{address::RawAddress, check, empty_header};
 
-/// The size of a buffer in bytes. Datagrams are shorter, merged or not, because an IP packet has less than 64 KiB.
+/// The size of one receive buffer in bytes. A datagram, or a message of merged datagrams, fits into a buffer, because
+/// an IP packet is shorter than 64 KiB.
 const BUFFER: usize = 1 << 16;
-/// The most messages per system call.
+/// The largest number of messages that one system call receives.
 const MOST: usize = 32;
 
 /// Memory for the control messages that are enabled on a port: ECN, GRO segment size, overflow count (24 bytes each).
@@ -23,8 +24,8 @@ struct Control([u8; 80]);
 /// into them.
 pub struct RecvBatch {
     buffers: Vec<u8>,
-    /// The structures for the kernel. They are kept, because clearing them for every call costs more than an empty
-    /// call.
+    /// The structures into which the kernel writes the sender's address and the control messages. The structures are
+    /// kept between calls, because clearing them in each call would cost more than a call that receives nothing.
     slots: Vec<Slot>,
     headers: Vec<libc::mmsghdr>,
     /// The number of messages to request next: requesting more messages than have arrived costs some time.
@@ -72,7 +73,7 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// The datagrams in order of arrival, each with its index in the merged message.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = (u16, &'a [u8])> + use<'a> {
-        // A 64 KiB buffer has at most 65536 segments, so the index fits.
+        // The cast is lossless because a buffer of 64 KiB has at most 65536 segments.
         self.bytes.chunks(self.segment_len).enumerate().map(|(index, bytes)| (index as u16, bytes))
     }
 }
@@ -106,14 +107,14 @@ impl RecvBatch {
         })
     }
 
-    /// Whether the last call received as many messages as it requested, so that there may be more.
+    /// True if the last call received as many messages as it requested, so that more messages may be waiting.
     pub fn is_full(&self) -> bool {
         self.ask > 1
     }
 
-    /// The number of datagrams that were lost because the socket's receive buffer was full. The kernel counts them from
-    /// the opening of the socket, and reports the number with each message; it wraps. `None` if the last call received
-    /// nothing, or if the kernel omitted the number because it is 0.
+    /// The number of datagrams that the socket has lost since it was opened, because its receive buffer was full. The
+    /// kernel reports this number with each message as a 32-bit counter, which wraps. Returns `None` if the last call
+    /// received no message, or if the kernel reported no number because no datagram was lost.
     pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }
@@ -185,10 +186,10 @@ fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c
 }
 
 /// # Safety
-/// A whole control message must be readable at `at`.
+/// `at` must point to a whole control message that is readable.
 unsafe fn control(at: *const libc::cmsghdr) -> (libc::c_int, libc::c_int, u32) {
-    // SAFETY: a control message begins with its header, and its length covers that and the data; both reads stay
-    // inside the data, whose integers are in native order.
+    // SAFETY: the length of a control message covers its header and its data, so both reads stay inside the data; the
+    // data's integers are in native byte order.
     unsafe {
         let head = &*at;
         let data = libc::CMSG_DATA(at);

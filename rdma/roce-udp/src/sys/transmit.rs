@@ -17,17 +17,17 @@ const GROUP_SEGMENTS: usize = 64;
 const GROUP_BYTES: usize = 65_000;
 /// The most pieces that the kernel takes for one message (UIO_MAXIOV).
 const GROUP_PIECES: usize = 1024;
-/// The most messages per system call; their headers are on the stack.
+/// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
-/// Batches of up to this many messages use a smaller array, which costs less to clear. A response and its
-/// acknowledgement are two messages.
+/// If a batch has at most this number of messages, a smaller array of headers is used, because clearing the small array
+/// costs less. This number is sufficient for the most frequent batch: a response and an acknowledgement.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
 ///
-/// Consecutive segments to one destination are grouped as long as they have the same length; the last one of a group
-/// may be shorter. The kernel splits the group and numbers the IPv4 identifications from 0, so the identification of a
-/// segment is known when the segment is begun: [`Segment::ip_id`].
+/// Consecutive segments to one destination are grouped if they have the same length; only the last segment of a group
+/// may be shorter. The kernel splits a group into datagrams and numbers their IPv4 identifications from 0, so
+/// [`Segment::ip_id`] returns the identification of a segment before the segment is sent.
 pub struct SendBatch {
     messages: Vec<Group>,
     /// The index of the first unsent message.
@@ -44,7 +44,7 @@ struct Group {
     to: SocketAddr,
     first_segment: usize,
     segments: usize,
-    /// The length in bytes of every segment but the last, which may be shorter.
+    /// The length in bytes of every segment except the last segment, which may be shorter.
     segment_len: usize,
     bytes: usize,
 }
@@ -53,7 +53,7 @@ struct Group {
 struct Record {
     len: usize,
     first_piece: usize,
-    /// The offset of the trailer in the arena.
+    /// The offset in the arena of this datagram's trailer.
     trailer: usize,
     trailer_len: usize,
 }
@@ -61,30 +61,32 @@ struct Record {
 /// The result of [`SendBatch::flush`].
 #[derive(Debug)]
 pub struct SendOutcome {
-    /// The number of datagrams that the kernel took.
+    /// The number of datagrams that the kernel accepted for sending.
     pub sent: usize,
-    /// The number of datagrams that the kernel refused, for example without a route. They are lost, as in a network.
+    /// The number of datagrams that the kernel refused to send, for example because there is no route. Refused
+    /// datagrams are lost, like datagrams that a network loses.
     pub dropped: usize,
     /// The error of the last refused datagram.
     pub error: Option<io::Error>,
-    /// A destination to which there is no route.
+    /// The destination of a datagram that was refused because there is no route; `None` if there is no such datagram.
     pub unreachable: Option<SocketAddr>,
     pub rest: Rest,
 }
 
-/// What is left in the batch, and why.
+/// Says whether messages are left in the batch, and for which reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing is left.
+    /// The batch is empty.
     Empty,
     /// The socket's send buffer is full: flush again when the port is writable.
     Blocked,
-    /// The interface refuses super-packets, which the port notes. Call [`SendBatch::ungroup`] and flush again.
+    /// The interface refused a super-packet, so [`Port::gso`] is false from now on. After this result, the caller must
+    /// call [`SendBatch::ungroup`] and flush again.
     GsoRefused,
 }
 
-// SAFETY: the pointers are to the batch's own arena and to memory that `Segment::gather`'s caller keeps alive; the
-// kernel reads both, whichever thread flushes.
+// SAFETY: the pointers lead to the batch's own arena, and to memory that the caller of `Segment::gather` keeps
+// readable, so any thread may flush the batch.
 unsafe impl Send for SendBatch {}
 
 impl fmt::Debug for SendBatch {
@@ -99,8 +101,8 @@ impl fmt::Debug for SendBatch {
 }
 
 impl SendBatch {
-    /// Makes a batch for `segments` datagrams with `copied` bytes of copied (not gathered) memory in all. `gso` tells
-    /// whether to group, usually [`Port::gso`].
+    /// Makes a batch for `segments` datagrams with `copied` bytes of copied (not gathered) memory in all. If `gso` is
+    /// true, segments are grouped into super-packets; callers usually pass [`Port::gso`].
     pub fn new(segments: usize, copied: usize, gso: bool) -> Self {
         let segments = segments.max(1);
         Self {
@@ -118,9 +120,10 @@ impl SendBatch {
         self.messages.is_empty()
     }
 
-    /// Begins a datagram of `len` bytes; `None` if the batch must be flushed first.
+    /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// The arena must have `len` bytes left, even if few of them will be copied.
+    /// Returns `None` also if the arena has fewer than `len` bytes left, even if few bytes of the datagram would be
+    /// copied.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
@@ -152,11 +155,12 @@ impl SendBatch {
         if fits { group.segments } else { 0 }
     }
 
-    /// Sends all messages, or as many as the socket takes; the others stay, in order. When all messages are sent, their
-    /// memory is free for new segments.
+    /// Sends all messages, or as many as the socket's send buffer can take; the unsent messages stay in the batch in
+    /// their order. When all messages have been sent, the batch is empty and its memory is free for new segments.
     ///
-    /// Each message is sent whole or not at all. A refused message is dropped and counted, except a refused
-    /// super-packet, which stays. `Err` means that the socket itself is unusable.
+    /// Each message is sent whole or not at all. If the kernel refuses a message, the message is dropped and counted;
+    /// if the interface cannot segment a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
+    /// returned. Fails only if the socket itself is unusable.
     pub fn flush(&mut self, port: &Port) -> io::Result<SendOutcome> {
         let mut outcome =
             SendOutcome { sent: 0, dropped: 0, error: None, unreachable: None, rest: Rest::Empty };
@@ -208,12 +212,13 @@ impl SendBatch {
         self.arena.used = 0;
     }
 
-    /// Makes every unsent segment a message of its own, and stops grouping.
+    /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
     ///
-    /// The IPv4 identification of every segment becomes 0. For each segment that had another identification, `renumber`
-    /// is called with the length, the former identification and the trailer, so that it can correct the trailer. That
-    /// is possible because CRC is linear: the difference of two ICRCs with different identifications depends only on
-    /// the length.
+    /// The IPv4 identification of every segment becomes 0, because each segment is sent as a single datagram. For each
+    /// segment that had another identification, `renumber` is called with the length, the former identification and the
+    /// trailer, so that `renumber` can correct the ICRC in the trailer. An ICRC can be corrected without the datagram's
+    /// bytes because CRC is linear: the difference of two ICRCs with different identifications depends only on the
+    /// datagram's length.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -222,7 +227,7 @@ impl SendBatch {
                 let first_segment = group.first_segment + ip_id;
                 let Record { len, trailer, trailer_len, .. } = self.segments[first_segment];
                 if ip_id > 0 {
-                    // The number is below `GROUP_SEGMENTS`, so it fits.
+                    // The cast is lossless because a group has at most `GROUP_SEGMENTS` segments.
                     renumber(len, ip_id as u16, self.arena.bytes_mut(trailer, trailer_len));
                 }
                 let single = Group { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
@@ -259,14 +264,14 @@ impl SendBatch {
             header.msg_iov = self.pieces[first..end].as_mut_ptr();
             header.msg_iovlen = (end - first) as _;
             if group.segments > 1 {
-                // A segment of a group is at most `GROUP_BYTES` long.
+                // The cast is lossless because a segment of a group has at most `GROUP_BYTES` bytes.
                 sizes[count].set(header, group.segment_len as u16);
             }
             count += 1;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: each of the first `count` headers names a live address, a live control block or none, and pieces of
-        // memory that is readable: the arena's, or memory that `gather`'s callers keep readable.
+        // SAFETY: each of the first `count` headers points to a live address, to a live control block or null, and to
+        // pieces that are readable because the arena owns them or because the callers of `gather` keep them readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;
@@ -274,7 +279,8 @@ impl SendBatch {
     }
 }
 
-/// A datagram being built: its pieces in the order of the wire. If it is dropped unfinished, the batch is unchanged.
+/// A datagram being built: its pieces in the order of the wire. If a segment is dropped before
+/// [`finish`](Self::finish), the batch stays as it was before the segment.
 #[derive(Debug)]
 pub struct Segment<'a> {
     batch: &'a mut SendBatch,
@@ -291,14 +297,14 @@ pub struct Segment<'a> {
 impl Segment<'_> {
     /// The IPv4 identification that the kernel is going to send.
     pub fn ip_id(&self) -> u16 {
-        // The number is below `GROUP_SEGMENTS`, so it fits.
+        // The cast is lossless because a group has at most `GROUP_SEGMENTS` segments.
         self.grouped as u16
     }
 
-    /// Adds `len` bytes, which the caller fills in now; their content before that is unspecified.
+    /// Adds `len` bytes to the datagram; the caller must fill them in, because their previous content is unspecified.
     ///
     /// # Panics
-    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
+    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.grow(len);
         if len == 0 {
@@ -319,7 +325,7 @@ impl Segment<'_> {
     /// Adds a copy of `bytes`.
     ///
     /// # Panics
-    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
+    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
     pub fn copy(&mut self, bytes: &[u8]) {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
@@ -327,11 +333,11 @@ impl Segment<'_> {
     /// Adds `len` bytes, which the kernel reads from `ptr` when the segment is flushed.
     ///
     /// # Safety
-    /// The range must stay readable until the segment is sent, dropped or cleared. Its content may change: the
-    /// kernel then sends what it finds.
+    /// The range must stay readable until the segment is sent, dropped or cleared. If the content of the range changes
+    /// before the segment is flushed, the kernel sends the changed content.
     ///
     /// # Panics
-    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
+    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
     pub unsafe fn gather(&mut self, ptr: *const u8, len: usize) {
         self.grow(len);
         self.push(ptr.cast_mut(), len);
@@ -351,7 +357,8 @@ impl Segment<'_> {
     /// Ends the datagram with `trailer`: the bytes that depend on [`ip_id`](Self::ip_id).
     ///
     /// # Panics
-    /// If the datagram is not as long as announced, or has too many pieces.
+    /// Panics if the datagram's bytes are not as many as announced to [`SendBatch::segment`], or if the datagram would
+    /// have more than [`MAX_PIECES`] pieces.
     pub fn finish(mut self, trailer: &[u8]) {
         let trailer_at = self.batch.arena.used;
         self.copy(trailer);

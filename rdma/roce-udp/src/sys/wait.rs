@@ -1,4 +1,4 @@
-//! Sleeping until a socket is ready or another thread wakes this one.
+//! Waits until a socket is ready or another thread wakes the waiting thread.
 
 use std::{
     fs::File,
@@ -10,8 +10,8 @@ use std::{
 
 use super::check;
 
-/// Ends another thread's wait. The waker is an eventfd, which counts wakes until they are drained, so that none is
-/// lost.
+/// A waker ends the wait of another thread. The waker is an eventfd, which counts its wake-ups until they are drained,
+/// so that no wake-up is lost.
 #[derive(Debug)]
 pub struct Waker(File);
 
@@ -23,9 +23,9 @@ impl Waker {
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// Makes the present wait return, or else the next wait.
+    /// Ends the wait that is in progress, or otherwise the next wait.
     pub fn wake(&self) {
-        // The call fails only if the counter is at its limit, in which case the waiter is awake anyway.
+        // The write fails only if the eventfd's counter is at its limit, and a counter above zero ends the wait anyway.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
@@ -41,13 +41,13 @@ impl AsFd for Waker {
     }
 }
 
-/// The most file descriptors of one wait; their structures are on the stack.
+/// The most file descriptors in one wait; the limit keeps the array of `pollfd` on the stack small.
 const MOST: usize = 32;
 
 /// Waits for events on `sources`, at most 32, and calls `came` with the index and the events of each; `timeout` `None`
 /// means no time limit.
 ///
-/// A signal ends the wait early, with no source ready.
+/// If a signal interrupts the wait, the function returns early and does not call `came`.
 pub(crate) fn wait<'a>(
     sources: impl Iterator<Item = (BorrowedFd<'a>, i16)>,
     timeout: Option<Duration>,
