@@ -1,5 +1,5 @@
-//! The connections of an event channel. The table lists the events of librdmacm, the actions that they cause, and the
-//! CM events for the program.
+//! The connections of an event channel. The table below lists the events of librdmacm, the actions that they cause, and
+//! the CM events for the program.
 //!
 //! | state | event | action | CM event for the program | next state |
 //! |---|---|---|---|---|
@@ -32,21 +32,21 @@ use crate::{
     sys::{self, ConnRequest, EventChannel, RawEvent, Retries, Waker, What},
 };
 
-/// The time limit for resolving the peer's address, and the time limit for resolving the route. The limit is long
-/// enough for two tries.
+/// Resolving the peer's address may take this time, and resolving the route may take this time again. The time is
+/// sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
 /// The minimum times between two system calls by which a spinning thread requests events from the Linux kernel. The
-/// first time applies while a connection is being set up, and the second time applies otherwise. The times do not apply
-/// to sleeping threads, because the kernel wakes a sleeping thread immediately.
+/// first time applies while a connection is being set up; at all other times the second time applies. These times apply
+/// only to spinning threads, because the kernel wakes a sleeping thread immediately.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
 /// own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// The number of polls between two system calls that request events from the Linux kernel. Most polls avoid the system
-/// call, because sessions poll for CM events between completions.
+/// The number of polls for CM events after which a poll requests events from the Linux kernel by a system call. The
+/// other polls make no system call, because sessions poll for CM events often, between completions.
 const POLLS: u32 = 64;
-/// The time limit of a connection attempt if the program sets no limit. The Linux kernel's connection manager has the
-/// same limit.
+/// The time limit of a connection attempt if the program sets no limit. The connection manager of the Linux kernel uses
+/// the same time limit of 98 seconds.
 const LONGEST: Duration = Duration::from_secs(98);
 
 /// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair,
@@ -101,10 +101,10 @@ struct Connections {
     events: VecDeque<CmEvent>,
     /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
-    /// The number of connections that were being set up at the time `asked`, plus the connections that were added since
-    /// that time.
+    /// The number of connections that are being set up: counted when events were last requested from the Linux kernel,
+    /// plus the connections that were added since then.
     pending: usize,
-    /// The number of the program's polls since the time `asked`.
+    /// The number of polls of the program since events were last requested from the Linux kernel.
     polls: u32,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Channel {
     connections: Mutex<Connections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
-    /// Wakes sleeping threads when this process itself queues a CM event.
+    /// A waker that ends the sleep of other threads when this process itself queues a CM event.
     pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }
@@ -141,8 +141,8 @@ impl Channel {
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let raw = sys::CmId::new(&self.raw)?;
-        // The table is locked before the listener starts, so that another thread that takes a connection request finds
-        // the request's listener in the table.
+        // The table stays locked while the listener starts, so that a thread that takes a connection request finds the
+        // listener in the table.
         let mut connections = self.connections();
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
@@ -255,7 +255,7 @@ impl Channel {
         drop(connections);
         if let State::Accepted { qp, .. } | State::Open { qp } = &connection.state {
             flush(qp);
-            // An error is ignored, because the connection is over even if the peer cannot be notified.
+            // An error is ignored, because the connection ends even if the peer cannot be notified.
             let _ = connection.raw.disconnect();
         }
         Ok(())
@@ -270,8 +270,8 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Returns true if a CM event can be taken. If `now` is given, events are requested from the Linux kernel only if
-    /// enough time has passed since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, events are requested from the Linux kernel
+    /// only if the time in `ASKING` has passed since the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {
@@ -312,7 +312,7 @@ impl Connections {
     }
 
     fn asked(&mut self, new_id: &dyn Fn() -> CmId, request: ConnRequest, private_data: Vec<u8>) {
-        // A request whose listener was destroyed is dropped.
+        // If the listener of a connection request was destroyed, the connection request is dropped.
         let Some(&listener) = self.by_raw.get(&request.listener) else { return };
         let id = new_id();
         let param = ConnParam {
@@ -336,8 +336,9 @@ impl Connections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up or
-    /// enough polls were made. Unlike `is_due`, this function needs no current time.
+    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up, or
+    /// because this is the `POLLS`-th poll since the last request. The method `is_due` decides by the time, whereas
+    /// this method decides by the number of polls and needs no clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
@@ -373,7 +374,8 @@ impl Connection {
         match (std::mem::replace(&mut self.state, State::Over), event.what) {
             (State::Resolving { qp, param, deadline }, What::AddressResolved) => {
                 // The ACK timeout is set before the route is resolved, because the REQ takes its ACK timeout from the
-                // route. The value 0 is not set, because Linux kernels before 6.8 misinterpret this value.
+                // route. A timeout of 0 is not passed to librdmacm, because Linux kernels before 6.8 misinterpret the
+                // value 0.
                 if let Some(timeout @ 1..) = param.ack_timeout {
                     self.raw.set_ack_timeout(timeout);
                 }
@@ -422,12 +424,13 @@ impl Connection {
             }
             (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
                 flush(&qp);
-                // The peer waits for the confirmation of its DREQ. An error is ignored, because the call fails if this
-                // side disconnected before the peer did.
+                // The peer has sent a DREQ and waits for the confirmation. The confirmation fails if this side
+                // disconnected before the peer did, so an error is ignored.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
             }
-            // If both sides disconnected at the same time, the peer also waits for the confirmation of its DREQ.
+            // If both sides disconnect at the same time, this side has sent a DREQ, and must still confirm the peer's
+            // DREQ.
             (State::Over, What::Disconnected) => {
                 let _ = self.raw.disconnect();
                 None
@@ -481,8 +484,8 @@ fn within(wanted: (u8, u8), most: (u8, u8)) -> (u8, u8) {
     (wanted.0.min(most.0), wanted.1.min(most.1))
 }
 
-/// Returns true if the error means that the local network has no route to the peer. Any other error means that the peer
-/// does not respond.
+/// Returns true if the error means that the local network has no route to the peer. An error number that is not in this
+/// list means that the peer does not respond.
 fn is_network(error: Option<i32>) -> bool {
     matches!(
         error,

@@ -40,7 +40,7 @@ impl RdmaPort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
     pub index: u32,
-    /// The IP address of the GID. An IPv4-mapped GID has an IPv4 address.
+    /// The IP address of the GID. The address is an IPv4 address if the GID is an IPv4-mapped IPv6 address.
     pub address: IpAddr,
     /// The type of the GID, which is `RoCE v2`, `IB/RoCE v1`, or empty if the Linux kernel does not report the type.
     pub kind: String,
@@ -54,7 +54,7 @@ pub struct Owner {
     pub device: String,
     pub port: u8,
     pub gid_index: u32,
-    /// True if the device is a software device of the Linux kernel on an ordinary network interface.
+    /// True if the device is a software device of the Linux kernel that uses an ordinary network interface.
     pub is_soft: bool,
 }
 

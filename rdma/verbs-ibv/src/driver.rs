@@ -28,11 +28,11 @@ use crate::{
     waiting::Waiting,
 };
 
-/// The minimum message size in bytes that this driver reports for a software device. rxe itself reports 8 MiB, although
-/// rxe accepts larger messages.
+/// The minimum value of the maximum message size in bytes that this driver reports for a software device. rxe itself
+/// reports 8 MiB, although rxe accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
-/// The maximum inline data of a work request in bytes. Callers of the driver interface use no more inline data, and a
-/// larger limit makes send queues shorter.
+/// The maximum inline data of a work request in bytes. No caller of the driver interface uses more than 512 bytes of
+/// inline data, and a larger limit would make send queues shorter.
 const MOST_INLINE: u32 = 512;
 
 /// A table of objects, which the driver interface identifies by numbers.
@@ -120,8 +120,9 @@ impl Ibv {
     }
 
     /// Returns an error if this process did not open the device, because after fork() the Linux kernel's objects belong
-    /// to the parent process. Functions that create objects, destroy objects or sleep call this check. Posting and
-    /// polling do not call this check, because its system call would take too long.
+    /// to the parent process. The methods that create objects, destroy objects or sleep call `check_process`. The
+    /// methods that post or poll do not call `check_process`, because the system call in `check_process` would take too
+    /// long.
     fn check_process(&self) -> Result<(), Error> {
         if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
@@ -229,8 +230,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // The `Queue` has one reference to its `cq`. Each further reference belongs to a queue pair that uses the
-        // completion queue.
+        // The `Queue` itself has one of the references that are counted for its `cq`. Each further reference belongs to
+        // a queue pair that uses the completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }

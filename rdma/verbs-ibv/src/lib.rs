@@ -1,8 +1,8 @@
 //! The verbs provider, which is a driver on rdma-core for NICs and for the Linux kernel's soft-RoCE.
 //!
 //! librdmacm and libibverbs are loaded when a device is opened, so that the same binary also runs on machines without
-//! these libraries. [`devices`] reads only sysfs, and [`owner_of`] searches only the result of [`devices`], so that
-//! both functions need neither library.
+//! these libraries. Neither library is needed for [`devices`], which reads only sysfs, or for [`owner_of`], which
+//! searches only the result of [`devices`].
 //!
 //! This crate starts no thread, because the device itself executes one-sided operations. The program polls for
 //! completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever the program polls
@@ -27,10 +27,11 @@ use verbs::{Context, Error};
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// If true, memory stays registered with the device after the program has deregistered it, until the memory's owner
-    /// is dropped. Another registration of the same buffer costs nothing if its memory is still registered. The RKey of
-    /// such memory also stays valid, although the session that used the RKey has no queue pair any more. Servers do not
-    /// set this option, so that hosts cannot guess the RKeys of earlier sessions.
+    /// If true, memory stays registered with the device after the program has deregistered it, until the owner of the
+    /// memory is dropped. If the program registers the same buffer again while the buffer's memory is still registered,
+    /// the registration costs nothing. The RKey of a kept registration also stays valid, although the session that used
+    /// the RKey has no queue pair any more. Servers do not set this option, because a host could otherwise use the RKey
+    /// of an earlier session.
     pub keep_registrations: bool,
 }
 

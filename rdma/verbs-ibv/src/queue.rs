@@ -40,11 +40,12 @@ impl Interrupt {
         self.waker.wake();
     }
 
-    /// Takes the pending interrupt. Returns false if no interrupt is pending.
+    /// Takes the pending interrupt. Returns true if an interrupt was pending.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
         // often. This function does not drain the waker, because the waker's file descriptor may become readable only
-        // after the flag was taken. The thread that the waker has woken drains the waker.
+        // after this function has taken the flag. A thread that sleeps on the waker's file descriptor drains the waker
+        // when it wakes up.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
@@ -91,7 +92,7 @@ impl Queue {
     }
 
     /// Removes the completions of a destroyed queue pair. A device may keep the completions of a destroyed queue pair,
-    /// and may give its number to a new queue pair.
+    /// and may give the number of the destroyed queue pair to a new queue pair.
     pub(crate) fn forget(&self, qp: QpNum) {
         let mut taken = self.taken();
         // An error is ignored, because a failed queue has no completions to remove and reports the error to the next

@@ -1,8 +1,9 @@
 //! Protection domains, memory regions, and registrations that are kept for later use.
 //!
-//! A protection domain with kept registrations is kept, too. The next caller that allocates a protection domain
-//! receives the kept domain. If a program ends a session and begins another session with the same buffers, the buffers
-//! are already registered. A protection domain never belongs to two sessions at the same time.
+//! If a program deallocates a protection domain with kept registrations, the protection domain is kept as well. When a
+//! program allocates a protection domain later, it receives the kept protection domain with its registrations. A
+//! program that ends a session and begins another session with the same buffers therefore finds the buffers registered.
+//! A protection domain never belongs to two sessions at the same time.
 
 use std::{
     any::Any,
@@ -14,14 +15,15 @@ use verbs::{Access, Error, Memory, MrKeys, PdId};
 
 use crate::{memlock, sys};
 
-/// A registration that is kept after its user has deregistered the memory.
+/// A registration that is kept after the program has deregistered the memory.
 #[derive(Debug)]
 struct Kept {
     mr: sys::Mr,
     addr: u64,
     len: usize,
     access: Access,
-    /// The owner of the memory. The addresses refer to the same pages until the owner is dropped.
+    /// The owner of the memory. As long as the owner is not dropped, the addresses of the registration refer to the
+    /// same pages.
     owner: Weak<dyn Any + Send + Sync>,
 }
 
@@ -35,7 +37,8 @@ impl Kept {
     }
 }
 
-/// A protection domain and its kept registrations. Rust drops the field `kept` before the field `pd`.
+/// A protection domain and its kept registrations. Rust drops the field `kept` before the field `pd`, so that the
+/// registrations are removed before their protection domain.
 #[derive(Debug)]
 struct Domain {
     kept: Vec<Kept>,
@@ -172,7 +175,8 @@ impl Registrations {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
-        // `memory` is dropped before `purge` is called, because `memory` may be the last reference to its owner.
+        // `memory` is dropped before `purge` is called, because it may be the last reference to its owner, and `purge`
+        // removes registrations whose owner was dropped.
         drop(memory);
         let gone = tables.purge();
         drop(tables);
@@ -181,8 +185,8 @@ impl Registrations {
     }
 }
 
-/// The registrations and protection domains that were removed from the tables. The caller drops them after it has
-/// unlocked the tables, because dropping takes long.
+/// The registrations and protection domains that a method has removed from the tables. The caller must unlock the
+/// tables before it drops the removed objects, because dropping them takes long.
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {

@@ -52,8 +52,8 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// Returns true if a CM event can be taken. If `now` is given, events are requested from the Linux kernel only if
-    /// enough time has passed since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, events are requested from the Linux kernel
+    /// only if the time in `ASKING` has passed since the last request.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
@@ -72,8 +72,8 @@ impl Waiting<'_> {
             if limit == Some(Duration::ZERO) {
                 break;
             }
-            // The clock is read only once in `STRIDE` turns, so that a completion that has already arrived does not
-            // cost a call of the clock.
+            // The clock is read only once in `STRIDE` turns, so that a wait for a completion that has already arrived
+            // does not read the clock at all.
             if turn % STRIDE == STRIDE - 1 {
                 let now = Instant::now();
                 if self.channel_is_ready(Some(now))? {
@@ -92,8 +92,8 @@ impl Waiting<'_> {
         Ok(None)
     }
 
-    /// Arms the file descriptors for a thread that sleeps on them outside of this crate. Returns false if a completion
-    /// or a CM event can already be polled.
+    /// Arms the file descriptors for a thread that will sleep on them in its own event loop. Returns false if a
+    /// completion or a CM event can already be polled.
     pub(crate) fn arm(&self) -> Result<bool, Error> {
         (self.check)()?;
         let failed = |e: io::Error| Error::io("the completion queue cannot be armed", e);

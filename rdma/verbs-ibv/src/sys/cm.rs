@@ -31,7 +31,7 @@ pub(crate) struct EventChannel {
 // SAFETY: `channel` points to an event channel that `rdma_create_event_channel` allocated and that only `Drop` frees.
 // librdmacm allows calls from any thread.
 unsafe impl Send for EventChannel {}
-// SAFETY: `channel` is valid as for `Send`, and librdmacm allows concurrent calls from several threads.
+// SAFETY: `channel` stays valid until `Drop`, and librdmacm allows concurrent calls from several threads.
 unsafe impl Sync for EventChannel {}
 
 /// A copy of an event of librdmacm.
@@ -47,8 +47,8 @@ pub(crate) struct RawEvent {
 pub(crate) enum What {
     AddressResolved,
     RouteResolved,
-    /// The address or the route of the peer was not resolved. The content is the local error number, if librdmacm
-    /// reports one.
+    /// The address or the route of the peer was not resolved. The variant contains the error number of this machine, if
+    /// librdmacm reports an error number.
     Unresolved(Option<i32>),
     Request(Box<ConnRequest>),
     Response,
@@ -180,8 +180,8 @@ impl Drop for EventChannel {
         if !self.maker.is_this() {
             return;
         }
-        // SAFETY: this `EventChannel` owns the channel. All identifiers of the channel are destroyed, because each
-        // identifier had a reference to this `EventChannel`.
+        // SAFETY: this `EventChannel` owns the channel. All identifiers of the channel have been destroyed, because
+        // each identifier had a reference to this `EventChannel`.
         unsafe { self.library.rdma_destroy_event_channel(self.channel.as_ptr()) };
     }
 }
@@ -210,7 +210,7 @@ pub(crate) struct CmId {
 // SAFETY: `id` points to an identifier that librdmacm allocated and that only `Drop` frees. librdmacm allows calls from
 // any thread.
 unsafe impl Send for CmId {}
-// SAFETY: `id` is valid as for `Send`, and librdmacm allows concurrent calls from several threads.
+// SAFETY: `id` stays valid until `Drop`, and librdmacm allows concurrent calls from several threads.
 unsafe impl Sync for CmId {}
 
 impl CmId {
@@ -260,7 +260,8 @@ impl CmId {
         u16::from_be(unsafe { self.library().rdma_get_src_port(self.id.as_ptr()) })
     }
 
-    /// Starts to resolve the peer's address. The result is the event [`What::AddressResolved`] or [`What::Unresolved`].
+    /// Starts to resolve the peer's address. librdmacm reports the result as the event [`What::AddressResolved`] or
+    /// [`What::Unresolved`].
     pub(crate) fn resolve_address(
         &self,
         local: SocketAddr,
@@ -274,7 +275,7 @@ impl CmId {
         check(unsafe { self.library().rdma_resolve_addr(self.id.as_ptr(), local, remote, millis(limit)) })
     }
 
-    /// Starts to resolve the route to the peer. The result is the event [`What::RouteResolved`] or
+    /// Starts to resolve the route to the peer. librdmacm reports the result as the event [`What::RouteResolved`] or
     /// [`What::Unresolved`].
     pub(crate) fn resolve_route(&self, limit: Duration) -> io::Result<()> {
         // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
@@ -296,8 +297,8 @@ impl CmId {
         }
     }
 
-    /// Sends a connection request (REQ). The result is the event [`What::Response`], [`What::Rejected`] or
-    /// [`What::Unreachable`].
+    /// Sends a connection request (REQ). librdmacm reports the result as the event [`What::Response`],
+    /// [`What::Rejected`] or [`What::Unreachable`].
     pub(crate) fn connect(&self, qp: QpNum, param: &ConnParam) -> io::Result<()> {
         let mut conn = conn_param(qp, param)?;
         // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn` and

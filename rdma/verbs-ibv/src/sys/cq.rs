@@ -37,7 +37,7 @@ pub(crate) struct Cq {
 // SAFETY: `cq` and `channel` point to objects that libibverbs allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
 unsafe impl Send for Cq {}
-// SAFETY: `cq` and `channel` are valid as for `Send`, and libibverbs allows concurrent calls from several threads.
+// SAFETY: `cq` and `channel` stay valid until `Drop`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Cq {}
 
 impl Cq {
@@ -81,7 +81,8 @@ impl Cq {
         let mut total = 0;
         while total < most {
             let wanted = (most - total).min(BATCH);
-            // The array is not initialised, because a spinning thread polls an empty queue most of the time.
+            // The array is not initialised, because spinning threads poll an empty queue most of the time, and
+            // initialising the array would cost time in each poll.
             let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
             // SAFETY: this `Cq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
@@ -90,7 +91,7 @@ impl Cq {
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {
-                // SAFETY: the call has written the first `count` entries of `batch`.
+                // SAFETY: the function `poll` has written the first `count` entries of `batch`.
                 each(unsafe { completion(wc.as_ptr()) });
             }
             total += count.min(wanted);
@@ -107,9 +108,9 @@ impl Cq {
         if self.armed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // SAFETY: the context of the completion queue at `self.cq` outlives the queue, as in `poll`. The argument 0
-        // requests announcements of all completions, not only of solicited ones, because threads also wait for the
-        // completions of this side's own sends.
+        // SAFETY: the context of the completion queue at `self.cq` outlives the queue, and the context's table of
+        // operations does not change. The argument 0 requests announcements of all completions, not only of solicited
+        // ones, because threads also wait for the completions of this side's own sends.
         let code = unsafe {
             match (*self.cq.as_ref().context).ops.req_notify_cq {
                 Some(notify) => notify(self.cq.as_ptr(), 0),
@@ -126,8 +127,8 @@ impl Cq {
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
     }
 
-    /// Takes the announcements that have arrived. The completion queue must be armed again before the device makes
-    /// another announcement.
+    /// Takes the announcements that have arrived. The completion queue must be armed again before the device announces
+    /// another completion.
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
@@ -152,8 +153,8 @@ impl Drop for Cq {
         }
         let unacked = *self.unacked.get_mut();
         // SAFETY: this `Cq` owns the completion queue and the channel. All queue pairs that used the completion queue
-        // are destroyed, because each of them had a reference to this `Cq`. The announcements are acknowledged first,
-        // because `ibv_destroy_cq` waits for the acknowledgements.
+        // have been destroyed, because each of them had a reference to this `Cq`. The announcements are acknowledged
+        // first, because `ibv_destroy_cq` waits for the acknowledgements.
         unsafe {
             if unacked > 0 {
                 self.device.library.ibv_ack_cq_events(self.cq.as_ptr(), unacked);

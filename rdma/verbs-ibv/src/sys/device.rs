@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// The maximum numbers of outstanding READs of a queue pair, as responder and as requester.
+    /// The maximum numbers of outstanding READs of one queue pair: as responder, and as requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }
@@ -47,7 +47,8 @@ pub(crate) struct Device {
 // SAFETY: `context` points to a context that librdmacm allocated, and that stays open until `_bound` is dropped. The
 // functions of libibverbs and librdmacm may be called from any thread (ibv_* manual pages: thread safe).
 unsafe impl Send for Device {}
-// SAFETY: `context` is valid as for `Send`, and libibverbs and librdmacm allow concurrent calls from several threads.
+// SAFETY: `context` stays open until `_bound` is dropped, and libibverbs and librdmacm allow concurrent calls from
+// several threads.
 unsafe impl Sync for Device {}
 
 impl Device {
@@ -72,7 +73,7 @@ impl Device {
         // `device`.
         check_code(unsafe { self.library.ibv_query_device(self.context.as_ptr(), device.as_mut_ptr()) })
             .map_err(failed("cannot ask the device for its limits"))?;
-        // SAFETY: `ibv_device_attr` has only numbers as fields, and all were zeroed before the call.
+        // SAFETY: `ibv_device_attr` has only numbers as fields, and all fields were set to zero before the call.
         let device = unsafe { device.assume_init() };
         let mut port = MaybeUninit::<ibv_port_attr>::zeroed();
         // SAFETY: `self.context` points to an open context. The exported function `ibv_query_port` writes only the
@@ -81,7 +82,7 @@ impl Device {
             self.library.ibv_query_port(self.context.as_ptr(), self.port, port.as_mut_ptr().cast())
         })
         .map_err(failed("cannot ask the device for its port"))?;
-        // SAFETY: `ibv_port_attr` has only numbers as fields, and all were zeroed before the call.
+        // SAFETY: `ibv_port_attr` has only numbers as fields, and all fields were set to zero before the call.
         let port = unsafe { port.assume_init() };
         let count = |n: std::ffi::c_int| u32::try_from(n).unwrap_or(0);
         let reads = |n: std::ffi::c_int| u8::try_from(n.clamp(0, 255)).unwrap_or(0);

@@ -35,15 +35,15 @@ fn open() -> Result<Library, String> {
         )
     })?;
     // SAFETY: this crate calls `ibv_fork_init` before any other function of libibverbs. If the Linux kernel copies
-    // pinned pages on fork(), `ibv_fork_init` does nothing. On older kernels, `ibv_fork_init` prevents the device and
-    // the program from using different pages after fork().
+    // pinned pages on fork(), `ibv_fork_init` does nothing. On Linux kernels that do not copy pinned pages,
+    // `ibv_fork_init` prevents the device and the program from using different pages after fork().
     if unsafe { library.ibv_fork_init() } != 0 {
         tracing::debug!("libibverbs cannot protect registered memory from fork()");
     }
     Ok(library)
 }
 
-/// The process that created an object of the Linux kernel. A child process that inherited the object by fork() must not
+/// The process that created an object of the Linux kernel. A child process that inherited an object by fork() must not
 /// destroy the object, because the object belongs to the parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Maker(u32);

@@ -19,7 +19,7 @@ pub(crate) struct Pd {
 // SAFETY: `pd` points to a protection domain that `ibv_alloc_pd` allocated and that only `Drop` frees. libibverbs
 // allows calls from any thread.
 unsafe impl Send for Pd {}
-// SAFETY: `pd` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
+// SAFETY: `pd` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -38,8 +38,8 @@ impl Drop for Pd {
         if !self.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `Pd` owns the protection domain. All queue pairs and memory regions of the domain are destroyed,
-        // because each of them had a reference to this `Pd`.
+        // SAFETY: this `Pd` owns the protection domain. All queue pairs and memory regions of the domain have been
+        // destroyed, because each of them had a reference to this `Pd`.
         unsafe { self.device.library.ibv_dealloc_pd(self.pd.as_ptr()) };
     }
 }
@@ -54,12 +54,12 @@ pub(crate) struct Mr {
 // SAFETY: `mr` points to a memory region that `ibv_reg_mr` allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
 unsafe impl Send for Mr {}
-// SAFETY: `mr` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
+// SAFETY: `mr` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    /// Registers `memory` with the device, which pins the pages. The pages stay allocated until the region is dropped,
-    /// even if the program unmaps the range.
+    /// Registers `memory` with the device, which pins the pages. The memory pages stay allocated until the region is
+    /// dropped, even if the program unmaps the range.
     pub(crate) fn new(pd: &Arc<Pd>, memory: &Memory, access: Access) -> io::Result<Self> {
         let flags = [
             (access.local_write || access.remote_write, IBV_ACCESS_LOCAL_WRITE),

@@ -42,7 +42,7 @@ pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Resul
     if epoll < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call above has just created this file descriptor, so nobody else owns it.
+    // SAFETY: `epoll_create1` has just created this file descriptor, so nobody else owns it.
     let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
     for fd in fds {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
@@ -75,21 +75,22 @@ impl Waker {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call above has just created this file descriptor, so nobody else owns it.
+        // SAFETY: `eventfd` has just created this file descriptor, so nobody else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     pub(crate) fn wake(&self) {
         let one = 1_u64;
-        // SAFETY: `write` reads eight bytes of the local variable `one`, which outlives the call. An error is ignored,
-        // because a counter that is full also wakes the other thread.
+        // SAFETY: `write` reads eight bytes of the local variable `one`, which outlives the call. If the eventfd's
+        // counter is at its limit, `write` fails; the error is ignored, because a counter above 0 wakes the other
+        // thread anyway.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
     pub(crate) fn drain(&self) {
         let mut count = 0_u64;
-        // SAFETY: `read` writes eight bytes to the local variable `count`, which outlives the call. An error is
-        // ignored, because the counter may be 0.
+        // SAFETY: `read` writes eight bytes to the local variable `count`, which outlives the call. If the eventfd's
+        // counter is 0, `read` fails; the error is ignored, because the waker is already drained.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }

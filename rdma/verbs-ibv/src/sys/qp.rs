@@ -18,11 +18,11 @@ use super::{
     errno,
 };
 
-/// The code of the minimum RNR timer, which means 0.64 ms. librdmacm leaves the timer at code 0, which means 655 ms.
-/// With code 0, a single receive that is posted late would delay a call by 655 ms.
+/// The code 12 of the minimum RNR timer means 0.64 ms. librdmacm leaves the timer at code 0, which means 655 ms. With
+/// code 0, a call would take 655 ms longer if a single receive is posted too late.
 const MIN_RNR_TIMER: u8 = 12;
 /// The maximum number of retries after a time-out or a sequence error. rxe interprets 7 as "no limit" (rxe_completer),
-/// so that with 7 retries a peer that has crashed would never be detected.
+/// so with 7 retries a queue pair would never detect that its peer has crashed.
 const MOST_RETRIES: u8 = 6;
 /// The maximum number of work requests in one chunk. A chunk is passed to the device by one call.
 const CHUNK: usize = 8;
@@ -38,11 +38,11 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// Limits and values that take precedence over the queue pair attributes of the connection manager.
+/// The limits and values of this side that take precedence over the attributes of the connection manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// The maximum numbers of outstanding READs. The first number is for READs of the peer from this side, and the
-    /// second number is for READs of this side from the peer.
+    /// The maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
+    /// and the second number limits the READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
     /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n.
     pub(crate) ack_timeout: Option<u8>,
@@ -68,7 +68,7 @@ pub(crate) struct Qp {
 // SAFETY: `qp` points to a queue pair that `ibv_create_qp` allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
 unsafe impl Send for Qp {}
-// SAFETY: `qp` is valid as for `Send`, and libibverbs allows concurrent calls from several threads.
+// SAFETY: `qp` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
 unsafe impl Sync for Qp {}
 
 impl Qp {
@@ -160,8 +160,8 @@ impl Qp {
                 let (own, rest) = std::mem::take(&mut sges).split_at_mut(taken);
                 sges = rest;
                 // SAFETY: `count` is less than `CHUNK`, so `at` points into the local array `chunk`, which nobody else
-                // writes. The field `next` of the last work request, which may point behind the array, is set to null
-                // below.
+                // writes. The field `next` of the last work request may point behind the array, so the loop is followed
+                // by a line that sets this field to null.
                 unsafe {
                     let at = first.add(count);
                     at.write(request(wr, own));
@@ -212,8 +212,8 @@ impl Qp {
         let (sg_list, num_sge) = list(&mut room[..count]);
         let mut recv = ibv_recv_wr { wr_id: wr.wr_id, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
-        // SAFETY: the context of the queue pair at `self.qp` outlives the queue pair, as in `post_chain`. The local
-        // variables `recv` and `room` outlive the call.
+        // SAFETY: the context of the queue pair at `self.qp` outlives the queue pair, and the context's table of
+        // operations does not change. The local variables `recv` and `room` outlive the call.
         check_code(unsafe {
             match (*self.qp.as_ref().context).ops.post_recv {
                 Some(post) => post(self.qp.as_ptr(), &mut recv, &mut bad),
@@ -239,7 +239,8 @@ pub(super) fn zeroed_attr() -> ibv_qp_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// An array for scatter-gather elements. The array is not initialised, because most posts need only one element.
+/// An array for scatter-gather elements. The array is not initialised, because most posts need only one element, and
+/// initialising all elements would cost time in each post.
 const ROOM: [MaybeUninit<ibv_sge>; SGES] = [const { MaybeUninit::uninit() }; SGES];
 
 /// Writes the scatter-gather elements of a payload to `room`, and returns the number of elements. Returns `None` if
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(built.opcode, c::IBV_WR_RDMA_WRITE_WITH_IMM);
         let flags = c::IBV_SEND_SIGNALED | c::IBV_SEND_SOLICITED | c::IBV_SEND_INLINE;
         assert_eq!(built.send_flags, flags);
-        // SAFETY: `request` has written both fields of the unions.
+        // SAFETY: the function `request` has written the fields `imm_data` and `rdma` of the unions.
         let (imm, rdma) = unsafe { (built.__bindgen_anon_1.imm_data, built.wr.rdma) };
         assert_eq!(imm.to_ne_bytes(), [1, 2, 3, 4]);
         assert_eq!((rdma.remote_addr, rdma.rkey), (0x1122, 0x33));
