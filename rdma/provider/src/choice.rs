@@ -2,13 +2,13 @@
 
 use std::{env::VarError, fmt, str::FromStr};
 
-/// The environment variable with the choice, for programs that were given no option.
+/// The environment variable with the choice, for programs whose command line has no option for the provider.
 pub const VARIABLE: &str = "NAA_PROVIDER";
 
 /// The provider that a program is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// The verbs provider if an RDMA device has the local address, else the embedded provider.
+    /// The verbs provider if an RDMA device has the local address, otherwise the embedded provider.
     #[default]
     Auto,
     /// The verbs provider: rdma-core, for NICs and the Linux kernel's soft-RoCE.
@@ -24,7 +24,7 @@ pub struct BadChoice {
 }
 
 impl BadChoice {
-    /// What the user can write instead.
+    /// A text that says what the user can write instead of the wrong value.
     pub const REMEDY: &'static str =
         "write auto (verbs where an RDMA device has the local address, else embedded), verbs or embedded";
 }
@@ -38,10 +38,10 @@ impl fmt::Display for BadChoice {
 impl std::error::Error for BadChoice {}
 
 impl Choice {
-    /// The choice in `NAA_PROVIDER`; `Auto` if the variable is not set, or empty.
+    /// Returns the choice in the variable `NAA_PROVIDER`, or `Auto` if the variable is not set or empty.
     ///
     /// # Errors
-    /// If the variable has another value than the three choices.
+    /// Fails if the variable has a value that is not empty and is none of `auto`, `verbs` and `embedded`.
     pub fn from_env() -> Result<Self, BadChoice> {
         match std::env::var(VARIABLE) {
             Ok(text) if text.trim().is_empty() => Ok(Self::Auto),

@@ -2,26 +2,28 @@
 
 use verbs::Error;
 
-/// How to open a device. Each field says which provider takes it; [`Chosen::open`](crate::Chosen::open) fails if the
-/// chosen provider cannot do what a field asks for.
+/// The settings with which a device is opened. The comment of each field says which provider uses it;
+/// [`Chosen::open`](crate::Chosen::open) fails if a field requests something that the chosen provider cannot do.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceConfig {
-    /// Opening fails if another process holds the RoCE port of the address. Otherwise the embedded provider opens a
-    /// device that cannot listen. The verbs provider shares its devices among processes.
+    /// True if opening the device is to fail when another socket holds the RoCE port of the address. If this is false
+    /// and another socket holds the port, the embedded provider opens a device that cannot listen. The verbs provider
+    /// ignores this field, because several processes can listen on one RDMA device.
     pub must_listen: bool,
-    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` takes the largest that the
-    /// interface allows. Only the embedded provider can set it.
+    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the largest path MTU
+    /// that the interface's MTU allows. Only the embedded provider can limit the path MTU.
     pub max_path_mtu: Option<u32>,
-    /// Memory stays registered after the end of its registration, so that registering the same buffer again is cheap.
-    /// Peers may use the old key while the owner of the memory lives, so servers do not set this. Only the verbs
-    /// provider needs it.
+    /// If true, memory stays registered after the program has deregistered it, so that a new registration of the same
+    /// buffer is cheap. While the owner of the memory lives, peers can use the old RKey, so servers do not set this
+    /// field. Only the verbs provider uses this field, because the embedded provider registers memory cheaply.
     pub keep_registrations: bool,
-    /// Loses received datagrams on purpose. Only the embedded provider can do so.
+    /// The artificial loss of received datagrams, for tests. Only the embedded provider can lose datagrams on purpose.
     pub loss: Option<roce_udp::Loss>,
-    /// Records the packets that the device refuses. Only the embedded provider can do so.
+    /// The trace to which the device writes the packets that it refuses. Only the embedded provider can record refused
+    /// packets.
     pub trace: Option<roce_udp::Trace>,
-    /// The device keeps the access rights of peers as they are, like a NIC. This is a setting of the embedded provider
-    /// for tests.
+    /// If true, the device ignores changes of access rights, as NICs do. Only the embedded provider uses this setting,
+    /// which is for tests.
     pub keeps_access: bool,
     /// The limits of the embedded provider. A NIC has its own limits, so the verbs provider ignores this field.
     pub limits: roce_udp::ProtocolConfig,
@@ -41,7 +43,7 @@ impl DeviceConfig {
     }
 
     /// # Errors
-    /// [`Error::Invalid`] if a field asks for what the verbs provider cannot do.
+    /// Fails with [`Error::Invalid`] if a field requests something that the verbs provider cannot do.
     pub(crate) fn verbs(&self) -> Result<verbs_ibv::Options, Error> {
         let refusals = [
             (

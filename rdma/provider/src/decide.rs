@@ -34,7 +34,7 @@ impl fmt::Display for Provider {
 pub(crate) struct Machine {
     pub(crate) devices: Vec<RdmaDevice>,
     pub(crate) owner: Option<Owner>,
-    /// Why rdma-core cannot be used, with the remedy.
+    /// The reason why rdma-core cannot be used, with the remedy.
     pub(crate) missing: Option<String>,
 }
 
@@ -42,14 +42,15 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // The libraries are loaded only if the verbs provider may be used.
+        // The libraries of rdma-core are loaded only if the decision may be for the verbs provider.
         let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
     }
 }
 
-/// The text of `error`, to be put into the text of another `Error::NoDevice`: without the words "no device".
+/// Returns the text of `error` without the words "no device", so that it can be put into the text of another
+/// `Error::NoDevice`.
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoDevice(text) => text.clone(),
@@ -71,7 +72,7 @@ impl Decision {
     }
 }
 
-/// The provider of `local` and the reason for it, or why no provider can serve the address.
+/// Decides which provider serves `local`; if no provider can serve the address, the error text gives the reason.
 pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<Decision, String> {
     let expected = Decision::expected;
     match choice {
@@ -89,15 +90,16 @@ pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result
                 let why = format!("{} has {local}, but {missing}", owner.device);
                 Ok(Decision { provider: Provider::Embedded, why, is_surprising: true })
             }
-            // The embedded provider would receive nothing, because a NIC takes RoCE packets off the wire before a
-            // socket sees them.
+            // If a NIC has the address, the embedded provider would receive nothing, because the NIC takes RoCE packets
+            // off the wire before a socket receives them.
             (Some(owner), Some(missing)) => {
                 Err(format!("{} has {local}, but {missing}; or take --provider embedded", owner.device))
             }
             (None, _) => Ok(Decision {
                 provider: Provider::Embedded,
                 why: no_device(local, &machine.devices),
-                // On loopback, the embedded provider is no surprise: nobody expects an RDMA device there.
+                // On loopback, the embedded provider is expected, because nobody expects an RDMA device on a loopback
+                // address.
                 is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
             }),
         },
@@ -112,7 +114,7 @@ fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
 }
 
-/// Describes a device's port that has the address `local` but cannot be used with this address.
+/// If an RDMA port has the address `local` but cannot be used for it, returns a text with the reason.
 fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));
@@ -141,12 +143,12 @@ fn no_owner(local: IpAddr, devices: &[RdmaDevice], missing: Option<&str>) -> Str
     }
 }
 
-/// The devices and their addresses as a text for people.
+/// Describes the devices and their addresses in a text for people.
 fn addresses(devices: &[RdmaDevice]) -> String {
     let told = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
         let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
-        // An address can have two entries, for RoCE v1 and for RoCE v2.
+        // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2.
         found.dedup();
         let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
         format!("{} with {found}", device.name)
@@ -174,8 +176,8 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// The text of the decision for `local` on a machine with these devices, without rdma-core if `missing`. A
-    /// surprising decision has the mark `(!)`.
+    /// Returns the text of the decision for `local` on a machine with `devices`; if `missing` is true, rdma-core is not
+    /// installed on the machine. If the decision is surprising, the text ends with the mark `(!)`.
     fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";

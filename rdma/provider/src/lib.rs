@@ -1,8 +1,8 @@
-//! Which provider serves a local address, and why.
+//! Decides which provider serves a local address, and gives the reason for the decision.
 //!
-//! [`choose`] decides and gives the reason, but opens no device. A verbs device that fails is never silently replaced
-//! by the embedded provider. Only the machine's equipment or the user's choice changes the provider, and the reason is
-//! always reported.
+//! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
+//! never replaces it silently. Only the devices of the machine or the choice of the user can change the provider, and
+//! the reason is always reported.
 
 mod choice;
 mod config;
@@ -26,28 +26,30 @@ pub struct Chosen {
     pub provider: Provider,
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// Whether the user should be told of the decision unasked. This is so if the user chose no provider, the machine
-    /// has an RDMA device, and the embedded provider was chosen for an address other than loopback.
+    /// True if the program should report the decision to the user even though the user did not request this. A decision
+    /// is surprising if the user chose no provider, the machine has an RDMA device, and the embedded provider was
+    /// chosen for an address other than loopback.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,
     owner: Option<Owner>,
 }
 
-/// An opened device, and why this provider was chosen.
+/// An opened device, and the reason why its provider was chosen.
 #[derive(Clone, Debug)]
 pub struct Opened {
     pub context: Context,
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// Whether the decision is surprising, as in [`Chosen`].
+    /// True if the decision is surprising, as described at [`Chosen::is_surprising`].
     pub is_surprising: bool,
 }
 
 /// Decides on the provider for `local`, a concrete address of this machine.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with the remedy if the verbs provider is asked for and cannot serve the address.
+/// Fails with [`Error::NoDevice`], whose text contains a remedy, if the verbs provider cannot serve the address
+/// although the user chose this provider, or although a NIC has the address.
 pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     let local = local.to_canonical();
     let machine = Machine::look(local, choice);
@@ -60,7 +62,7 @@ pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
 /// Decides on the provider and opens the device.
 ///
 /// # Errors
-/// The errors of [`choose`] and [`Chosen::open`].
+/// Fails with the errors of [`choose`] and of [`Chosen::open`].
 pub fn open(local: IpAddr, choice: Choice, config: &DeviceConfig) -> Result<Opened, Error> {
     choose(local, choice)?.open(config)
 }
@@ -69,7 +71,8 @@ impl Chosen {
     /// Opens the device.
     ///
     /// # Errors
-    /// The errors of the provider; [`Error::Invalid`] if the chosen provider cannot do what `config` asks for.
+    /// Fails with the errors of the provider, and with [`Error::Invalid`] if `config` requests something that the
+    /// chosen provider cannot do.
     pub fn open(self, config: &DeviceConfig) -> Result<Opened, Error> {
         let context = match self.provider {
             Provider::Embedded => roce_udp::open(self.local, &config.embedded())?,
@@ -81,7 +84,8 @@ impl Chosen {
         Ok(Opened { context, why: self.why, is_surprising: self.is_surprising })
     }
 
-    /// The error for the user. If the user chose no provider, the text also says how to use the embedded provider.
+    /// Converts the error of the verbs provider into the error for the user. If the user chose no provider, the error
+    /// text also says how to use the embedded provider.
     fn failed(&self, error: Error) -> Error {
         if self.choice != Choice::Auto {
             return error;
@@ -90,7 +94,7 @@ impl Chosen {
         Error::NoDevice(format!("{}, but {problem}; or take --provider embedded", self.reason()))
     }
 
-    /// The reason, without the name of the provider.
+    /// The reason of the decision, without the name of the provider.
     pub fn reason(&self) -> &str {
         self.why.split_once(": ").map_or(&self.why, |(_, reason)| reason)
     }

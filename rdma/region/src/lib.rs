@@ -1,7 +1,8 @@
-//! Page-aligned memory that outlives its registration.
+//! Allocates page-aligned memory for regions; the memory stays allocated after the region was deregistered.
 //!
-//! Every region is a mapping of its own, so that unmapping gives the pages back at once. No page of a region contains other
-//! data, which a peer must not see. Pages are allocated when they are first touched.
+//! Every region is a mapping of its own, so that its pages are free for other programs as soon as the region is
+//! unmapped. No page of a region contains bytes that do not belong to the region, so a peer cannot see other data of
+//! the program. The kernel allocates a page only when the page is first accessed.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,8 +15,8 @@ use std::{
 
 use verbs::Memory;
 
-/// The least size in bytes for which huge pages are requested: the smallest huge page of x86-64, and of arm64 with pages of 4
-/// KiB.
+/// The minimum size in bytes for which huge pages are requested; 2 MiB is the size of the smallest huge page on x86-64,
+/// and on arm64 with pages of 4 KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// The size of a page of this machine, in bytes.
@@ -28,14 +29,15 @@ pub fn page_size() -> usize {
     })
 }
 
-/// The size of this machine's memory in bytes; `None` if the operating system does not tell.
+/// The size of this machine's memory in bytes; `None` if the operating system does not report the size.
 pub fn physical_memory() -> Option<u64> {
     // SAFETY: sysconf takes no pointers.
     let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).ok()?;
     pages.checked_mul(page_size() as u64)
 }
 
-/// The bytes that a region of `len` bytes occupies: whole pages, and at least one page. `None` if no mapping can be that large.
+/// Returns the number of bytes that a region of `len` bytes occupies: whole pages, and at least one page. Returns
+/// `None` if the address space has no room for a mapping of this length.
 pub fn footprint(len: usize) -> Option<usize> {
     let mapped = len.max(1).checked_next_multiple_of(page_size())?;
     isize::try_from(mapped).is_ok().then_some(mapped)
@@ -43,37 +45,40 @@ pub fn footprint(len: usize) -> Option<usize> {
 
 /// Maps `len` zeroed bytes, private to this process, starting at a page boundary.
 ///
-/// The memory is unmapped when the last clone of the result is dropped. A region of 0 bytes has an address of its own, too.
+/// The memory is unmapped when the last clone of the returned `Memory` is dropped. A region of 0 bytes also has its own
+/// address.
 ///
 /// # Errors
-/// [`io::ErrorKind::OutOfMemory`] if the kernel refuses.
+/// Fails with [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
 pub fn alloc(len: usize) -> io::Result<Memory> {
     map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
 }
 
-/// Maps zeroed bytes like [`alloc`], but shared through the returned file, which another process may map.
+/// Maps zeroed bytes like [`alloc`], but the bytes belong to the returned file, so that another process can map the
+/// file and share the bytes.
 ///
-/// The file is named `name` in /proc and sealed against a change of its size, so that no process that has the file can remove
-/// pages which are mapped.
+/// The file has the name `name` in /proc, and a seal prevents changes of its size, so that no process that has the file
+/// can remove pages that are mapped.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or exceeds 249 bytes,
+/// Fails with [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or is longer than 249 bytes, and with
 /// [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
 pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     shared(name, len, libc::F_SEAL_SEAL)
 }
 
-/// Makes a file like [`memfd`], but later mappings of the file can only read it.
+/// Creates a file like [`memfd`] does, but other processes can map this file only for reading.
 ///
 /// # Errors
-/// The errors of [`memfd`]; also an error with Linux kernels before 5.1, which lack the seal.
+/// Fails with the errors of [`memfd`]; also fails with Linux kernels before 5.1, which do not have the seal
+/// F_SEAL_FUTURE_WRITE.
 pub fn memfd_for_readers(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     // The value of F_SEAL_FUTURE_WRITE in linux/fcntl.h.
     const FUTURE_WRITE: libc::c_int = 0x10;
     shared(name, len, FUTURE_WRITE | libc::F_SEAL_SEAL)
 }
 
-/// Maps a new file and then adds `seals` to it.
+/// Creates and maps a new file, and afterwards adds `seals` to the file.
 fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Memory)> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
     let fd = file(name, mapped)?;
@@ -103,7 +108,7 @@ impl ReadOnly {
     /// Copies bytes from `offset` on into `out`.
     ///
     /// # Panics
-    /// If the range is not inside the memory.
+    /// Panics if the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
@@ -111,10 +116,10 @@ impl ReadOnly {
     /// Copies a range in pieces, like [`Memory::try_pieces`].
     ///
     /// # Errors
-    /// The first error that `take` returns.
+    /// Returns the first error that `take` returns.
     ///
     /// # Panics
-    /// If the range is not inside the memory.
+    /// Panics if the range is not inside the memory.
     pub fn try_pieces<const N: usize, E>(
         &self,
         offset: usize,
@@ -128,16 +133,17 @@ impl ReadOnly {
 /// Maps the first `len` bytes of a file of another process.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the file is shorter than `len`, or could shrink.
+/// Fails with [`io::ErrorKind::InvalidInput`] if the file is shorter than `len`, or if the file is not sealed against
+/// shrinking.
 pub fn map_file(fd: &OwnedFd, len: usize) -> io::Result<Memory> {
     check_file(fd, len)?;
     map(len, libc::MAP_SHARED, Some(fd))
 }
 
-/// Maps the file like [`map_file`], for reading only.
+/// Maps the first `len` bytes of the file like [`map_file`], but only for reading.
 ///
 /// # Errors
-/// The errors of [`map_file`].
+/// Fails with the errors of [`map_file`].
 pub fn map_file_read_only(fd: &OwnedFd, len: usize) -> io::Result<ReadOnly> {
     check_file(fd, len)?;
     map_with(len, libc::PROT_READ, libc::MAP_SHARED, Some(fd)).map(ReadOnly)
@@ -183,20 +189,20 @@ fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// A mapping, unmapped when dropped.
+/// A mapping, which is unmapped when the `Mapping` is dropped.
 struct Mapping {
     addr: *mut libc::c_void,
     len: usize,
 }
 
-// SAFETY: a mapping is only an address and a length, and any thread may unmap it.
+// SAFETY: a mapping consists only of an address and a length, and any thread may unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: `&Mapping` gives no access to the memory.
+// SAFETY: a shared reference to a `Mapping` gives no access to the mapped memory.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` and nothing refers to it after the last `Memory` was dropped.
+        // SAFETY: `map_with` mapped the range, and nothing refers to the range after the last `Memory` was dropped.
         unsafe { libc::munmap(self.addr, self.len) };
     }
 }
@@ -213,19 +219,20 @@ fn map_with(
 ) -> io::Result<Memory> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
     let fd = file.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: the kernel chooses a free range, so no existing mapping changes.
+    // SAFETY: the kernel chooses a free address range, so no existing mapping changes.
     let addr = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, fd, 0) };
     if addr == libc::MAP_FAILED {
         return Err(refused(len, &io::Error::last_os_error()));
     }
     let mapping = Mapping { addr, len: mapped };
     advise_huge(&mapping);
-    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading. If `protection` does not permit writing, the
-    // result goes into a `ReadOnly`, which never writes.
+    // SAFETY: `mapping`, which becomes the owner of the memory, keeps at least `len` bytes mapped for reading. If
+    // `protection` does not permit writing, the caller puts the memory into a `ReadOnly`, which never writes.
     Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
 }
 
-/// Asks the kernel for huge pages. A kernel without huge pages refuses, and the mapping keeps small pages.
+/// Requests huge pages from the kernel. If the kernel has no huge pages, it refuses the request, and the mapping keeps
+/// small pages.
 fn advise_huge(mapping: &Mapping) {
     if mapping.len >= HUGE_PAGE {
         // SAFETY: `mapping` owns the range, and the advice does not change its content.
@@ -251,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether one mapping of this process contains `addr`.
+    /// Returns true if a mapping of this process contains `addr`.
     fn is_mapped(addr: u64) -> bool {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         maps.lines().any(|line| {
@@ -282,7 +289,8 @@ mod tests {
 
     #[test]
     fn the_mapping_goes_with_the_last_clone() {
-        // The check runs in a child process, because in this process another test may map the same range again at once.
+        // The check runs in a child process, because another test in this process may immediately map the same address
+        // range again.
         if std::env::var_os("NAA_REGION_CHILD").is_none() {
             let name = "tests::the_mapping_goes_with_the_last_clone";
             let status = std::process::Command::new(std::env::current_exe().unwrap())

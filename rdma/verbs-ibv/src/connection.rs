@@ -484,8 +484,8 @@ fn within(wanted: (u8, u8), most: (u8, u8)) -> (u8, u8) {
     (wanted.0.min(most.0), wanted.1.min(most.1))
 }
 
-/// Returns true if the error means that the local network has no route to the peer. An error number that is not in this
-/// list means that the peer does not respond.
+/// Returns true if `error` means that the local network has no route to the peer, and false if `error` means that the
+/// peer does not respond.
 fn is_network(error: Option<i32>) -> bool {
     matches!(
         error,

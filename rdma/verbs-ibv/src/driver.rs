@@ -28,7 +28,7 @@ use crate::{
     waiting::Waiting,
 };
 
-/// The minimum value of the maximum message size in bytes that this driver reports for a software device. rxe itself
+/// For a software device, this driver reports a maximum message size of at least this number of bytes. rxe itself
 /// reports 8 MiB, although rxe accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
 /// The maximum inline data of a work request in bytes. No caller of the driver interface uses more than 512 bytes of

@@ -9,22 +9,24 @@ pub struct CmId(pub u64);
 /// The parameters that both sides of a connection offer, like `struct rdma_conn_param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
-    /// The program's own bytes: at most 56 bytes in a request, at most 196 bytes in a reply.
+    /// The bytes that the program sends to the peer's program: at most 56 bytes in a request, and at most 196 bytes in
+    /// a reply.
     pub private_data: Vec<u8>,
-    /// READs that the peer may have outstanding at this side.
+    /// The number of READs that the peer may have outstanding at this side.
     pub responder_resources: u8,
-    /// READs that this side may have outstanding at the peer.
+    /// The number of READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// How often the peer may send a message again that found no posted receive here, 0-7, where 7 is without limit.
+    /// The number of retries, 0-7, after a time-out or a sequence error before a request fails; both sides use the
+    /// value of the active side.
     pub retry_count: u8,
-    /// The local ACK timeout as the n of 4.096 us * 2^n, 0-31, where 0 is without limit. Only the active side uses it.
-    /// `None` is the provider's default.
+    /// The number of retries, 0-7, that the peer may make after an RNR NAK of this side; 7 means that there is no
+    /// limit.
     pub rnr_retry_count: u8,
-    /// How long to wait for an answer before the connection attempt is given up. Only the active side uses it. `None`
-    /// is the provider's default.
+    /// The exponent n, 0-31, of the local ACK timeout, which is 4.096 us * 2^n; 0 means that there is no time limit.
+    /// Only the active side uses this value. If the value is `None`, the provider's default is used.
     pub ack_timeout: Option<u8>,
-    /// The time without an answer after which the connection attempt is given up; active side only. `None`: the
-    /// provider's default.
+    /// If the peer does not reply within this time, the active side gives up the connection attempt. If the value is
+    /// `None`, the provider's default is used.
     pub connect_timeout: Option<std::time::Duration>,
 }
 
@@ -42,8 +44,8 @@ impl Default for ConnParam {
     }
 }
 
-/// Both ends of a connection. The remote port of an incoming request is the port that the request's private data
-/// claims.
+/// Both ends of a connection. If the connection request came from a peer, the remote port is the port that the
+/// request's private data claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     pub local: SocketAddr,
@@ -53,7 +55,7 @@ pub struct Endpoints {
 /// The parameters of an established connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EstablishedParam {
-    /// The private data of the peer's reply on the active side; empty on the passive side.
+    /// On the active side, the private data of the peer's reply; on the passive side, an empty vector.
     pub private_data: Vec<u8>,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
@@ -63,7 +65,7 @@ pub struct EstablishedParam {
     pub embedded_peer: bool,
 }
 
-/// REJ reason codes (IBTA vol. 1, 12.6.7.2).
+/// The reason codes of a REJ (IBTA vol. 1, 12.6.7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectReason(pub u16);
 
@@ -101,11 +103,11 @@ impl std::fmt::Display for RejectReason {
 /// The reason why a connection attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Nothing answered within the connect time-out.
+    /// The passive side did not reply within the connect time-out.
     NoAnswer,
     /// The passive side replied, but the active side never confirmed the reply.
     NotConfirmed,
-    /// The network refused the packet at once (for example: no route).
+    /// The network refused the request immediately, for example because there is no route to the peer.
     Network,
 }
 
@@ -121,11 +123,12 @@ impl std::fmt::Display for Unreachable {
     }
 }
 
-/// What happened to a connection. CM events of one connection come in the order in which they happened.
+/// What happened to a connection. The CM events of one connection come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmEvent {
-    /// A peer asks for a connection. The program answers with `accept` or `reject`; unanswered requests expire.
+    /// A peer requests a connection. The program must call `accept` or `reject`; a request that is not answered
+    /// expires.
     ConnectRequest {
         listener: CmId,
         id: CmId,
@@ -145,7 +148,8 @@ pub enum CmEvent {
         id: CmId,
         why: Unreachable,
     },
-    /// The peer or this side disconnected; the queue pair is in the error state and its work requests are flushed.
+    /// The connection has ended because the peer or this side disconnected; its queue pair is in the error state, and
+    /// the work requests are flushed.
     Disconnected {
         id: CmId,
     },

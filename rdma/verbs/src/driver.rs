@@ -22,7 +22,7 @@ pub struct CqId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
-/// The keys of a registered memory region. The LKey is also the name by which the program refers to the region in calls to the
+/// The keys of a registered memory region. The LKey also identifies the region when the program calls methods of the
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrKeys {
@@ -30,7 +30,7 @@ pub struct MrKeys {
     pub rkey: u32,
 }
 
-/// What a memory region permits. Local reads are always allowed.
+/// The access rights of a memory region. Local reads are always permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub local_write: bool,
@@ -50,10 +50,11 @@ pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_sge: u32,
-    /// Whether the device may delay acknowledgements, for programs that respond to what they receive. The acknowledgement of a
-    /// message that completes a receive is delayed until the next request is posted, at most a millisecond. Both then leave
-    /// together. If a program ends without destroying its objects, a delayed acknowledgement is never sent. Providers whose
-    /// hardware acknowledges ignore this field.
+    /// If true, the device may delay acknowledgements, which is useful for a program that responds to each message that
+    /// it receives. The acknowledgement of a message that completes a receive is delayed until the program posts its
+    /// next request, but at most for a millisecond. The delayed acknowledgement and the program's next request are sent
+    /// together. If a program ends without destroying its objects, the device never sends an acknowledgement that is
+    /// still delayed. A NIC sends acknowledgements by itself, so the verbs provider ignores this field.
     pub late_acks: bool,
 }
 
@@ -75,7 +76,7 @@ pub struct QpInit {
 pub struct DeviceAttr {
     /// The provider's name: "embedded" or "verbs".
     pub provider: &'static str,
-    /// The device's own name, for people.
+    /// The device's own name, for people who read logs.
     pub name: String,
     pub address: IpAddr,
     /// The most bytes of payload per packet that this device's link allows.
@@ -91,38 +92,40 @@ pub struct DeviceAttr {
     pub max_cqe: u32,
     /// The largest message in bytes.
     pub max_msg: u64,
-    /// Whether peers can connect to the device. Peers cannot connect if another process holds the device's address.
+    /// Whether peers can connect to the device. Peers cannot connect if another socket holds the UDP port 4791 of the
+    /// device's address.
     pub can_listen: bool,
-    /// Whether [`Driver::set_mr_access`] really takes access rights away from peers. On a NIC, revoking rights takes as long as
-    /// many calls, or is not possible. Peers of a NIC therefore keep the rights with which the region was registered.
+    /// True if [`Driver::set_mr_access`] takes access rights away from peers. A NIC needs as much time for revoking
+    /// rights as for many calls, or cannot revoke rights at all. If a provider cannot revoke rights, peers keep the
+    /// rights with which the region was registered.
     pub revokes: bool,
 }
 
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Poll without ever sleeping. This has the lowest latency and keeps one core busy.
+    /// Poll without ever sleeping. Spinning has the lowest latency and keeps one core busy.
     Spin,
-    /// Sleep at once, without spinning.
+    /// Sleep immediately, without spinning.
     Block,
     /// Spin for some tens of microseconds, then sleep.
     #[default]
     Adaptive,
 }
 
-/// What a thread waits for: a completion queue, a channel, or both.
+/// The objects that a thread waits for: a completion queue, a channel, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitOn {
     pub cq: Option<CqId>,
     pub channel: Option<ChannelId>,
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// A completion or CM event can be polled.
+    /// A completion or a CM event can be polled.
     Ready,
-    /// The deadline passed.
+    /// The deadline of the wait has passed.
     TimedOut,
     /// A call of [`Driver::interrupt`] ended the wait.
     Interrupted,
@@ -130,8 +133,8 @@ pub enum Wake {
 
 /// An opened device. All methods may be called from any thread.
 ///
-/// Objects are named by ids. [`crate::Context`] wraps the objects so that they are released in the right order. A call with an
-/// id that the device does not know fails with [`Error::NotFound`].
+/// The methods identify objects by ids. [`crate::Context`] and its objects call these methods, and release the objects
+/// in the right order. A call with an id that the device does not know fails with [`Error::NotFound`].
 pub trait Driver: Send + Sync + 'static {
     fn attr(&self) -> &DeviceAttr;
 
@@ -139,35 +142,37 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
-    /// Registers `memory`, which the device keeps alive, with the rights `access`. These rights are in force at once, and
-    /// [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
+    /// Registers `memory`, which the device keeps alive, with the rights `access`. The rights in `access` are in force
+    /// at once, and [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
-    /// Changes what peers may do, within the rights with which the region was registered. If [`DeviceAttr::revokes`] is true,
-    /// every access that is no longer permitted has ended when the call returns (`ibv_rereg_mr` with
-    /// `IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Changes the access rights of peers; the new rights must be among the rights with which the region was
+    /// registered. If [`DeviceAttr::revokes`] is true, every access that is no longer permitted has ended when the call
+    /// returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error>;
-    /// Takes completions, oldest first, into `out`; returns how many were taken.
+    /// Moves completions to `out`, the oldest first, and returns the number of completions that were moved.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error>;
-    /// Destroys the queue pair. Work requests that are still queued get no completion, as in libibverbs.
+    /// Destroys the queue pair. Work requests that are still in the queues get no completion, as in libibverbs.
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
-    /// Posts all of `wrs`. On an error, only the requests before the returned index were posted.
+    /// Posts all work requests of `wrs` in order. If an error is returned, only the work requests before the returned
+    /// index were posted.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error>;
 
     fn create_channel(&self) -> Result<ChannelId, Error>;
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error>;
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
-    /// Accepts connection requests to TCP-space `port`, where 0 picks a free port. Also returns the port.
+    /// Accepts connection requests to TCP-space `port`; if `port` is 0, the provider chooses a free port. Returns the
+    /// id of the listener and the port number.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts a connection. The attempt proceeds while the program polls or waits on `channel`; with rdma-core, the attempt
-    /// stops while the program does neither.
+    /// Starts a connection. The connection attempt proceeds while the program polls or waits on `channel`; with
+    /// rdma-core, the attempt makes no progress while the program neither polls nor waits.
     fn connect(
         &self,
         channel: ChannelId,
@@ -180,14 +185,15 @@ pub trait Driver: Send + Sync + 'static {
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
     /// Flushes the queue pair and notifies the peer. The CM event [`CmEvent::Disconnected`] follows.
     fn disconnect(&self, id: CmId) -> Result<(), Error>;
-    /// Ends a listener, or forgets a connection; a connection that is still open is disconnected.
+    /// Destroys a listener or a connection; if the connection is still open, it is disconnected first.
     fn destroy_id(&self, id: CmId) -> Result<(), Error>;
 
-    /// Waits until an object of `on` has something to poll. The waiting thread does the device's work meanwhile, if no other
-    /// thread does.
+    /// Waits until an object of `on` has something to poll. If no other thread does the device's work, the waiting
+    /// thread does the work during the wait.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
-    /// Waits like [`wait`](Self::wait) without spinning, and also returns [`Wake::Ready`] when `beside` is readable. The waiting
-    /// thread does the device's work all the time. A program that sleeps on [`descriptor`](Self::descriptor) leaves the device's
+    /// Waits like [`wait`](Self::wait) with [`WaitMode::Block`], and also returns [`Wake::Ready`] when `beside` is
+    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. By
+    /// contrast, a program that sleeps on the file descriptor of [`descriptor`](Self::descriptor) leaves the device's
     /// work to other threads.
     fn wait_beside(
         &self,
@@ -195,15 +201,16 @@ pub trait Driver: Send + Sync + 'static {
         beside: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error>;
-    /// A file descriptor for event loops of programs. Once [armed](Self::arm), the file descriptor becomes readable when an
-    /// object of `on` has something to poll, and sometimes without a reason. The file descriptor is valid until the objects are
-    /// destroyed.
+    /// Returns a file descriptor on which the event loop of a program can sleep. After a call of [`arm`](Self::arm),
+    /// the file descriptor becomes readable when an object of `on` has something to poll, and sometimes also without a
+    /// reason. The file descriptor stays valid until the objects of `on` are destroyed.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
     /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` has something to poll already.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
-    /// Ends one wait on `on`: the current wait, or else the next wait.
+    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     fn interrupt(&self, on: WaitOn);
 
-    /// The device's counters by name. A counter that is also among rxe's hw_counters has the same name as there.
+    /// The device's counters by name. If rxe has the same counter in its hw_counters, the counter has the name that rxe
+    /// uses.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -1,11 +1,12 @@
-//! Errors of the driver interface: what failed, and what to do about it.
+//! The errors of the driver interface; each text says what failed, and many texts say what the user can do.
 
 use std::net::SocketAddr;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another program holds the address. `holder` says what is known about that program, and what the user can do.
+    /// Another socket holds the address. `holder` names the process that holds the address, and says what the user can
+    /// do.
     #[error("{addr} is held by {holder}")]
     AddressInUse { addr: SocketAddr, holder: String },
     #[error("this device cannot listen: {0}")]
@@ -20,14 +21,14 @@ pub enum Error {
     /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The LKey of a work request does not cover the memory that the work request names.
+    /// The memory that a work request names is not inside the region of its LKey.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection { lkey: u32, addr: u64, length: u64 },
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
-    /// The device was opened before this process forked.
+    /// The device was opened by another process, from which this process was forked.
     #[error("the device belongs to the parent process; open one after fork()")]
     Forked,
     #[error("{what}: {source}{}", remedy(source))]
@@ -49,8 +50,8 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(EMFILE) => "; close files or raise `ulimit -n`",
         Some(ENFILE) => "; the machine has no more, raise fs.file-max",
-        // This is the error of a thread that cannot be started. A socket that would block has the same error kind, but
-        // no caller passes such an error.
+        // If the operating system cannot start a thread, it returns an error of this kind. A socket that would block
+        // has the same error kind, but no caller of this function passes an error of a socket.
         _ if error.kind() == std::io::ErrorKind::WouldBlock => "; raise `ulimit -u`",
         _ => "",
     }

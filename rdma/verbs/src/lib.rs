@@ -1,8 +1,8 @@
 //! The driver interface between session code and RDMA providers: the verbs object model.
 //!
-//! Session code holds [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements [`Driver`].
-//! Terms and their meanings are those of libibverbs and librdmacm, so that rdma-core fits behind the interface, and a
-//! libibverbs ABI can be put in front of this interface.
+//! Session code uses [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements [`Driver`].
+//! All terms have the same meanings as in libibverbs and librdmacm, so that a provider can use rdma-core, and a library
+//! with the ABI of libibverbs can use this interface.
 //!
 //! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
 

@@ -1,8 +1,8 @@
 //! A limit on the log lines that one peer can cause.
 //!
-//! Each peer may cause a burst of a few lines, and after the burst one line per second. A flood of failures therefore
-//! neither fills the log nor suppresses the lines of other peers. The next line that a peer may cause says how many
-//! were left out.
+//! Each peer may cause a burst of a few lines, and after the burst one line per second. The limit prevents that a flood
+//! of failures of one peer fills the log or suppresses the lines of other peers. When a peer may cause a line again,
+//! the line says how many lines of the peer were left out.
 
 use std::{
     collections::HashMap,
@@ -14,9 +14,9 @@ use crate::peer::Peer;
 
 /// The most log lines that a peer may cause in one burst.
 const BURST: u32 = 8;
-/// The time after which a peer may cause one more line.
+/// The time after which a peer that has used up its burst may cause one more line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most peers that are counted separately. All further peers share one allowance.
+/// The most peers that are counted separately. When this number is reached, all other peers share one allowance.
 const PEERS: usize = 1024;
 
 /// Counts the log lines of each peer; `K` identifies peers.
@@ -32,10 +32,11 @@ impl<K> Default for Lines<K> {
     }
 }
 
-/// How many log lines one peer has caused, and how many of its lines were left out.
+/// The number of log lines that one peer has caused, and the number of its lines that were left out.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// The number of lines written since the allowance was last full. `since` is the time at which it was full.
+    /// The number of lines that were written since the allowance was last full. `since` is the time at which the first
+    /// of these lines was written.
     told: u32,
     since: Option<Instant>,
     left_out: u64,
@@ -68,8 +69,8 @@ impl Allowance {
 }
 
 impl<K: Eq + Hash> Lines<K> {
-    /// If `peer` may cause a line at `now`, returns how many lines were left out since the last line of `peer`.
-    /// Otherwise returns `None`.
+    /// If `peer` may cause a line at `now`, returns the number of lines that were left out since the last line of
+    /// `peer`. If `peer` may not cause a line at `now`, returns `None`.
     pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));

@@ -1,13 +1,14 @@
 //! Memory that peers may access.
 //!
-//! While a region is registered for remote access, a peer may change the region's bytes at any moment, which Rust's rules
-//! for references do not allow. This module therefore never exposes such bytes as slices. It copies bytes in and out,
-//! through pointers that are hidden from the compiler. This is the only module of the crate with `unsafe` code.
+//! While a region is registered for remote access, a peer may change the region's bytes at any moment, which Rust's
+//! rules for references do not allow. Because a peer may change the bytes, this module returns bytes as slices only in
+//! unsafe functions. This module copies bytes into the memory and out of the memory, through pointers that are hidden
+//! from the compiler. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
 
-/// A range of mapped memory, kept alive by its owner. Clones refer to the same memory.
+/// A range of mapped memory, kept alive by its owner. The clones of a `Memory` refer to the same bytes.
 #[derive(Clone)]
 pub struct Memory {
     addr: *mut u8,
@@ -15,10 +16,10 @@ pub struct Memory {
     owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the range stays mapped as long as the owner lives (contract of `from_raw_parts`), and every access
-// through this type is a copy that tolerates concurrent change.
+// SAFETY: the range stays mapped until the owner is dropped (contract of `from_raw_parts`), and every safe access
+// through this type is a copy that permits a concurrent change of the bytes.
 unsafe impl Send for Memory {}
-// SAFETY: as for `Send`.
+// SAFETY: every safe access through this type is a copy, which several threads may make at the same time.
 unsafe impl Sync for Memory {}
 
 impl fmt::Debug for Memory {
@@ -31,8 +32,8 @@ impl Memory {
     /// Makes a `Memory` of the `len` bytes at `addr`.
     ///
     /// # Safety
-    /// The range must stay mapped, readable and writable until `owner` is dropped, and while it is registered
-    /// for remote access nothing else may hold a reference to its bytes.
+    /// Until `owner` is dropped, the range must stay mapped, readable and writable. While the range is registered for
+    /// remote access, no Rust reference to its bytes may exist.
     pub unsafe fn from_raw_parts(addr: *mut u8, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { addr, len, owner }
     }
@@ -58,20 +59,20 @@ impl Memory {
         &self.owner
     }
 
-    /// A part of this memory, with the same owner.
+    /// Returns a part of this memory, with the same owner.
     ///
     /// # Panics
-    /// If the part is not inside the memory.
+    /// Panics if the part is not inside the memory.
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
-        // SAFETY: `check` keeps the result inside the range.
+        // SAFETY: `check` has verified that the result is inside the range.
         Self { addr: unsafe { self.addr.add(offset) }, len, owner: self.owner.clone() }
     }
 
     /// Copies `bytes` into the memory, from `offset` on.
     ///
     /// # Panics
-    /// If the bytes do not fit.
+    /// Panics if `bytes` does not fit into the memory from `offset` on.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         // SAFETY: `check` bounds the destination; the source is a slice; source and destination cannot overlap, since no
@@ -82,21 +83,23 @@ impl Memory {
     /// Copies bytes from `offset` on into `out`.
     ///
     /// # Panics
-    /// If the range is not inside the memory.
+    /// Panics if the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        // SAFETY: as in `write`, with source and destination exchanged.
+        // SAFETY: `check` bounds the source; the destination is a slice; both cannot overlap, because no reference to
+        // this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
     /// Copies bytes to other memory, or to another place in this memory.
     ///
     /// # Panics
-    /// If either range is not inside its memory.
+    /// Panics if the range to read is not inside this memory, or if the range to write is not inside `to`.
     pub fn copy_to(&self, offset: usize, to: &Self, at: usize, len: usize) {
         self.check(offset, len);
         to.check(at, len);
-        // SAFETY: `check` bounds both ranges; they may overlap. `black_box` hides both ends from the compiler.
+        // SAFETY: `check` has verified that both ranges are inside their memories, and `std::ptr::copy` permits
+        // overlapping ranges. `black_box` hides both addresses from the compiler.
         unsafe {
             let (from, to) = (self.addr.add(offset), to.addr.add(at));
             std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);
@@ -110,15 +113,15 @@ impl Memory {
         out
     }
 
-    /// Copies a range out in pieces of at most `N` bytes and passes each copy to `take`, until a call fails. All pieces but
-    /// the last have `N` bytes. Each copy is on the stack, so nothing is allocated, and a copy does not change while `take`
-    /// runs, whatever a peer writes.
+    /// Copies the range in pieces of at most `N` bytes and passes each copy to `take`, until `take` returns an error.
+    /// Each piece has `N` bytes, except the last piece, which may be shorter. Each copy is on the stack, so no memory
+    /// is allocated, and a peer's write cannot change the copy while `take` runs.
     ///
     /// # Errors
-    /// The first error that `take` returns.
+    /// Returns the first error that `take` returns, and copies no further piece after this error.
     ///
     /// # Panics
-    /// If the range is not inside the memory.
+    /// Panics if the range is not inside the memory.
     pub fn try_pieces<const N: usize, E>(
         &self,
         offset: usize,
@@ -132,9 +135,10 @@ impl Memory {
         while done < len {
             let n = N.min(len - done);
             let at = piece.as_mut_ptr().cast::<u8>();
-            // SAFETY: `check` bounds the source; `n` bytes fit in `piece`, a local variable.
+            // SAFETY: `check` bounds the source, and the local variable `piece` has room for `n` bytes.
             unsafe { copy(at, self.addr.add(offset + done), n) };
-            // SAFETY: `n` bytes were written just now, and the slice is dropped before these bytes are written again.
+            // SAFETY: `copy` has just written `n` bytes, and the slice is dropped before `copy` writes these bytes
+            // again.
             take(unsafe { std::slice::from_raw_parts(at, n) })?;
             done += n;
         }
@@ -146,20 +150,20 @@ impl Memory {
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
     }
 
-    /// The bytes as a slice, for a time in which no peer has access.
+    /// Returns the bytes as a slice; the caller guarantees that no peer can write them.
     ///
     /// # Safety
-    /// Until the slice is dropped the memory must not be registered for remote writes, and nothing may write it.
+    /// Until the slice is dropped, the memory must not be registered for remote writes, and nothing may write it.
     pub unsafe fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is mapped (contract of `from_raw_parts`) and does not change (contract of this function).
         unsafe { std::slice::from_raw_parts(self.addr, self.len) }
     }
 
-    /// The bytes as a mutable slice, for a time in which no peer has access.
+    /// Returns the bytes as a mutable slice; the caller guarantees that no peer can access them.
     ///
     /// # Safety
-    /// Until the slice is dropped the memory must not be registered for remote access, and nothing else may
-    /// touch it.
+    /// Until the slice is dropped, the memory must not be registered for remote access, and nothing else may read or
+    /// write it.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: the range is mapped (contract of `from_raw_parts`) and nothing else uses it (contract of this function).
@@ -176,8 +180,9 @@ impl Memory {
     }
 }
 
-/// Copies `n` bytes through pointers that are hidden from the compiler. A peer's concurrent write can therefore mix old and
-/// new data in the copy, but has no worse effect.
+/// Copies `n` bytes through pointers that are hidden from the compiler. Because the compiler cannot see what the
+/// pointers refer to, it makes no assumption about the bytes: a peer's concurrent write can mix old and new data in the
+/// copy, but has no worse effect.
 ///
 /// # Safety
 /// `n` bytes must be readable at `src` and writable at `dst`, without overlap.

@@ -1,4 +1,5 @@
-//! Owned verbs objects: each keeps the objects that it depends on alive, and releases itself when dropped.
+//! Verbs objects with owners: each object keeps the objects that it depends on alive, and is released when its owner is
+//! dropped.
 
 use std::{
     fmt,
@@ -76,7 +77,7 @@ impl Context {
     }
 }
 
-/// A protection domain. Clones refer to the same domain.
+/// A protection domain. The clones of a `Pd` refer to the same protection domain.
 #[derive(Clone, Debug)]
 pub struct Pd(Arc<PdInner>);
 
@@ -110,18 +111,19 @@ impl Pd {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Every object that uses the domain holds a clone of it, so no object uses the domain when the last clone is
-        // dropped.
+        // Every object that uses the protection domain has a clone of `Pd`, so no object uses the protection domain
+        // when the last clone is dropped.
         let _ = self.context.0.dealloc_pd(self.id);
     }
 }
 
-/// A registered memory region, which is deregistered when dropped.
+/// A registered memory region, which is deregistered when the `Mr` is dropped.
 #[derive(Debug)]
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // The protection domain is declared last. It is therefore released after memory that only this region held.
+    // The protection domain is declared last, because Rust drops fields in the order of their declaration. The
+    // protection domain must be released after the memory, because the memory's owner may be dropped with this region.
     pd: Pd,
 }
 
@@ -158,7 +160,7 @@ impl Drop for Mr {
     }
 }
 
-/// A completion queue. Clones refer to the same queue.
+/// A completion queue. The clones of a `Cq` refer to the same completion queue.
 #[derive(Clone, Debug)]
 pub struct Cq(Arc<CqInner>);
 
@@ -193,7 +195,7 @@ impl Drop for CqInner {
     }
 }
 
-/// A reliable-connected queue pair, which is destroyed when dropped.
+/// A reliable-connected queue pair, which is destroyed when the `Qp` is dropped.
 #[derive(Debug)]
 pub struct Qp {
     _pd: Pd,
@@ -222,7 +224,7 @@ impl Drop for Qp {
     }
 }
 
-/// A queue of CM events, and the operations that produce them. Clones refer to the same channel.
+/// A queue of CM events, and the operations that produce them. The clones of a `Channel` refer to the same channel.
 #[derive(Clone, Debug)]
 pub struct Channel(Arc<ChannelInner>);
 
@@ -249,7 +251,7 @@ impl Channel {
         self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
     }
 
-    /// Listens on TCP-space `port`, where 0 picks a free port, and also returns the port.
+    /// Listens on TCP-space `port`, and returns the port number; if `port` is 0, the provider chooses a free port.
     pub fn listen(&self, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.driver().listen(self.0.id, port, backlog)
     }

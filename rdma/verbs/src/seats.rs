@@ -1,10 +1,10 @@
 //! Admission of connections: how many connections of each source are admitted, and which connection must make room for a
 //! new one.
 //!
-//! A server admits a fixed number of connections, and of requests that are not connections yet; [`Seats`] counts both. A
-//! source with many connections must not keep other sources out. When the number is reached, the source with most
-//! connections therefore loses one to a source that has fewer. [`Seats`] only decides; it holds no connection and reads no
-//! clock.
+//! A server admits a fixed number of connections and of requests that are not connections yet; [`Seats`] counts
+//! connections and requests together. A source with many connections must not keep other sources out. If the fixed
+//! number is reached when a connection arrives, the source with the most connections loses a connection to a source
+//! that has fewer. [`Seats`] only makes these decisions; it contains no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -13,25 +13,26 @@ use std::{
 
 use crate::peer::Peer;
 
-/// How an admitted connection is used. Connections are displaced in the order of these values.
+/// The use of an admitted connection by its peer. A connection with a lower value is displaced before a connection with
+/// a higher value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// No request of the connection was admitted yet.
     New,
-    /// The connection has had requests, but none is in progress.
+    /// A request of the connection was admitted before, but no request is in progress.
     Idle,
     /// A request of the connection is in progress.
     Busy,
 }
 
-/// Whether a new connection is admitted.
+/// The decision whether a new connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room<K> {
     /// The connection is admitted, because the limit is not reached.
     Free,
-    /// The connection is admitted if the connection with this key is closed first.
+    /// The new connection is admitted if the connection with this key is closed first.
     InPlaceOf(K),
-    /// The connection is refused, because no other connection has to make room for it.
+    /// The connection is refused, because no other connection has to be closed for it.
     None,
 }
 
@@ -41,7 +42,8 @@ struct Seat<S> {
     standing: Standing,
 }
 
-/// The admitted connections. Keys are in the order of arrival: the oldest connection has the lowest key.
+/// The admitted connections, identified by keys. Keys must increase in the order of arrival, so that the oldest
+/// connection has the lowest key.
 #[derive(Debug)]
 pub struct Seats<K, S = Peer> {
     taken: BTreeMap<K, Seat<S>>,
@@ -69,13 +71,13 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.taken.keys().copied()
     }
 
-    /// The number of admitted connections of a source.
+    /// The number of admitted connections from `source`.
     pub fn of(&self, source: S) -> usize {
         self.numbers.get(&source).copied().unwrap_or(0)
     }
 
-    /// Admits a new connection. The caller must have asked [`Self::room`] whether it may be admitted. A key that was
-    /// admitted before keeps its entry.
+    /// Admits a new connection. Before this call, the caller must have called [`Self::room`], and must have closed the
+    /// connection that [`Self::room`] named. If `key` is admitted already, nothing changes.
     pub fn take(&mut self, key: K, source: S) {
         if let Entry::Vacant(place) = self.taken.entry(key) {
             place.insert(Seat { source, standing: Standing::New });
@@ -108,12 +110,13 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Whether a new connection is admitted if at most `most` connections may be admitted in all.
+    /// Decides on a new connection from `source` when at most `most` connections may be admitted in all.
     ///
-    /// If that limit is reached, another source loses a connection, as described at [`Self::displaced_by`]. If no other
-    /// source must lose a connection, the new connection's own source loses its oldest connection without a request in
-    /// progress. A restarted client therefore gets in although its former connections still look alive. If its source has
-    /// no connection without a request in progress, the new connection is refused.
+    /// If `most` connections are admitted already, another source loses a connection, as described at
+    /// [`Self::displaced_by`]. If no other source must lose a connection, the source of the new connection loses one of
+    /// its own connections that have no request in progress. A restarted client is therefore admitted although its
+    /// connections from before the restart still seem to be in use. If no connection can be closed by these rules, the
+    /// new connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -126,18 +129,19 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.displaced_by(source, |_| true).or_else(own).map_or(Room::None, Room::InPlaceOf)
     }
 
-    /// The connection of another source that makes room for a new connection from `source`. Only connections for which
-    /// `may` is true are considered.
+    /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
+    /// Only connections for which `may` is true are considered.
     ///
-    /// The connection is one of the source with most connections. This source must have at least two connections more than
-    /// `source`. One more is enough if `source` has none and the displaced connection has no request in progress. The
-    /// oldest connection without a request in progress is displaced first. A connection with a request in progress is
-    /// displaced last, unless its source has more than half of all connections: requests that never end must not keep other
-    /// sources out.
+    /// The connection is taken from the source that has the most connections. A source loses a connection only if it
+    /// has at least two connections more than `source`. If `source` has no connection, one connection more is
+    /// sufficient, but then the displaced connection must have no request in progress. Connections that had no request
+    /// yet are displaced first, and idle connections are displaced next; in both cases the oldest connection is chosen.
+    /// A connection with a request in progress is displaced last, unless its source has more than half of all
+    /// connections, because requests that never end must not keep other sources out.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // This check does not look at each connection, so a flood of new connections costs little.
+        // This check reads only the largest number and not each connection, so a flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;
@@ -146,8 +150,9 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             let busy = seat.standing == Standing::Busy;
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
-        // Connections with a request in progress come last, except those of a source with more than half of all
-        // connections. In each of these two groups, connections of the source with most connections come first.
+        // The second group of the order has the busy connections of sources with at most half of all connections, and
+        // the first group has all other connections. In both groups, the connections of the source with the most
+        // connections come first.
         let order = |(key, seat): &(&K, &Seat<S>)| {
             let number = self.of(seat.source);
             let last = seat.standing == Standing::Busy && 2 * number <= self.len();
@@ -276,8 +281,8 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
             server.seats.set(server.next - 1, Standing::Idle);
         }
-        // One source may have half of all connections. Its connections with a request in progress are therefore displaced
-        // last again.
+        // The source 10.0.0.1 has 16 of 32 connections now, which is not more than half of all connections. The busy
+        // connections of 10.0.0.1 are therefore displaced last, and the oldest idle connection is displaced first.
         assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
     }
 

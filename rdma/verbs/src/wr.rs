@@ -32,16 +32,17 @@ pub enum SendOp {
 pub enum Payload<'a> {
     /// Registered memory, which the caller must not touch until the completion.
     Sges(&'a [Sge]),
-    /// Bytes that are copied while the request is posted, and need no memory region. At most
-    /// `DeviceAttr::max_inline_data` bytes are possible, and none in a READ.
+    /// Bytes that are copied while the work request is posted, so that they need no memory region. Inline data has at
+    /// most `DeviceAttr::max_inline_data` bytes, and a READ cannot have inline data.
     Inline(&'a [u8]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
-    /// Whether the request has a completion if it succeeds. A failed request always has a completion.
+    /// True if the work request has a completion when it succeeds. A work request that fails always has a completion.
     pub signaled: bool,
-    /// Sets the solicited-event bit, which wakes a peer that armed its CQ for solicited events only.
+    /// True if the message has the solicited-event bit, which wakes a peer that armed its completion queue for
+    /// solicited events only.
     pub solicited: bool,
     /// Whether the request waits until earlier READs have completed.
     pub fence: bool,
@@ -66,7 +67,7 @@ pub struct RecvWr<'a> {
     pub sges: &'a [Sge],
 }
 
-/// Completion status, with the names and the order of libibverbs (`enum ibv_wc_status`).
+/// The status of a completion, with the names and the order of libibverbs (`enum ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcStatus {
@@ -117,7 +118,8 @@ pub enum WcOpcode {
     Write,
     Read,
     Recv,
-    /// A receive that a WRITE with immediate used up. The data went to the address that the peer named.
+    /// A WRITE with immediate has used up a receive. The data of the WRITE went to the address that the peer named, not
+    /// into the receive's memory.
     RecvWriteWithImm,
 }
 
@@ -129,9 +131,10 @@ pub struct Wc {
     pub status: WcStatus,
     /// The kind of the completed request; valid only if `status` is success, as in libibverbs.
     pub opcode: WcOpcode,
-    /// The number of bytes that were received or read. For a WRITE with immediate, the number of bytes of that message.
+    /// The number of bytes that were received or read. If a WRITE with immediate completed a receive, this is the
+    /// number of bytes of the WRITE.
     pub byte_len: u32,
-    /// The immediate in host byte order, if the message carried one.
+    /// The immediate in host byte order, if the message had an immediate.
     pub imm: Option<u32>,
     /// Whether the message had the solicited-event bit.
     pub solicited: bool,

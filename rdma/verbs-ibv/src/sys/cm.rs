@@ -47,8 +47,8 @@ pub(crate) struct RawEvent {
 pub(crate) enum What {
     AddressResolved,
     RouteResolved,
-    /// The address or the route of the peer was not resolved. The variant contains the error number of this machine, if
-    /// librdmacm reports an error number.
+    /// The address or the route of the peer was not resolved. The variant contains the error number that the Linux
+    /// kernel of this machine reported, or `None` if it reported none.
     Unresolved(Option<i32>),
     Request(Box<ConnRequest>),
     Response,
