@@ -60,8 +60,8 @@ struct State {
     crowd: Crowd,
 }
 
-/// Exclusive access to the engine, with the device's lock held. Dropping the access sends packets that are due, and
-/// wakes the threads whose objects became ready.
+/// Exclusive access to the engine, with the device's lock held. When an `Access` is dropped, the work in `after` is
+/// done: packets that are due are sent, and threads whose objects became ready are notified.
 pub(crate) struct Access<'a> {
     device: &'a Device,
     state: MutexGuard<'a, State>,

@@ -56,7 +56,7 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
 }
 
-/// Counters of the sockets, in addition to the endpoint's counters.
+/// The counters that a device has in addition to the endpoint's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) turns: u64,
@@ -161,7 +161,7 @@ impl Engine {
         if self.held { self.transmit() } else { Turn::default() }
     }
 
-    /// Sends the endpoint's packets, as far as the socket takes them.
+    /// Sends the endpoint's packets until no packet is left or the socket's send buffer is full.
     pub(crate) fn transmit(&mut self) -> Turn {
         self.transmit_at(self.now())
     }

@@ -14,7 +14,7 @@ pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     };
     let probe = || {
         let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
-        // Connecting a datagram socket only looks up the route.
+        // Connecting a datagram socket only looks up the route to the peer, and sends no packet.
         socket.connect(SocketAddr::new(peer, crate::socket::ROCE_PORT))?;
         socket.local_addr()
     };

@@ -46,7 +46,7 @@ impl Default for PortConfig {
     }
 }
 
-/// A nonblocking, unconnected UDP socket. Safe to use from several threads.
+/// A nonblocking, unconnected UDP socket. Several threads may use a `Port` at the same time.
 #[derive(Debug)]
 pub struct Port {
     socket: UdpSocket,
@@ -111,8 +111,8 @@ impl Port {
         self.gso.store(false, Ordering::Relaxed);
     }
 
-    /// Receives available messages, without waiting. Returns the number of messages now in `batch`, 0 if there are none;
-    /// [`RecvBatch::is_full`] tells whether there may be more.
+    /// Receives available messages, without waiting. Returns the number of messages that are now in `batch`; 0 means
+    /// that no message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the socket.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
         // These errors are reports from routers and peers about datagrams that were sent earlier; each failed system
         // call removes one report, so receiving is tried again.
@@ -172,7 +172,8 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1)
 }
 
-/// Requests a receive buffer, beyond the machine's limit if permitted. Returns the present size of the buffer in bytes.
+/// Requests a receive buffer of `bytes` bytes; if this process has the right, the buffer may be larger than
+/// `net.core.rmem_max`. Returns the present size of the buffer in bytes.
 fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
@@ -218,7 +219,8 @@ pub struct Ready {
 /// Sleeps until one of at most 31 ports is readable (or writable, if `want_write`), until `waker` is used, or until
 /// `timeout` has passed; if `timeout` is `None`, the sleep has no time limit.
 ///
-/// The time limit has a resolution of nanoseconds; the kernel adds the thread's timer slack, 50 us by default.
+/// The time limit has a resolution of nanoseconds, but the kernel may wake the thread later by the thread's timer
+/// slack, which is 50 us by default.
 pub fn wait(
     ports: &[&Port],
     waker: Option<&Waker>,

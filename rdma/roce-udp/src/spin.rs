@@ -60,8 +60,8 @@ impl Spinner {
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The next turn seems long because it includes the sleep, so the count of idle turns starts again, and the
-            // first idle turn is never taken for an interrupted turn.
+            // The next idle turn seems long because it includes the sleep, so the count of idle turns starts again: the
+            // first idle turn of a count is never taken for an interrupted turn.
             self.idle_turns = 0;
         }
         next

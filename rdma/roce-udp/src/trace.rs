@@ -19,7 +19,7 @@ pub struct RefusedPacket {
     pub header: Option<RefusedHeader>,
 }
 
-/// The fields of a refused packet that identify it.
+/// The header fields by which a refused packet can be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedHeader {
     pub opcode: u8,

@@ -1,4 +1,5 @@
-//! Progress of devices: with many threads, stalled threads, no thread, and forked processes.
+//! Tests that devices make progress with many threads, with a stalled thread, without a waiting thread, and after a
+//! fork.
 #![allow(unsafe_code)]
 
 mod side;

@@ -1,4 +1,4 @@
-//! The socket layer on loopback: datagrams arrive whole, and errors name the address and the cause.
+//! Tests the socket layer on loopback: datagrams arrive whole, and errors name the address and the cause.
 #![allow(unsafe_code)]
 
 use std::{
@@ -106,8 +106,8 @@ fn one_datagram() {
 
 #[test]
 fn super_packet_is_split_again() {
-    // A FIRST packet with a RETH, four MIDDLE packets, two short packets, and one more MIDDLE packet: a datagram that is
-    // shorter than the first one of its super-packet ends the super-packet.
+    // The lengths of a FIRST packet with a RETH, four MIDDLE packets, two short packets, and one more MIDDLE packet. A
+    // datagram that is shorter than the first datagram of its super-packet ends the super-packet.
     let lens = [4128, 4112, 4112, 4112, 4112, 40, 40, 4112];
     let gso = PortConfig::default();
     for ips in [["127.0.0.1", "127.0.0.2"], ["::1", "::1"]] {

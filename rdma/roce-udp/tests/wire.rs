@@ -38,7 +38,7 @@ fn segments_are_numbered_from_zero() {
         }
         receive(|| to_main.send(Ok(0)).expect("the main thread"))
     });
-    // The namespaces belong to the threads and end with them.
+    // Each of the two threads has its own network namespace, which ends when the thread ends.
     let sender = thread::spawn(move || {
         let there = from_receiver.recv().expect("the receiver");
         let ready = there.and_then(|thread| new_namespace().map(|_| thread)).and_then(connect);

@@ -32,8 +32,8 @@ use crate::{
     sys::{self, ConnRequest, EventChannel, RawEvent, Retries, Waker, What},
 };
 
-/// Resolving the peer's address may take this time, and resolving the route may take this time again. The time is
-/// sufficient for two tries of neighbour discovery (ARP).
+/// The time limit for each of two steps: resolving the peer's address, and resolving the route. The limit of 2 seconds
+/// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
 /// The minimum times between two system calls by which a spinning thread requests events from the Linux kernel. The
 /// first time applies while a connection is being set up; at all other times the second time applies. These times apply
@@ -234,7 +234,8 @@ impl Channel {
         let mut connections = self.connections();
         let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
         let (State::Accepted { qp, .. } | State::Open { qp }) = &connection.state else {
-            // A connection in any other state is not established, so that nothing is to be disconnected.
+            // A connection is established only in the states `Accepted` and `Open`, so nothing is to be disconnected in
+            // the other states.
             return Ok(());
         };
         flush(qp);

@@ -1,9 +1,9 @@
 //! Protection domains, memory regions, and registrations that are kept for later use.
 //!
 //! If a program deallocates a protection domain with kept registrations, the protection domain is kept as well. When a
-//! program allocates a protection domain later, it receives the kept protection domain with its registrations. A
-//! program that ends a session and begins another session with the same buffers therefore finds the buffers registered.
-//! A protection domain never belongs to two sessions at the same time.
+//! program allocates a protection domain later, it receives the kept protection domain with its registrations. If a
+//! program ends a session and begins another session with the same buffers, the buffers are therefore already
+//! registered. A protection domain never belongs to two sessions at the same time.
 
 use std::{
     any::Any,

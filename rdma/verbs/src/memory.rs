@@ -54,7 +54,8 @@ impl Memory {
         self.len == 0
     }
 
-    /// The owner that keeps the range mapped. As long as the owner lives, the addresses refer to the same bytes.
+    /// The owner that keeps the range mapped. Until the owner is dropped, the addresses of the range refer to the same
+    /// bytes.
     pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.owner
     }

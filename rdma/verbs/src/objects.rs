@@ -148,7 +148,7 @@ impl Mr {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
 
-    /// Returns `length` bytes from `offset` on as a scatter-gather element.
+    /// Returns the scatter-gather element of the `length` bytes that begin at `offset` in the region.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: self.memory.addr() + offset, length, lkey: self.keys.lkey }
     }

@@ -1,10 +1,10 @@
-//! Admission of connections: how many connections of each source are admitted, and which connection must make room for a
-//! new one.
+//! Decides how many connections of each source are admitted, and which connection must be closed to make room for a new
+//! connection.
 //!
 //! A server admits a fixed number of connections and of requests that are not connections yet; [`Seats`] counts
 //! connections and requests together. A source with many connections must not keep other sources out. If the fixed
 //! number is reached when a connection arrives, the source with the most connections loses a connection to a source
-//! that has fewer. [`Seats`] only makes these decisions; it contains no connection and reads no clock.
+//! that has fewer. [`Seats`] only decides which connections are admitted; it contains no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -13,8 +13,8 @@ use std::{
 
 use crate::peer::Peer;
 
-/// The use of an admitted connection by its peer. A connection with a lower value is displaced before a connection with
-/// a higher value.
+/// Says whether an admitted connection has had requests, and whether one of its requests is in progress. A connection
+/// with a lower value is displaced before a connection with a higher value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// No request of the connection was admitted yet.
@@ -115,8 +115,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     /// If `most` connections are admitted already, another source loses a connection, as described at
     /// [`Self::displaced_by`]. If no other source must lose a connection, the source of the new connection loses one of
     /// its own connections that have no request in progress. A restarted client is therefore admitted although its
-    /// connections from before the restart still seem to be in use. If no connection can be closed by these rules, the
-    /// new connection is refused.
+    /// connections from before the restart still seem to be in use. If neither another source nor the source of the new
+    /// connection can lose a connection, the new connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -141,7 +141,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // This check reads only the largest number and not each connection, so a flood of new connections costs little.
+        // This check reads only the number of connections of one source, the largest, and not each connection, so a
+        // flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;

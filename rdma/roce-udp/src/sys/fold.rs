@@ -65,7 +65,7 @@ mod x86 {
     /// `BY_A_BLOCK`.
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
-    /// Folds like [`fold`], with registers of 64 bytes, which takes fewer instructions for each byte.
+    /// Folds like [`fold`], but with registers of 64 bytes, so that fewer instructions are needed for each byte.
     ///
     /// # Safety
     /// `blocks` must be at least 2, and `blocks` blocks must be readable at `at`. The processor must have the

@@ -38,7 +38,8 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
             memory.read(piece.offset as usize, copy);
             icrc.update(copy);
         } else {
-            // SAFETY: a registered region stays mapped, and `Engine::release` is the only way to deregister one.
+            // SAFETY: a registered region stays mapped, and only `Engine::release`, which drops all unsent packets,
+            // deregisters a region.
             unsafe { gather(&mut segment, &mut icrc, memory, piece.offset, piece.len) };
         }
     }

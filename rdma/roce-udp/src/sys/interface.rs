@@ -71,7 +71,7 @@ fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
     }
 }
 
-/// The IP address in an entry of the list; `None` for null and other families.
+/// Returns the IP address at `raw`, or `None` if `raw` is null or has an address of another family.
 fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: `raw` is null, or points to a socket address as long as its family requires.
     let len = match unsafe { raw.as_ref() }.map(|raw| i32::from(raw.sa_family))? {

@@ -1,4 +1,5 @@
-//! `recvmmsg` into preallocated buffers, and the control messages that come with the datagrams.
+//! Receives datagrams into preallocated buffers by `recvmmsg`, and parses the control messages that come with the
+//! datagrams.
 
 use std::{
     fmt, io, iter,

@@ -9,7 +9,7 @@ use std::{
 use super::{address::RawAddress, arena::Arena, check, empty_header};
 use crate::socket::Port;
 
-/// The most pieces of one segment, copied and gathered ones together.
+/// The most pieces of one segment: the sum of its copied and gathered pieces.
 pub const MAX_PIECES: usize = 40;
 /// The most segments of a super-packet (UDP_MAX_SEGMENTS of the kernels that introduced it).
 const GROUP_SEGMENTS: usize = 64;
