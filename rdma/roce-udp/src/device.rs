@@ -1,5 +1,5 @@
-//! A device: the engine, the engine's lock, and the choice of the progress owner. The progress owner is the thread that makes
-//! the engine's turns.
+//! A device: the engine, the engine's lock, and the choice of the progress owner. The progress owner is the thread that
+//! makes the engine's turns.
 
 use std::{
     os::fd::BorrowedFd,
@@ -275,8 +275,8 @@ impl Device {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller may have taken the role from the progress thread and may be asleep already. In this case, `asleep`
-        // describes the sleep of the caller, so the progress thread must not clear `asleep`.
+        // A caller may have taken the role from the progress thread and may be asleep already. If a caller has taken
+        // the role, `asleep` describes the sleep of the caller, so the progress thread must not clear `asleep`.
         if self.role.get().0 == role {
             state.asleep = None;
         }

@@ -36,8 +36,8 @@ use crate::{
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
 /// The minimum times between two system calls by which a spinning thread requests events from the Linux kernel. The
-/// first time applies while a connection is being set up; at all other times the second time applies. These times apply
-/// only to spinning threads, because the kernel wakes a sleeping thread immediately.
+/// first time applies while a connection is being set up; otherwise the second time applies. These times apply only to
+/// spinning threads, because the kernel wakes a sleeping thread immediately.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
 /// own header takes up 36.

@@ -205,7 +205,8 @@ pub trait Driver: Send + Sync + 'static {
     /// the file descriptor becomes readable when an object of `on` has something to poll, and sometimes also without a
     /// reason. The file descriptor stays valid until the objects of `on` are destroyed.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
-    /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` has something to poll already.
+    /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` already has something
+    /// to poll.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
     /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     fn interrupt(&self, on: WaitOn);

@@ -36,7 +36,7 @@ impl<K> Default for Lines<K> {
 #[derive(Debug, Default)]
 struct Allowance {
     /// The number of lines that were written since the allowance was last full. `since` is the time at which the first
-    /// of these lines was written.
+    /// line was written after the allowance was full.
     told: u32,
     since: Option<Instant>,
     left_out: u64,

@@ -152,8 +152,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
         // The second group of the order has the busy connections of sources with at most half of all connections, and
-        // the first group has all other connections. In both groups, the connections of the source with the most
-        // connections come first.
+        // the first group has all other connections. In each group of the order, the connections of the source with the
+        // most connections come first.
         let order = |(key, seat): &(&K, &Seat<S>)| {
             let number = self.of(seat.source);
             let last = seat.standing == Standing::Busy && 2 * number <= self.len();
@@ -282,8 +282,8 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
             server.seats.set(server.next - 1, Standing::Idle);
         }
-        // The source 10.0.0.1 has 16 of 32 connections now, which is not more than half of all connections. The busy
-        // connections of 10.0.0.1 are therefore displaced last, and the oldest idle connection is displaced first.
+        // The source 10.0.0.1 has 16 of 32 connections now, which is not more than half, so its busy connections are
+        // displaced last and the oldest idle connection is displaced first.
         assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
     }
 

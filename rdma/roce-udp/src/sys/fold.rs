@@ -11,7 +11,8 @@
 pub(super) const BLOCK: usize = 128;
 
 /// Folds `blocks` blocks at `at` into one block. The CRC register 0, updated with the result, has the same value as
-/// `register` updated with the blocks. Returns `None` if there are no blocks, or if this processor lacks the instructions.
+/// `register` updated with the blocks. Returns `None` if `blocks` is 0, or if this processor lacks the instructions
+/// AVX2 and VPCLMULQDQ.
 ///
 /// # Safety
 /// `blocks` blocks must be readable at `at`.

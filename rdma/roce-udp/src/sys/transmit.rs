@@ -20,7 +20,7 @@ const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
 /// If a batch has at most this number of messages, a smaller array of headers is used, because clearing the small array
-/// costs less. This number is sufficient for the most frequent batch: a response and an acknowledgement.
+/// costs less. The smaller array is sufficient for the most frequent batch: a response and an acknowledgement.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
@@ -80,8 +80,8 @@ pub enum Rest {
     Empty,
     /// The socket's send buffer is full: flush again when the port is writable.
     Blocked,
-    /// The interface refused a super-packet, so [`Port::gso`] is false from now on. After this result, the caller must
-    /// call [`SendBatch::ungroup`] and flush again.
+    /// The interface refused a super-packet, so [`Port::gso`] is false from now on. When a flush ends with
+    /// `GsoRefused`, the caller must call [`SendBatch::ungroup`] and flush again.
     GsoRefused,
 }
 
