@@ -114,8 +114,8 @@ impl Device {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call. In a forked child the lock may be held for ever, so the call fails there without trying
-    /// to take the lock.
+    /// Locks the engine for a call. In a forked child process, the lock may never be released, so the call fails
+    /// without trying to take the lock.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -310,8 +310,8 @@ impl Device {
     /// The progress thread sleeps here while a caller is the progress owner. If the caller makes no turns, the progress
     /// thread makes turns in its place until the caller makes turns again.
     fn watch(&self, seen: Seen, linger: Duration) {
-        /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out whether
-        /// there is work.
+        /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
+        /// whether there is work.
         const WATCHDOG: Duration = Duration::from_secs(1);
         let rounds = self.rounds.load(Ordering::Relaxed);
         park_timeout(WATCHDOG);

@@ -76,8 +76,8 @@ impl Memory {
     /// Panics if `bytes` does not fit into the memory from `offset` on.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: `check` bounds the destination; the source is a slice; source and destination cannot overlap, since no
-        // reference to this memory may exist (contract of `from_raw_parts`).
+        // SAFETY: `check` bounds the destination; the source is a slice; source and destination cannot overlap, since
+        // no reference to this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
 
@@ -167,7 +167,8 @@ impl Memory {
     /// write it.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
-        // SAFETY: the range is mapped (contract of `from_raw_parts`) and nothing else uses it (contract of this function).
+        // SAFETY: the range is mapped (contract of `from_raw_parts`) and nothing else uses it (contract of this
+        // function).
         unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) }
     }
 
