@@ -84,8 +84,9 @@ impl Arena {
     /// Allocates `len` zeroed bytes that are charged to no session.
     ///
     /// # Errors
-    /// [`ArenaError::Server`] or [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`]
-    /// if the Linux kernel refuses.
+    /// Fails with [`ArenaError::Server`] or [`ArenaError::ServersFiles`] if the server would exceed its limit of bytes
+    /// or files. Fails with [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel provides no memory or no
+    /// file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.map(len, None, Sends::default())
     }
@@ -214,7 +215,8 @@ impl Scratch {
 pub struct Sends(Arc<AtomicU32>);
 
 impl Sends {
-    /// Counts one more send. Call this before you make the scatter-gather elements of the send.
+    /// Counts one more unfinished send. The session calls `begin` before it makes the scatter-gather elements of a
+    /// send, because [`Allocation::sge`] makes no elements while no send is counted.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -380,7 +382,7 @@ impl Allocation {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the file of the memory's pages, while it is lent.
+    /// Returns the file of the allocation while the file is lent to a process, and `None` otherwise.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().filter(|_| self.is_lent()).map(AsFd::as_fd)
     }
@@ -444,8 +446,8 @@ impl Allocation {
             return twin.bytes_mut();
         }
         // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. No peer, stream or
-        // other process can write the mapping, for the same reasons as in `bytes`. The device does not read the
-        // mapping, because all earlier sends are complete. `&mut self` excludes other slices, and scatter-gather
+        // other process can write the mapping: `is_open`, `is_lent` and `in_reach` are false. The device does not read
+        // the mapping, because all earlier sends are complete. `&mut self` excludes other slices, and scatter-gather
         // elements for new sends, while this slice exists.
         Some(unsafe { self.memory.as_mut_slice() })
     }

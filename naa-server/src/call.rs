@@ -206,7 +206,8 @@ impl Stop {
     /// Checks if the function should stop.
     ///
     /// # Errors
-    /// [`Failure::TimedOut`] or [`Failure::Abandoned`] if the function should stop.
+    /// Fails with [`Failure::TimedOut`] after the deadline of the call, and with [`Failure::Abandoned`] if the call was
+    /// abandoned.
     pub fn check(&self) -> Result<(), Failure> {
         if self.abandoned.load(Ordering::Relaxed) {
             Err(Failure::Abandoned)
@@ -386,7 +387,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Runs the function on this thread. Returns the part of each parameter that is a result.
+    /// Runs the function of the call on this thread. Returns, for each parameter, the bytes that are a result of the
+    /// function.
     ///
     /// # Errors
     /// The failure of the function, or [`Failure::Internal`] if the function panics.

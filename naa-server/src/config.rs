@@ -106,7 +106,7 @@ pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
 }
 
 /// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number
-/// that one session needs. A source network that has at most `session` may take from the reserve.
+/// that one session needs. A source network that has at most `session` in use may take from the reserve.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);

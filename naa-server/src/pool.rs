@@ -84,8 +84,8 @@ pub struct Done {
     pub id: TaskId,
     /// The part of each parameter that is a result, or the reason for which the call has no result.
     pub result: Result<Vec<Prefix>, Failed>,
-    /// The regions of the call. `None` if the function still runs. The regions of a running function are dropped when
-    /// the function returns.
+    /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
+    /// when the function returns.
     pub regions: Option<Regions>,
 }
 
@@ -104,9 +104,9 @@ struct Shared {
     guests_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
-    /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops them
-    /// has the priority of pool threads. The thread of an abandoned call has the lowest priority, so it would delay all
-    /// threads that map memory while it freed gigabytes of memory.
+    /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops
+    /// abandoned calls has the priority of pool threads. The thread of an abandoned call has the lowest priority, so it
+    /// would delay all threads that map memory while it freed gigabytes of memory.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -139,7 +139,8 @@ struct Crew {
     threads: usize,
     /// The number of threads that wait for a call.
     idle: usize,
-    /// The number of threads that run a call. A thread that neither waits nor runs a call is about to look for a call.
+    /// The number of threads that run a call. A thread that neither waits nor runs a call is searching for its next
+    /// call.
     running: usize,
 }
 
@@ -158,8 +159,10 @@ struct Open {
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. `None` before the
     /// call runs.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The time for killing a kernel's process, or `None` if there is no process to kill. At the deadline, the pool
-    /// thread that waits for the process kills it. The call is abandoned only if killing takes longer than this time.
+    /// The most time that killing the kernel's process of the call may take, or `None` if the call runs in no process
+    /// or if its deadline was already extended by this time. At the deadline of the call, the pool thread that waits
+    /// for the process kills the process. If the process has not ended `kill_time` after the deadline, the call is
+    /// abandoned.
     kill_time: Option<Duration>,
 }
 
@@ -233,8 +236,8 @@ impl Pool {
     /// Accepts a call.
     ///
     /// # Errors
-    /// Returns the call if the pool is full, the source network has too many calls, the quarantine is full, or the pool
-    /// is closed.
+    /// Returns the call together with the reason of the refusal if the pool is full, the source network has too many
+    /// calls, the quarantine is full, or the pool is closed.
     pub fn submit(&self, task: Task) -> Result<TaskId, Box<Refused>> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -535,7 +538,8 @@ impl State {
         self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
     }
 
-    /// Stops waiting for a call. Returns its regions if the call has not started. A running call is quarantined.
+    /// Stops waiting for a call. Returns its regions if the call has not started. If the call runs, it is put into the
+    /// quarantine.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));

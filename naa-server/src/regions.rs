@@ -88,7 +88,8 @@ impl DerefMut for Regions {
 }
 
 impl Regions {
-    /// Makes regions with the layout of the session, if host and accelerator agreed on a layout.
+    /// Makes the regions of a session. If host and accelerator agreed on a layout, [`Self::views`] returns the
+    /// parameters of that layout.
     pub(crate) fn of(regions: Vec<Region>, machine: &NaaSession) -> Self {
         let views = machine.places().map(|places| {
             let params = places.zip(machine.regions()).map(|(Place { region, offset }, param)| View {

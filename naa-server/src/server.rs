@@ -77,8 +77,8 @@ impl Server {
         Self::start_with(config, registry, None)
     }
 
-    /// Starts a server as [`start`](Self::start) does, with a loop service. The function of the loop service is in the
-    /// registry.
+    /// Starts a server as [`start`](Self::start) does, with a loop service. The registry must have the function of the
+    /// loop service.
     pub fn start_with(
         config: Config,
         registry: Registry,

@@ -117,7 +117,7 @@ pub struct Session {
 #[derive(Debug)]
 pub enum Next {
     Nothing,
-    /// The server makes this call.
+    /// The host made a call, which the server now executes.
     Call(CallRequest),
     /// The server closes the session, because its last message was acknowledged.
     Close,
@@ -307,7 +307,7 @@ impl Session {
     /// Allocates the regions, and charges the files of the session's process.
     fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
         let process_files = self.quota.reserve_process()?;
-        // The capacity is exact, because most sessions last long and have only one or two regions.
+        // The capacity of the vector is exact, because most sessions last long and have only one or two regions.
         let mut regions = Vec::with_capacity(asked.len());
         for region in asked {
             regions.push(self.allocate(region.flags, region.host.size)?);

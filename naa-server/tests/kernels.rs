@@ -1,4 +1,5 @@
-//! The computations of functions are compared with known results and other implementations, and get damaged input.
+//! Tests of built-in functions: their results are compared with known results and with other implementations, and
+//! damaged input must fail.
 
 use naa_server::{
     call::Failure,
@@ -157,7 +158,7 @@ impl Codec {
     }
 }
 
-/// The text in the frames of the tools: "accelerate " three times.
+/// The text that each frame of the command-line tools has after decompression: "accelerate " three times.
 const TOOL_TEXT: &[u8] = b"accelerate accelerate accelerate ";
 
 fn unhex(text: &str) -> Vec<u8> {

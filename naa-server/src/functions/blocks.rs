@@ -45,7 +45,7 @@ impl<'a> Data<'a> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }
 
-    /// Takes the first `bytes` bytes of output 1.
+    /// Takes output 1 and returns its first `bytes` bytes.
     pub(super) fn output_of(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         let region = self.output()?;
         let len = bytes.and_then(|bytes| usize::try_from(bytes).ok());

@@ -13,8 +13,8 @@ use crate::call::{Failure, Stop};
 /// The bytes between two calls of [`Stop::check`]. The counts of two successive numbers may be far apart in memory, so
 /// each number may miss the cache.
 const STRIDE: usize = 256 << 10;
-/// The number of counts after the bins. These counts are of numbers below the range, of numbers above the range, and of
-/// NaNs.
+/// The number of counts after the counts of the bins. These counts are of numbers below the range, of numbers above the
+/// range, and of NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.
@@ -40,8 +40,8 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// Returns the index at which `x` is counted. The index is that of the bin of `x`, or of one of the three counts
-    /// after the bins.
+    /// Returns the index of the count to which `x` belongs. This count is that of the bin of `x`, or one of the three
+    /// counts after the bins if `x` is in no bin.
     fn place(self, x: f64) -> usize {
         // The conversion to `usize` makes negative results 0. A number just below `hi` may be rounded up to `hi`, so
         // the bin is limited to the last one.
@@ -97,8 +97,9 @@ fn compute_until(
     Ok(())
 }
 
-/// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each value has four
-/// counts. With a single count, each addition in a run of equal values would wait for the addition before it.
+/// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each byte value has
+/// four counts, because with a single count, each addition in a run of equal values would wait for the addition before
+/// it.
 fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), Failure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {

@@ -118,7 +118,7 @@ impl Paid<'_> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
             // Each reservation is for a larger block size than the last one. Frames have only a few block sizes, so the
-            // list stays short.
+            // list of reservations stays short.
             self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;
         }
@@ -149,8 +149,9 @@ fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
     (data.starts_with(&MAGIC) && has_size && size > produced as u64).then_some(size)
 }
 
-/// The input of the decoder, with a flag that is true if the decoder tried to read beyond the end of the input. The
-/// flag is needed because the decoder takes the end of its input for the end of a frame.
+/// The input of the decoder. `starved` is true if the decoder tried to read beyond the end of the input. Without
+/// `starved`, a frame that is cut off would look like a whole frame, because the decoder takes the end of its input for
+/// the end of a frame.
 struct Source<'a> {
     data: &'a [u8],
     starved: bool,

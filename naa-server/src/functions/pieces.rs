@@ -8,7 +8,7 @@ const STRIDE: usize = 4 << 20;
 /// Copies `from` to `to`, which have the same length.
 ///
 /// # Errors
-/// The errors of [`Stop::check`].
+/// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failure> {
     for (to, from) in to.chunks_mut(STRIDE).zip(from.chunks(STRIDE)) {
         stop.check()?;
@@ -20,7 +20,7 @@ pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failur
 /// Calls `work` with each piece of `all`, one after the other.
 ///
 /// # Errors
-/// The errors of [`Stop::check`].
+/// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])) -> Result<(), Failure> {
     for piece in all.chunks_mut((STRIDE / size_of::<T>().max(1)).max(1)) {
         stop.check()?;

@@ -24,7 +24,8 @@ use frames::Frame;
 /// block may take more than 100 ms from this level on.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
-/// The highest level. Higher levels (`--ultra`) take almost a gigabyte of memory.
+/// The highest level of compression that a call may request. Higher levels (`--ultra`) take almost a gigabyte of
+/// memory.
 const MAX_LEVEL: i32 = 19;
 /// The error code for an output that is too small. zstd returns errors as negative numbers in an unsigned type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
@@ -93,7 +94,7 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
     /// The bytes of the buffers for blocks, of the entropy tables, and of the encoder's own buffer.
     const FIXED: usize = 1280 << 10;
-    /// The bytes of tables for each byte of a short input.
+    /// If the input is short, the compressor has tables of this many bytes for each byte of the input.
     const TABLES: usize = 20;
     let level = if level == 0 { 3 } else { level.clamp(1, MAX_LEVEL) };
     let most = MOST[level as usize - 1] << 20;

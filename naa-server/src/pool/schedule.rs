@@ -54,9 +54,10 @@ struct Share {
     running: usize,
     /// The number of abandoned calls that still run.
     abandoned: usize,
-    /// The time for which this source network was served. A new source network starts at the clock, so it saves up no
-    /// time while it makes no calls. The time of a call is added if another source network waits when the call ends.
-    /// The value stays within [`MOST_OWED`] of the clock.
+    /// The time for which this source network was served. A source network that comes for the first time starts with
+    /// the clock's value, so it gains no time by making no calls. When a call ends while a call of another source
+    /// network waits, the time of the ended call is added to `served`. The value stays within [`MOST_OWED`] of the
+    /// clock.
     served: Duration,
     /// The value of [`Schedule::turns`] at the last turn of this source network, or at its arrival if it had no turn
     /// since.
@@ -256,7 +257,8 @@ impl Schedule {
         self.wants_less(peer);
     }
 
-    /// Records that a call is abandoned after it ran for `time`. The call continues to run.
+    /// Records that a call is abandoned after it ran for `time`. An abandoned call continues to run until its function
+    /// returns.
     pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
         self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
@@ -317,8 +319,8 @@ impl Schedule {
         {
             self.absent.insert(peer, share.served, self.clock);
         }
-        // When no source network has a waiting or running call, no source network competes for threads, so all
-        // differences are forgotten.
+        // When no source network has a waiting or running call, no source network competes for threads, so the
+        // differences of all absent source networks are forgotten.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }

@@ -9,7 +9,8 @@ use crate::config::Config;
 /// probes, and for the response of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The least number of work requests for which each stream has room, even at the cost of fewer sessions.
+/// The least number of work requests for the stream of each session. If the completion queue is too short for this
+/// number, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The most scatter-gather elements of a stream's work requests.
 pub const STREAM_ELEMENTS: u32 = 16;

@@ -284,7 +284,7 @@ pub(crate) fn lz4_frames(room: usize) -> Vec<Made> {
     };
     let bomb = lz4_block_frame(0x60, 0x70, &lz4_bomb(room - 40));
     let empty = lz4_block_frame(0x60, 0x40, &[]).repeat(room / 11);
-    // These blocks decompress to nothing.
+    // The blocks of the frame `nothing` decompress to no bytes.
     let nothing = lz4_block_frame(0x60, 0x40, &[1, 0, 0, 0, 0].repeat((room - 11) / 5));
     vec![made("bomb", &bomb, 8), made("empty frames", &empty, 0), made("blocks of nothing", &nothing, 0)]
 }

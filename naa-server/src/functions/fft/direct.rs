@@ -52,7 +52,7 @@ impl Direct {
     /// Makes the tables of a transform of `len` numbers.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(len: usize, direction: FftDirection, purse: Purse<'_>) -> Result<Self, Failure> {
         let tables = purse.reserve_for_library(table_bytes(len))?;
         Ok(Self { fft: plan(len, direction), _tables: tables })

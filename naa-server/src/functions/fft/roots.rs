@@ -4,8 +4,9 @@ use rustfft::{FftDirection, num_complex::Complex64};
 
 use crate::call::Failure;
 
-/// The roots e^(-2πi r/order) for any r below the order, or their conjugates for the inverse direction. Each of the two
-/// tables has about as many elements as the square root of the order.
+/// The roots of unity e^(-2πi r/order) for any r below `order`, or their conjugates for the inverse direction. Each
+/// root is the product of an element of `high` and an element of `low`. Each of these two tables has about as many
+/// elements as the square root of `order`.
 #[derive(Debug)]
 pub(super) struct Roots {
     /// The number of low bits of r that are the index in the second table.

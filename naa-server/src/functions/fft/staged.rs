@@ -220,7 +220,8 @@ impl Staged {
         }
     }
 
-    /// Multiplies number k of column `at` by the root of unity of order columns * rows to the power of `at` * k.
+    /// Multiplies number k of column number `at` by a root of unity. The order of the root is the length of the
+    /// transform, and its exponent is `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
             // Powers beyond the end of the column are not computed, because they are not used and may be beyond the

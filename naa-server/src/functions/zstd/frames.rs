@@ -30,7 +30,8 @@ impl Frame {
     /// Reads the headers of the first frame of `data`.
     ///
     /// # Errors
-    /// [`Failure::Input`] if `data` does not begin with a whole frame, or the errors of [`Stop::check`].
+    /// Fails with [`Failure::Input`] if `data` does not begin with a whole frame, or with the error of [`Stop::check`]
+    /// if the call should stop.
     pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, Failure> {
         let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let magic = word(0).ok_or_else(broken)?;
