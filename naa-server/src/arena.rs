@@ -398,9 +398,9 @@ impl Allocation {
         }
     }
 
-    /// Returns the memory and its LKey, for code that writes and reads the memory from now on while peers have
-    /// `access`. No slices of the memory are made any more. Returns `None` if the memory is not registered, or a
-    /// process may have its file.
+    /// Gives peers `access` to the memory, and returns the memory and its LKey to a loop service. From now on, both the
+    /// loop service and peers may use the memory, so no slices of the memory are made any more. Returns `None` if the
+    /// memory is not registered, or if the file of the memory is lent to a process.
     pub(crate) fn stream(&mut self, access: Access) -> Result<Option<(Memory, u32)>, verbs::Error> {
         if self.is_lent() {
             return Ok(None);
@@ -419,7 +419,7 @@ impl Allocation {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
-    /// Returns the bytes, unless a peer or another process may have access, or the memory is in reach.
+    /// Returns the bytes, or `None` if a peer or another process may have access, or if the memory is in reach.
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
@@ -433,9 +433,9 @@ impl Allocation {
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// Returns the bytes for writing, unless a peer or another process may have access, or the device may read the
-    /// memory for a send. If the memory is in reach, the bytes are those of the working copy, which [`Self::settle`]
-    /// copies back.
+    /// Returns the bytes for writing, or `None` if a peer or another process may have access, or if the device may read
+    /// the memory for a send. If the memory is in reach, the bytes are those of the working copy, which
+    /// [`Self::settle`] copies to the memory after the call.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;

@@ -382,7 +382,8 @@ pub struct Task {
     /// The 24 user bits, which the host chose.
     pub user: U24,
     pub deadline: Instant,
-    /// The process of the session. `None` if the function is no kernel and no kernel of the session has run.
+    /// The process that runs the session's kernels. The value is `None` if the function is no kernel and the session
+    /// has no running process.
     pub process: Option<Arc<SessionProcess>>,
 }
 

@@ -27,7 +27,8 @@ pub struct Config {
     /// The local address and the port on which the server listens. The address must be a concrete one. Port 0 picks a
     /// free port.
     pub listen: SocketAddr,
-    /// The networks from which hosts may connect. RoCE has no authentication, so the address is the only criterion.
+    /// The networks from which hosts may connect. RoCE has no authentication, so the server decides only by the host's
+    /// address if a host may connect.
     pub allow: AllowList,
     /// The most regions and bytes that a session may request.
     pub limits: Limits,

@@ -1,7 +1,7 @@
 //! Built-in functions.
 //!
-//! Each module has a plain Rust function that computes, which a host can use to check a result, and the built-in
-//! function that calls it.
+//! Each module has a plain Rust function that computes, and a built-in function that calls the plain function. A host
+//! can use the plain function to check a result.
 
 mod blocks;
 pub mod bounds;
@@ -77,7 +77,8 @@ fn builtins() -> Result<Registry, RegistryError> {
             .map(|(name, description)| (Kind::ComplexF64, name, description));
     let digest = (Kind::Bytes, "digest", "32 bytes");
     let checksum = (Kind::U32, "checksum", "of the data");
-    // Each of these regions has numbers of one of several types. The argument block says which type.
+    // The numbers in these regions have the type that the argument block names, so the catalogue describes the regions
+    // as bytes.
     let [left, right, sum, values, sorted] = [
         ("a", "n numbers; may be the output too"),
         ("b", "n numbers"),

@@ -68,7 +68,7 @@ pub struct Shares {
     pub per_peer: u64,
     /// The part of `total` that is only for source networks that have at most `first` in all.
     pub reserve: u64,
-    /// The most that a source network may have if it takes from the reserve.
+    /// The most that a source network may have in all at the time when it takes from the reserve.
     pub first: u64,
 }
 

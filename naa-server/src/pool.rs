@@ -1,12 +1,12 @@
 //! The thread pool for calls that are too long for the server loop.
 //!
-//! The pool bounds the numbers of calls, of threads and of abandoned calls. The bound of calls includes the calls that
-//! wait, that run, or that are done and not collected. The module `schedule` decides which call runs next. A running
-//! function cannot be interrupted. A running call is quarantined when its time is over or its session ends. A
-//! quarantined call keeps its thread and its regions until its function returns. The thread of a quarantined call runs
-//! only while a core has nothing else to do, and another thread takes its place in the pool. Quarantined calls count
-//! against the limits of their source network. The pool does not watch deadlines: the server loop queries
-//! [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! The pool bounds the numbers of calls, of threads and of abandoned calls. The bound of calls is for the sum of the
+//! calls that wait, the calls that run, and the calls that are done and not collected. The module `schedule` decides
+//! which call runs next. A running function cannot be interrupted. A running call is quarantined when its time is over
+//! or its session ends. A quarantined call keeps its thread and its regions until its function returns. The thread of a
+//! quarantined call runs only while a core has nothing else to do, and another thread takes its place in the pool.
+//! Quarantined calls count against the limits of their source network. The pool does not watch deadlines: the server
+//! loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
 
 mod schedule;
 
@@ -41,7 +41,7 @@ pub struct Settings {
     /// are taken.
     pub guests: usize,
     /// The most abandoned calls. This number is also the most threads that are started in place of the threads of
-    /// abandoned calls. One source network may have half of the abandoned calls.
+    /// abandoned calls. One source network may have at most half of `quarantine` abandoned calls.
     pub quarantine: usize,
 }
 
@@ -548,7 +548,8 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // The thread still runs this call, because the end of a call is recorded under the lock that is held here.
+        // `thread` still runs this call, because a thread records the end of its call under the lock of the pool, which
+        // this function's caller has.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

@@ -77,7 +77,7 @@ impl Stream {
     /// Posts all of `wrs`. After an error, the work requests before the index in `.0` were posted.
     ///
     /// # Errors
-    /// The device's error.
+    /// Fails with the device's error and the index of the first work request that was not posted.
     pub fn post(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.qp.post_send(wrs)
     }
@@ -109,7 +109,8 @@ pub trait Resident: Send + fmt::Debug {
     /// Notifies that the oldest signaled and unfinished work request of a stream has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// Notifies that a session ends. The loop service drops the stream, if it has this stream, and posts nothing more.
+    /// Notifies that a session ends. After this call, the loop service posts nothing more to the session, and drops the
+    /// session's stream if it has one.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
     /// Does the work that is due. Returns true if work was done. The server loop calls this method again soon if the

@@ -62,7 +62,7 @@ pub enum End {
 /// The state of a call, which decides who has the session's regions.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// The session has no call. The session has the regions, and the host may write the regions.
+    /// The session has no call, so the regions are in the session, and the host may write them.
     No,
     /// The inputs of a call have arrived, but the last response is not acknowledged yet.
     Waiting(CallRequest),
@@ -99,7 +99,7 @@ pub struct Session {
     closing: bool,
     /// The reason for which the host was refused.
     pub refused: Option<End>,
-    /// True if the work requests were flushed. The CM event with the reason may still arrive.
+    /// True if the queue pair's work requests were flushed. The CM event with the reason of the flush may still arrive.
     pub(crate) flushed: bool,
     /// True if the connection is established. The owner sets this flag at the CM event, and the session sets this flag
     /// when the host's first message arrives.
@@ -217,7 +217,7 @@ impl Session {
     /// Handles a completion of the session, and returns the next action of the server.
     ///
     /// # Errors
-    /// The reason for which the session ends.
+    /// Fails with the reason for which the session ends.
     pub fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
         match wc.status {
             WcStatus::Success => {}
@@ -260,8 +260,8 @@ impl Session {
         }
     }
 
-    /// Handles a request. If the last response is not acknowledged, it may still be retransmitted from the regions, so
-    /// the new call waits for the acknowledgement.
+    /// Handles the request immediate of a call. If the response to the earlier call is not acknowledged, this response
+    /// may still be retransmitted from the regions, so the new call waits for the acknowledgement.
     fn requested(&mut self, immediate: u32) -> Result<Next, End> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
@@ -416,7 +416,8 @@ impl Session {
         self.post_plan(now)
     }
 
-    /// Responds that the call timed out, and closes the session. The function keeps the regions.
+    /// Responds that the call timed out, and closes the session. The regions of the call stay with the function, which
+    /// still runs.
     pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
         self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
         self.calling = Calling::Lost;

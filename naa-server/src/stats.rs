@@ -25,11 +25,11 @@ pub struct Stats {
     pub calls_timed_out: Counter,
     /// Calls whose host disconnected before the response.
     pub calls_host_left: Counter,
-    /// Calls whose session ended by an error before the host had the response.
+    /// The number of calls whose session ended with an error before the host acknowledged the response.
     pub calls_connection_failed: Counter,
     /// Calls that had no response when the server ended.
     pub calls_server_ended: Counter,
-    /// Calls of function 127.
+    /// The number of calls of function 127, the catalogue.
     pub catalogue_lookups: Counter,
     pub bytes_in: Counter,
     pub bytes_out: Counter,
@@ -47,7 +47,7 @@ pub struct PeerStats {
     pub memory: u64,
     /// Refused requests for memory, each of which ended a session.
     pub memory_refused: u64,
-    /// The calls in the pool.
+    /// The numbers of calls that this source network has in the pool.
     pub open: Calls,
     pub calls: u64,
     /// Calls that were answered with the return code BUSY.

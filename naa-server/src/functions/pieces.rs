@@ -32,7 +32,7 @@ pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])
 /// Sets every element to `value`.
 ///
 /// # Errors
-/// The errors of [`Stop::check`].
+/// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), Failure> {
     each(all, stop, |piece| piece.fill(value))
 }

@@ -18,7 +18,7 @@ const STRIDE: usize = 64 << 10;
 /// Adds `a` and `b` into `c`. All three are arrays of `element` with the same length. Integers wrap.
 ///
 /// # Errors
-/// [`Failure::Arguments`] if the lengths differ, [`Failure::Internal`] if a slice is not aligned.
+/// Fails with [`Failure::Arguments`] if the lengths differ, and with [`Failure::Internal`] if a slice is not aligned.
 pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), Failure> {
     if a.len() != c.len() || b.len() != c.len() {
         return Err(Failure::Arguments("the vectors have different lengths".into()));

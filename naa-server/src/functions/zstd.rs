@@ -46,8 +46,9 @@ const FIRST_BYTES: usize = 5;
 /// `level` is the level of zstd, at most 19. Level 0 is the default of zstd.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame, if `out` is shorter than the frame.
-/// [`Failure::OverLimit`] if the machine does not have the memory that the level takes.
+/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. This failure has the length
+/// of the frame as `needed`. Fails with [`Failure::OverLimit`] if the machine does not have the memory that the level
+/// takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -107,8 +108,9 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
 /// Frames are decompressed directly into `out`, so the window that a frame requests takes no memory.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
-/// output 0 if `out` is too short, with the size that is needed, if all frames state their sizes.
+/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
+/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If all frames state their content sizes, this failure
+/// has the sum of the content sizes as `needed`.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

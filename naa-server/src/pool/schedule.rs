@@ -11,9 +11,10 @@
 //!   running calls. Among source networks with equally many running calls, the one that was served for the shortest
 //!   time is chosen. Among source networks that were served for equal times, the one whose last turn is longest ago is
 //!   chosen.
-//! - Each source network has a time for which it was served. The clock is the time that a source network with exactly
-//!   its equal share would have. A new source network starts at the clock. A source network that was served for more or
-//!   less than its share while other source networks waited keeps the difference, also while it has no call.
+//! - Each source network has a time for which it was served. The clock is the time for which a source network was
+//!   served if it got exactly its equal share from the start of the pool on. A new source network starts at the clock.
+//!   A source network that was served for more or less than its share while other source networks waited keeps the
+//!   difference, also while it has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
@@ -83,11 +84,11 @@ struct Absent {
 /// The direction of the difference between the time for which an absent source network was served and its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is the [`Share::served`] of the source network.
-    /// The difference ends when the clock reaches this value.
+    /// The source network was served for more than its share. The value is the time for which the source network was
+    /// served. When [`Schedule::clock`] reaches this value, the source network has no more than its share.
     More(Duration),
-    /// The source network was served for less than its share. The difference stays the same while the source network is
-    /// absent.
+    /// The source network was served for less than its share. This difference stays the same while the source network
+    /// is absent, although the clock advances.
     Less,
 }
 
@@ -312,7 +313,7 @@ impl Schedule {
     }
 
     /// Updates the absent source networks after `peer` lost a waiting or running call. When `peer` has no waiting or
-    /// running call, it counts as absent, with the difference to its share.
+    /// running call, `peer` is added to the absent source networks.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
@@ -367,7 +368,8 @@ mod tests {
         fill(&mut schedule, peer(2), 10..12);
         assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
         // After a call of the first source network ends, each source network has one running call and no call is due.
-        // After the call of the second source network ends, too, its waiting call gets a pool thread.
+        // When the running call of the second source network also ends, the waiting call of the second source network
+        // gets a pool thread.
         schedule.finished(peer(1), 100 * MS);
         assert_eq!(schedule.next(), None);
         schedule.finished(peer(2), MS);
@@ -425,8 +427,8 @@ mod tests {
             id += 2;
             assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
         };
-        // The source network with short calls always has calls that wait. The source network with long calls sends its
-        // next call when its last call has its response.
+        // The source network with short calls always has calls that wait. The source network with long calls has one
+        // call at a time: it sends its next call when the call before is finished.
         admit(&mut schedule, long);
         for _ in 0..4000 {
             while schedule.calls(short).waiting < 2 {

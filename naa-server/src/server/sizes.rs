@@ -5,8 +5,8 @@ use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
-/// The work requests of a session beside one WRITE for each region. These work requests are for the advertisement, for
-/// probes, and for the response of a failed call.
+/// The number of a session's work requests beside one WRITE for each region. The advertisement, liveness probes and the
+/// response of a failed call need these work requests.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
 /// The least number of work requests for the stream of each session. If the completion queue is too short for this

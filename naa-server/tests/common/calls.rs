@@ -29,7 +29,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Makes a call with these parameters, and unlimited memory.
+    /// Makes a call with unlimited scratch memory.
     pub(crate) fn new(
         what: impl Into<String>,
         code: FunctionCode,

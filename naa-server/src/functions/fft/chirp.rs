@@ -56,7 +56,7 @@ impl Chirp {
     /// length of the convolution, and are zero before the call.
     ///
     /// # Errors
-    /// The errors of [`Stop::check`].
+    /// Fails with the error of [`Stop::check`] if the call should stop.
     pub(super) fn transform(
         &self,
         input: Option<&[Complex64]>,

@@ -131,7 +131,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place. The result is transposed: it is in the order of columns instead of rows.
+    /// Transforms `data` in place and leaves the result in transposed order: the numbers of a column follow each other,
+    /// instead of those of a row.
     ///
     /// # Errors
     /// The errors of [`Stop::check`].
@@ -148,7 +149,8 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place. `data` is in the transposed order of the result of [`reorder`](Self::reorder).
+    /// Transforms `data`, which is in the transposed order that [`reorder`](Self::reorder) makes, in place. The result
+    /// is in the usual order.
     ///
     /// # Errors
     /// The errors of [`Stop::check`].

@@ -8,7 +8,8 @@ use crate::{
 
 /// The number of elements that the standard library sorts in some 30 ms.
 const SMALL: usize = 1 << 20;
-/// The steps between two calls of [`Stop::check`]. Each step may miss the cache twice.
+/// The steps between two calls of [`Stop::check`]. The number of steps between two calls of [`Stop::check`]. In each
+/// step, the processor may have to wait twice for memory.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
@@ -62,7 +63,7 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
             let ends = partition(data, shift, stop)?;
             let mut from = 0;
             for end in ends {
-                // Without a shift, all elements of a bucket are equal, so they need no sorting.
+                // If the shift is 0, all elements of a bucket are equal, so they need no sorting.
                 if shift > 0 {
                     sort(&mut data[from..end], stop)?;
                 }
@@ -103,8 +104,8 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts elements into buckets by eight bits. All higher bits of the elements are equal. Returns the ends of the
-/// buckets.
+/// Puts elements into buckets by eight bits. All elements are equal in the bits above these eight bits. Returns the
+/// ends of the buckets.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];

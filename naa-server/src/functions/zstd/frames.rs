@@ -77,7 +77,8 @@ impl Frame {
 /// Returns the sum of the content sizes that frames state, or `None` if a frame states no size.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is not a sequence of whole frames, or the errors of [`Stop::check`].
+/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`] if
+/// the call should stop.
 pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
     let mut sum = Some(0_u64);
     let mut read = 0;
