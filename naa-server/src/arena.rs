@@ -9,10 +9,10 @@
 //!
 //! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
 //! revoke access rights, a host keeps the access with which its regions were registered. On such a NIC, a host that
-//! breaks the protocol can change regions while a function works on them. Slices of memory that a host can write are
-//! therefore never made. Instead of memory that a host can write, a function gets a [working
-//! copy](Allocation::work_on), which is not registered with any device. The bytes are copied to the working copy before
-//! a call, and back after the call.
+//! breaks the protocol can change regions while a function works on them. Slices of memory that a host can write at any
+//! time are never made, because the memory could change while the slice exists. Instead of memory that a host can
+//! write, a function gets a [working copy](Allocation::work_on), which is not registered with any device. The bytes are
+//! copied to the working copy before a call, and back after the call.
 //!
 //! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
 //! until the [`Lease`] of the process is dropped. No slices of the allocation are made before the lease is dropped.
@@ -143,9 +143,10 @@ impl Quota {
     /// Allocates `len` zeroed bytes that are charged to the session.
     ///
     /// # Errors
-    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or
-    /// [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel
-    /// refuses.
+    /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
+    /// network or the server would exceed its limit of bytes. Fails with [`ArenaError::Files`] or
+    /// [`ArenaError::ServersFiles`] if the source network or the server would exceed its limit of open files. Fails
+    /// with [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel provides no memory or no file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.arena.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
@@ -153,7 +154,8 @@ impl Quota {
     /// Charges `bytes` of scratch memory to the session without allocating memory.
     ///
     /// # Errors
-    /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit.
+    /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
+    /// network or the server would exceed its limit of bytes.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, ArenaError> {
         self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
@@ -161,7 +163,8 @@ impl Quota {
     /// Charges the files of the process that runs a session's kernels. Charges nothing if allocations have no files.
     ///
     /// # Errors
-    /// [`ArenaError::Files`] or [`ArenaError::ServersFiles`] past a limit.
+    /// Fails with [`ArenaError::Files`] or [`ArenaError::ServersFiles`] if the source network or the server would
+    /// exceed its limit of open files.
     pub(crate) fn reserve_process(&self) -> Result<Option<Reservation>, ArenaError> {
         let charge = |files: &Arc<Ledger>| files.charge(Some(&self.files), FILES_OF_A_PROCESS);
         let charged = self.arena.files.as_ref().map(charge).transpose();
@@ -195,7 +198,8 @@ impl Scratch {
     /// Maps `len` bytes, which are charged to `quota` if a quota is given.
     ///
     /// # Errors
-    /// The errors of [`Quota::reserve`], or [`ArenaError::Map`] if the Linux kernel refuses.
+    /// Fails with the error of [`Quota::reserve`] if `quota` has no `len` bytes left, and with [`ArenaError::Map`] if
+    /// the Linux kernel provides no memory.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, ArenaError> {
         let taken = footprint(len as u64)?;
         let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;

@@ -230,7 +230,8 @@ impl Purse<'_> {
     /// Charges `bytes` until the result is dropped. Call this before you allocate the memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with the number of bytes that are left, and a remedy.
+    /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`
+    /// bytes are left.
     pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
@@ -238,7 +239,7 @@ impl Purse<'_> {
     /// Allocates `bytes` zeroed bytes. The bytes are charged until the result is dropped.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if the quota is exceeded, or the machine has not enough memory.
+    /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the machine does not have enough memory.
     pub fn scratch(self, bytes: usize) -> Result<Scratch, Failure> {
         Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
     }
@@ -248,7 +249,8 @@ impl Purse<'_> {
     /// maps memory and unmaps it again, to check if there is room.
     ///
     /// # Errors
-    /// The same errors as [`scratch`](Self::scratch).
+    /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the address space does not have enough
+    /// room.
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
@@ -289,7 +291,7 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// # Errors
-    /// [`Failure::Internal`] if a peer still has access to a region.
+    /// Fails with [`Failure::Internal`] if a peer still has access to a region.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
         let (regions, quota) =
             regions.slices().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
@@ -334,7 +336,8 @@ impl<'a> Call<'a> {
     /// memory.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] with the number of bytes that are left, and a remedy.
+    /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`
+    /// bytes are left.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.purse.reserve(bytes)
     }
@@ -361,7 +364,7 @@ impl<'a> Call<'a> {
     /// output are a result.
     ///
     /// # Panics
-    /// If the call has no output `output`, or the output is shorter than `len`.
+    /// Panics if the call has no output number `output`, or if this output is shorter than `len`.
     pub fn set_produced(&mut self, output: usize, len: usize) {
         let params = self.regions.iter().filter(|region| region.direction != Direction::Internal);
         let mut outputs = params.enumerate().filter(|(_, region)| is_output(region.direction));
@@ -392,7 +395,7 @@ impl Task {
     /// function.
     ///
     /// # Errors
-    /// The failure of the function, or [`Failure::Internal`] if the function panics.
+    /// Fails with the failure of the function, or with [`Failure::Internal`] if the function panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);

@@ -96,18 +96,18 @@ impl Config {
     }
 }
 
-/// Returns the division of open files among source networks. A source network gets the same part of the process's open
-/// files as of `memory`. An eighth of the open files is left for sockets and other files of the server. The reserve
-/// lets a new source network open one session of `max_regions` regions. Each region may need a second file for its
-/// working copy.
+/// Returns the division of open files among source networks. If a source network may have one half of `memory`, for
+/// example, the source network may also have one half of the open files that sessions may have. An eighth of the open
+/// files is left for sockets and other files of the server. The reserve lets a new source network open one session of
+/// `max_regions` regions. Each region may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
     divided_as(memory, files - files / 8, 2 * u64::from(max_regions) + FILES_OF_A_PROCESS)
 }
 
-/// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number
-/// that one session needs. A source network that has at most `session` in use may take from the reserve.
+/// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number of
+/// bytes or files that one session needs. A source network that has at most `session` in use may take from the reserve.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);

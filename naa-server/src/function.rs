@@ -45,7 +45,7 @@ pub trait Function: Send + Sync + 'static {
     /// Executes a call. The host determines the bytes of the regions, so they must not be trusted.
     ///
     /// # Errors
-    /// The failure that the host gets as the response.
+    /// Fails with the failure that the host gets as the response.
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure>;
 }
 
@@ -72,7 +72,7 @@ impl Registry {
     /// Adds a function.
     ///
     /// # Errors
-    /// If the function code is taken.
+    /// Fails if another function has the same function code.
     pub fn register(&mut self, function: Arc<dyn Function>) -> Result<(), RegistryError> {
         let FunctionInfo { code, name, .. } = function.info().clone();
         if let Some(former) = self.0.get(&code) {

@@ -39,7 +39,7 @@ compile_error!("the functions compute on little-endian data in place and need a 
 /// Returns all built-in functions and `others`, with their catalogue.
 ///
 /// # Errors
-/// If one of `others` has a function code that is taken, or a description that does not fit the catalogue.
+/// Fails if one of `others` has a function code that is taken, or a description that does not fit the catalogue.
 pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
     complete(builtins()?, others)
 }
@@ -48,7 +48,7 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
 /// services.
 ///
 /// # Errors
-/// The same errors as [`registry`].
+/// Fails for the same reasons as [`registry`].
 pub fn services(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
     complete(Registry::default(), others)
 }

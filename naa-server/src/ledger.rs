@@ -143,7 +143,8 @@ impl Ledger {
     /// Charges `bytes` to the accounts of `owner` and to the server.
     ///
     /// # Errors
-    /// The error of the first account that has not enough left. No account is charged after an error.
+    /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
+    /// network or the server has fewer than `bytes` bytes left. If this function fails, no account is charged.
     pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
         let Shares { total, per_peer, reserve, first } = self.shares;
         let asked = bytes;

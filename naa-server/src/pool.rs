@@ -150,14 +150,14 @@ enum Kind {
     Guest,
 }
 
-/// A call whose end will be reported.
+/// A call that waits or runs, and whose end the pool will report as a [`Done`].
 #[derive(Debug)]
 struct Open {
     peer: Peer,
     deadline: Instant,
     stop: Arc<Stop>,
-    /// The thread that runs the call, the kind of the thread, and the time at which the call started. `None` before the
-    /// call runs.
+    /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
+    /// `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
     /// The most time that killing the kernel's process of the call may take, or `None` if the call runs in no process
     /// or if its deadline was already extended by this time. At the deadline of the call, the pool thread that waits
@@ -189,7 +189,7 @@ impl Pool {
     /// Starts the pool threads. A pool thread calls `wake` after each call that [`Pool::next_done`] can return.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// Fails if no thread can be started.
     pub fn new(settings: Settings, wake: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let settings = Settings { workers: settings.workers.max(1), ..settings };
         let state = State {
@@ -530,7 +530,8 @@ impl State {
         true
     }
 
-    /// Reports a waiting call that lost its place. The schedule has already removed this call.
+    /// Reports the end of a waiting call that lost its place in the pool to another call. The schedule has already
+    /// removed this call.
     fn displace(&mut self, id: TaskId) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));

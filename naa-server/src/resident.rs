@@ -36,7 +36,7 @@ impl StreamRegion {
     /// Returns a scatter-gather element of `length` bytes from `offset` of the server's memory on.
     ///
     /// # Panics
-    /// If the bytes are not inside the region.
+    /// Panics if the bytes are not inside the region.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         let len = self.memory.len() as u64;
         assert!(offset <= len && u64::from(length) <= len - offset, "inside the region");
@@ -46,7 +46,7 @@ impl StreamRegion {
     /// Returns the host's address of the bytes from `offset` on.
     ///
     /// # Panics
-    /// If `offset` is greater than the length of the region.
+    /// Panics if `offset` is greater than the length of the region.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         assert!(offset <= self.memory.len() as u64, "inside the region");
         RemoteAddr { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
@@ -99,7 +99,8 @@ pub trait Resident: Send + fmt::Debug {
     /// [`begin`](Self::begin) is called unless the session ends first.
     ///
     /// # Errors
-    /// The failure that the host gets as the response. After a failure, the session of the host continues.
+    /// Fails with the failure that the host gets as the response. After a failure, the session of the host continues
+    /// without a stream.
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure>;
 
     /// Starts to write to a host whose subscription was accepted. The response is already posted, so all later work

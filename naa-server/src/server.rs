@@ -51,9 +51,10 @@ pub struct Server {
 /// The orders of the handle to the server's thread.
 #[derive(Debug, Default)]
 struct Orders {
-    /// True if the thread accepts no more sessions, ends idle sessions, and exits when no session is left.
+    /// True if the program ordered the thread to accept no more sessions, to end idle sessions, and to exit when no
+    /// session is left.
     drain: AtomicBool,
-    /// True if the thread exits at once.
+    /// True if the program ordered the thread to exit at once.
     stop: AtomicBool,
 }
 

@@ -119,7 +119,7 @@ pub enum Next {
     Nothing,
     /// The host made a call, which the server now executes.
     Call(CallRequest),
-    /// The server closes the session, because its last message was acknowledged.
+    /// The host acknowledged the last message of the session, so the server now closes the session.
     Close,
 }
 
@@ -198,8 +198,8 @@ impl Session {
     }
 
     /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
-    /// receive for the next call. All receives use the message buffer, so that a message at a wrong time gets an error
-    /// message.
+    /// receive for the next call. All receives use the message buffer, so that the server can receive a message that
+    /// comes at a wrong time, and replies with an error message.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -362,7 +362,7 @@ impl Session {
     /// Revokes the host's access to the regions for the time of a call.
     ///
     /// # Errors
-    /// The device's error.
+    /// Fails with the device's error.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         self.regions.iter_mut().try_for_each(|r| r.allocation.revoke())
     }
@@ -397,7 +397,7 @@ impl Session {
     /// Refuses the host for a reason of the program: sends the error `code`, and closes the session.
     ///
     /// # Errors
-    /// The device's error.
+    /// Fails with the device's error.
     pub fn give_up(&mut self, code: ErrorCode) -> Result<(), End> {
         self.machine.fail();
         self.refuse(&encode_error(code), End::GivenUp)
@@ -407,7 +407,7 @@ impl Session {
     /// bytes that are sent.
     ///
     /// # Errors
-    /// The reason for which the session ends, or an error if the session has no call.
+    /// Fails with the reason for which the session ends, or with an error if the session has no call.
     pub fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
         self.machine.respond(result, &mut self.plan)?;
         self.calling = Calling::No;
@@ -460,7 +460,7 @@ impl Session {
     /// alive.
     ///
     /// # Errors
-    /// The device's error.
+    /// Fails with the device's error.
     pub fn probe(&mut self, now: Instant) -> Result<(), End> {
         if !self.liveness.may_probe() {
             return Ok(());

@@ -131,7 +131,7 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
-        // The frame in the legacy format has no end for the decoder, so errors other than `OVER_LIMIT` are allowed.
+        // For the decoder, a frame in the legacy format has no end, so errors other than `OVER_LIMIT` are allowed.
         let done =
             result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");

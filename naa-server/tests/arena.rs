@@ -1,4 +1,4 @@
-//! The memory of sessions: its accounts, and the times at which slices of it exist.
+//! Tests of the memory of sessions: the charges for memory, and the conditions under which slices of memory are made.
 
 use std::{
     collections::BTreeMap,

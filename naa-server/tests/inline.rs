@@ -14,7 +14,7 @@ use naa_server::{
 
 /// The 100 microseconds of the table of bounds, and a reserve for slower machines.
 const BOUND: Duration = Duration::from_micros(500);
-/// The bytes of a call of a function that has no largest size.
+/// The total bytes of the regions with which a function is tested if it has no largest size for an inline call.
 const LARGE: u64 = 4 << 20;
 
 #[test]

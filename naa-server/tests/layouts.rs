@@ -1,5 +1,5 @@
-//! Layouts that hosts other than the host library may request. Some of the layouts follow the rules, and some break the
-//! rules.
+//! Tests of layouts that the host library never requests, but other hosts may request. Some of these layouts follow the
+//! rules for layouts, and some break the rules.
 
 use std::{
     net::SocketAddr,

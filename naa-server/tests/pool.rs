@@ -415,13 +415,13 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
     assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
 }
 
-/// Returns the policy and the priority of the calling thread as /proc reports them. The priority is on the Linux
-/// kernel's scale.
+/// Returns the scheduling policy and the priority of the calling thread as /proc reports them. On this scale of the
+/// Linux kernel, the priority of nice level 0 is 20.
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
-    // Field 18 is the priority, where 20 is nice 0, and field 41 is the policy. The first field after the name has
-    // number 3.
+    // Field 18 of /proc/thread-self/stat is the priority, and field 41 is the policy. The first element of `fields`,
+    // after the name of the thread, is field 3.
     (fields[41 - 3].parse().unwrap(), fields[18 - 3].parse().unwrap())
 }
 

@@ -2,8 +2,8 @@
 //! [`Stop::check`](crate::call::Stop::check), and the largest size for an inline call.
 //!
 //! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
-//! network and of the server include scratch memory. A call that exceeds these limits is refused with
-//! [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
+//! network and of the server include scratch memory. A call whose scratch memory would exceed one of the limits of
+//! session, source network and server is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
 
 use mrsp::{
     FunctionCode,

@@ -28,7 +28,7 @@ const PACKED_ROWS: usize = 64;
 /// numbers. All matrices are row-major.
 ///
 /// # Errors
-/// [`Failure::Arguments`] if the length of a slice does not fit its shape.
+/// Fails with [`Failure::Arguments`] if the length of a slice does not fit `shape`.
 pub fn compute(shape: [usize; 3], a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), Failure> {
     compute_until(shape, a, b, c, &Stop::never())
 }

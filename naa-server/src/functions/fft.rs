@@ -74,7 +74,7 @@ fn mapped(bytes: usize) -> usize {
 /// factors up to 65536 takes four to five times the size of `data`.
 ///
 /// # Errors
-/// [`Failure::OverLimit`] if the machine does not have enough memory.
+/// Fails with [`Failure::OverLimit`] if the machine does not have enough memory.
 pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
 }

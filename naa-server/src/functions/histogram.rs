@@ -27,7 +27,8 @@ pub struct Bins {
 
 impl Bins {
     /// # Errors
-    /// [`Failure::Arguments`] if there is no bin, or the range is empty or too wide for a 64-bit floating-point number.
+    /// Fails with [`Failure::Arguments`] if `count` is 0, or if the range from `lo` to `hi` is empty or too wide for a
+    /// 64-bit floating-point number.
     pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, Failure> {
         if count == 0 {
             return Err(Failure::Arguments("a histogram needs a bin".into()));
@@ -62,7 +63,8 @@ impl Bins {
 /// counts of numbers below the range, of numbers above the range, and of NaNs.
 ///
 /// # Errors
-/// [`Failure::Arguments`] if an f64 cannot represent all values of `element`, or if `counts` has a wrong length.
+/// Fails with [`Failure::Arguments`] if an f64 cannot represent all values of `element`, or if `counts` has a wrong
+/// length.
 pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
     compute_until(element, bins, data, counts, &Stop::never())
 }

@@ -29,7 +29,8 @@ const FIXED_BYTES: usize = 192 << 10;
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame, if `out` is shorter than the frame.
+/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. This failure has the length
+/// of the frame as `needed`.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -37,9 +38,9 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 /// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
 /// # Errors
-/// [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. [`Failure::OutputTooSmall`] of
-/// output 0 if `out` is too small. If the first frame states a content size that is larger than `out`, the failure
-/// contains that size as `needed`.
+/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
+/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If the first frame states a content size that is
+/// larger than `out`, this failure has the content size as `needed`.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

@@ -41,7 +41,7 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
 /// may be a huge page, which takes up to a millisecond to clear.
 ///
 /// # Errors
-/// The errors of [`Stop::check`].
+/// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), Failure> {
     /// The size of the smallest page.
     const PAGE: usize = 4 << 10;

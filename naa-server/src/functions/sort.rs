@@ -16,7 +16,7 @@ use radix::Key;
 /// numbers with -0 before 0, positive NaNs. The bits of floats do not change.
 ///
 /// # Errors
-/// [`Failure::Internal`] if `data` is not an aligned array of `element`.
+/// Fails with [`Failure::Internal`] if `data` is not an aligned array of `element`.
 pub fn compute(element: Element, order: SortOrder, data: &mut [u8]) -> Result<(), Failure> {
     compute_until(element, order, data, &Stop::never())
 }

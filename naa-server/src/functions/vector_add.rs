@@ -26,7 +26,8 @@ pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(),
     compute_until(element, Some(a), b, c, &Stop::never())
 }
 
-/// Adds `a` and `b` into `c`. Without `a`, `c` already contains the first vector. All vectors have the same length.
+/// Adds `a` and `b` into `c`. If `a` is `None`, `c` already contains the first vector. All vectors have the same
+/// length.
 fn compute_until(
     element: Element,
     a: Option<&[u8]>,

@@ -164,7 +164,7 @@ impl Schedule {
     /// place to the new call, if a call lost its place.
     ///
     /// # Errors
-    /// Returns the reason if the call is refused.
+    /// Fails with the reason of the refusal if the call is refused.
     pub(super) fn admit(&mut self, peer: Peer, id: TaskId, done: usize) -> Result<Option<TaskId>, Refusal> {
         let Settings { workers, queue, per_peer, quarantine, .. } = self.settings;
         let calls = self.calls(peer);
@@ -363,8 +363,8 @@ mod tests {
         fill(&mut schedule, peer(1), 0..6);
         let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
         assert_eq!(first, [TaskId(0), TaskId(1)]);
-        // All pool threads compute for the first source network. One call of the second source network still gets an
-        // extra thread, while its other call waits.
+        // All pool threads compute for the first source network. The first call of the second source network still gets
+        // an extra thread, while the second call of the second source network waits.
         fill(&mut schedule, peer(2), 10..12);
         assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
         // After a call of the first source network ends, each source network has one running call and no call is due.
@@ -679,8 +679,8 @@ mod tests {
         fill(&mut schedule, peer(1), 12..13);
     }
 
-    /// The numbers of calls are right after any order of admissions and ends, and no thread is idle while a call is
-    /// due.
+    /// After any order of admissions and ends of calls, the schedule counts the calls correctly, and no thread is idle
+    /// while a call is due.
     #[test]
     fn no_order_of_events_loses_a_call_or_a_thread() {
         for seed in 0..200 {

@@ -65,8 +65,8 @@ impl Queue {
         self.ended += 1;
     }
 
-    /// Polls completions of ended sessions if their room is needed. Call this before another session begins beside
-    /// `sessions` sessions.
+    /// Makes room in the completion queue for one more session beside `sessions` open sessions. If ended sessions take
+    /// the room, their completions are polled.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             let mut batch = [Wc::EMPTY; BATCH];

@@ -44,9 +44,9 @@ impl From<Error> for SetupError {
 const TICK: Duration = Duration::from_millis(500);
 /// The most bytes of regions that the server loop copies for an inline call.
 const COPIED_INLINE: u64 = 64 << 10;
-/// The time that a host's disconnect has to arrive after its session's work requests were flushed. CM events and
-/// completions may reach the program on different paths, so the disconnect may arrive before or after the flushed
-/// completions.
+/// The longest time between the flush of a session's work requests and the CM event of the host's disconnect. CM events
+/// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after
+/// the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct Serving {
@@ -237,7 +237,9 @@ impl Serving {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
-            // A disconnect also flushes the queue pair, and the CM event of the disconnect is the better reason.
+            // The disconnect of a host also flushes the queue pair. The CM event of a disconnect is a better reason for
+            // the end of the session than the flush, so the session ends only when this CM event arrives, or after
+            // [`GRACE`].
             Err(End::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;

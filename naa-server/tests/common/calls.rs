@@ -144,8 +144,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls whose regions have `bytes` bytes in total, or a little less. No call of this size takes longer than
-/// the longest of these calls.
+/// Returns calls whose regions have `bytes` bytes in total, or a little less. The longest of these calls takes at least
+/// as long as any other call of this function with regions of `bytes` bytes.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
     let room = bytes - 128;
     match code {

@@ -40,7 +40,7 @@ impl Chirp {
     /// Makes the tables of a transform of `n` numbers.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
         n: usize,
         factors: [usize; 2],

@@ -62,7 +62,7 @@ impl Direct {
     /// faster than mapping pages.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is not enough memory.
+    /// Fails with [`Failure::OverLimit`] if there is not enough memory.
     pub(super) fn scratch(&self) -> Result<Vec<Complex64>, Failure> {
         let len = self.fft.get_inplace_scratch_len();
         let mut scratch = Vec::new();
@@ -77,7 +77,7 @@ impl Direct {
     /// Transforms `data` in place.
     ///
     /// # Panics
-    /// If `scratch` is shorter than rustfft needs. [`scratch_bytes`] bytes are always enough.
+    /// Panics if `scratch` is shorter than rustfft needs. A `scratch` of [`scratch_bytes`] bytes is always long enough.
     pub(super) fn in_place(&self, data: &mut [Complex64], scratch: &mut [Complex64]) {
         self.fft.process_with_scratch(data, scratch);
     }
@@ -85,7 +85,7 @@ impl Direct {
     /// Transforms `from` into `to`, and overwrites `from` with intermediate values.
     ///
     /// # Panics
-    /// If `scratch` is shorter than rustfft needs. [`scratch_bytes`] bytes are always enough.
+    /// Panics if `scratch` is shorter than rustfft needs. A `scratch` of [`scratch_bytes`] bytes is always long enough.
     pub(super) fn to(&self, from: &mut [Complex64], to: &mut [Complex64], scratch: &mut [Complex64]) {
         self.fft.process_outofplace_with_scratch(from, to, scratch);
     }

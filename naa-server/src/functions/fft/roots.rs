@@ -31,7 +31,7 @@ impl Roots {
     /// Makes the tables for the roots of unity of order `order`.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(order: usize, direction: FftDirection) -> Result<Self, Failure> {
         let (bits, low, high) = split(order);
         let table = |len: usize, step: usize| {
@@ -49,7 +49,7 @@ impl Roots {
     /// Returns root number `r`.
     ///
     /// # Panics
-    /// If `r` is not below the order.
+    /// Panics if `r` is too large for the tables.
     #[inline]
     pub(super) fn at(&self, r: usize) -> Complex64 {
         self.high[r >> self.bits] * self.low[r & (self.low.len() - 1)]

@@ -1,6 +1,6 @@
-//! Transforms of lengths that are a product of two short lengths. The numbers are arranged as a matrix. First, the
-//! columns of the matrix are transformed, and each number is multiplied by a root of unity. After the columns, the rows
-//! of the matrix are transformed, and the matrix is transposed.
+//! Transforms of lengths that are a product of two short lengths. The numbers of the transform are arranged as a
+//! matrix. First, the columns of the matrix are transformed, and each number is multiplied by a root of unity. After
+//! the columns, the rows of the matrix are transformed, and the matrix is transposed.
 //!
 //! Some columns or rows at a time are copied to a buffer and processed there between two calls of [`Stop::check`].
 
@@ -16,7 +16,8 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The numbers of a stripe. A stripe is whole columns or rows, at least as many of them as a cache line has numbers.
+/// The most numbers of a stripe, unless the columns or rows are long. A stripe has whole columns or whole rows. The
+/// number of columns or rows in a stripe is at least the number of complex numbers in a cache line.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
 /// The number of powers of a root that are computed for each column. A higher power is computed as the product of two
@@ -67,7 +68,7 @@ impl Staged {
     /// Makes the tables of a transform.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
         [column, row]: [usize; 2],
         direction: FftDirection,
@@ -89,7 +90,7 @@ impl Staged {
     /// as `output`.
     ///
     /// # Errors
-    /// The errors of [`Stop::check`].
+    /// Fails with the error of [`Stop::check`] if the call should stop.
     pub(super) fn transform(
         &self,
         input: Option<&[Complex64]>,
@@ -135,7 +136,7 @@ impl Staged {
     /// instead of those of a row.
     ///
     /// # Errors
-    /// The errors of [`Stop::check`].
+    /// Fails with the error of [`Stop::check`] if the call should stop.
     pub(super) fn reorder(
         &self,
         data: &mut [Complex64],
@@ -153,7 +154,7 @@ impl Staged {
     /// is in the usual order.
     ///
     /// # Errors
-    /// The errors of [`Stop::check`].
+    /// Fails with the error of [`Stop::check`] if the call should stop.
     pub(super) fn restore(
         &self,
         data: &mut [Complex64],

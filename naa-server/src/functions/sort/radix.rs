@@ -45,7 +45,8 @@ impl Key for i64 {
 /// Sorts `data`.
 ///
 /// # Errors
-/// The errors of [`Stop::check`]. After an error, `data` has the same elements in any order.
+/// Fails with the error of [`Stop::check`] if the call should stop. After an error, `data` has the same elements in any
+/// order.
 pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     stop.check()?;
     if data.len() <= SMALL {
@@ -156,7 +157,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
 /// Reverses the order of `data`.
 ///
 /// # Errors
-/// The errors of [`Stop::check`].
+/// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     let (front, back) = data.split_at_mut(data.len() / 2);
     // If the number of elements is odd, the middle element stays in its place.
