@@ -39,8 +39,9 @@ impl Network {
 }
 
 fn same_prefix(a: u128, b: u128, width: u32, bits: u8) -> bool {
-    // If no bits of an IPv6 address count, the shift by all 128 bits returns `None`, and the prefixes are equal. An
-    // IPv4 address is shifted by at most 32 of 128 bits, so its shift always succeeds.
+    // If `bits` is 0 and `width` is 128 (IPv6), `checked_shr` returns `None` for the shift by 128 bits, and the
+    // prefixes are equal. If `width` is 32 (IPv4), the shift is by at most 32 bits, and `checked_shr` never returns
+    // `None`.
     (a ^ b).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 

@@ -8,11 +8,11 @@
 //! `priority` are the only modules of the crate with `unsafe`.
 //!
 //! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
-//! revoke access rights, a host keeps the access with which its regions were registered. On such a NIC, a host that
-//! breaks the protocol can change regions while a function works on them. Slices of memory that a host can write at any
-//! time are never made, because the memory could change while the slice exists. Instead of memory that a host can
-//! write, a function gets a [working copy](Allocation::work_on), which is not registered with any device. The bytes are
-//! copied to the working copy before a call, and back after the call.
+//! revoke access rights, a host keeps the access with which its regions were registered. If a NIC does not revoke
+//! access rights, a host that breaks the protocol can change regions while a function works on them. Slices of memory
+//! that a host can write at any time are never made, because the memory could change while the slice exists. Instead of
+//! memory that a host can write, a function gets a [working copy](Allocation::work_on), which is not registered with
+//! any device. The bytes are copied to the working copy before a call, and back after the call.
 //!
 //! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
 //! until the [`Lease`] of the process is dropped. No slices of the allocation are made before the lease is dropped.
@@ -52,8 +52,9 @@ impl Arena {
         Self::divided(Shares::undivided(limit), None)
     }
 
-    /// Makes an arena that is divided among source networks according to `shares`. With `files`, each allocation is a
-    /// file, which other processes can map. `files` has the most open files of the server and of one source network.
+    /// Makes an arena that is divided among source networks according to `shares`. If `files` is not `None`, each
+    /// allocation is a file, which other processes can map, and `files` limits the open files of the server and of each
+    /// source network.
     pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
@@ -186,8 +187,8 @@ impl Quota {
 #[derive(Debug)]
 pub struct Reservation(#[expect(dead_code, reason = "it is held for its end")] Charge);
 
-/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. The memory starts at the
-/// start of a page.
+/// Zeroed memory that a function takes for one call. No peer and no other process ever reaches this memory. The memory
+/// starts at the start of a page.
 #[derive(Debug)]
 pub struct Scratch {
     memory: Memory,
@@ -429,11 +430,11 @@ impl Allocation {
             return None;
         }
         // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
-        // streams cannot write the mapping, because `is_open` is false. No other process that maps the allocation's
-        // file runs, because `is_lent` is false. If the device does not revoke access, peers never got the right to
-        // write, because the memory is not in reach. This process writes the mapping only in methods that take `&mut
-        // self`, and in streams. Granting and lending also take `&mut self`, so the mapping cannot change while the
-        // slice exists.
+        // streams cannot write the mapping, because `is_open` is false. If another process mapped the allocation's
+        // file, this process does not run any more, because `is_lent` is false. If the device does not revoke access,
+        // peers never got the right to write, because the memory is not in reach. This process writes the mapping only
+        // in methods that take `&mut self`, and in streams. Granting and lending also take `&mut self`, so the mapping
+        // cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 

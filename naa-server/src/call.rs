@@ -245,8 +245,8 @@ impl Purse<'_> {
     }
 
     /// Charges `bytes` as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
-    /// fails. This function also refuses a size for which the address space has no room at this moment. The function
-    /// maps memory and unmaps it again, to check if there is room.
+    /// fails. This function also refuses a size for which the address space has no room at this moment. To check if
+    /// there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
     /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the address space does not have enough

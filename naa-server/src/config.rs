@@ -18,10 +18,10 @@ pub const DEFAULT_PORT: u16 = 12_345;
 /// The limits and times of a server.
 ///
 /// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
-/// during a call. NICs cannot revoke access at a reasonable price. Over the verbs provider, a host that breaks the
-/// protocol can therefore write the regions of its own session during a call. Over the verbs provider, functions of the
-/// server work on copies of the regions. Kernels work on the regions themselves, so a kernel that needs unchanging data
-/// copies it first.
+/// during a call. The verbs provider does not revoke access, because NICs can revoke access only at a high cost. Over
+/// the verbs provider, a host that breaks the protocol can write the regions of its own session during a call. Over the
+/// verbs provider, functions of the server work on copies of the regions. Kernels work on the regions themselves, so a
+/// kernel that needs unchanging data copies it first.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The local address and the port on which the server listens. The address must be a concrete one. Port 0 picks a
@@ -32,9 +32,9 @@ pub struct Config {
     pub allow: AllowList,
     /// The most regions and bytes that a session may request.
     pub limits: Limits,
-    /// The most bytes of all sessions' regions together, in whole pages.
+    /// The most bytes of all sessions' regions and scratch memory together, in whole pages.
     pub memory: u64,
-    /// The most bytes that the sessions of one source network may have together. `None` means half of `memory`. An
+    /// The most bytes that the sessions of one source network may have together, or `None` for half of `memory`. An
     /// eighth of `memory` is reserved for source networks that have little memory.
     pub per_peer_memory: Option<u64>,
     pub max_sessions: usize,

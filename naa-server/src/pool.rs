@@ -311,7 +311,8 @@ impl Pool {
         self.0.lock().schedule.calls(peer)
     }
 
-    /// Closes the pool: it accepts no more calls. Waiting calls end as abandoned, and running calls continue.
+    /// Closes the pool, which accepts no more calls afterwards. Waiting calls end with [`Failure::Abandoned`], and
+    /// running calls continue.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;

@@ -1,7 +1,8 @@
 //! The priorities that the operating system gives to the threads that compute.
 //!
-//! Threads that serve the network keep the priority of the process. Pool threads have a lower priority, so that packets
-//! are answered while pool threads compute. An abandoned call runs only while a core has nothing else to do.
+//! Threads that serve the network keep the priority of the process. Pool threads have a lower priority than the threads
+//! that serve the network, so that packets are answered while pool threads compute. An abandoned call runs only while a
+//! core has nothing else to do.
 #![allow(unsafe_code)]
 
 /// The number of nice levels by which a pool thread is below the threads that serve the network.

@@ -17,7 +17,7 @@ use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
 use crate::call::{Call, Failure};
 
-/// The number of a session that a loop service has. The server never uses this number again.
+/// The number of a session whose stream a loop service has. The server never gives the same number to two sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 
@@ -119,8 +119,8 @@ pub trait Resident: Send + fmt::Debug {
     fn turn(&mut self, now: Instant) -> bool;
 
     /// Notifies that the server shuts down, after which the loop service accepts nothing more. Returns true when no
-    /// data is in transit to hosts. The server loop repeats the call until the result is true or the shutdown times
-    /// out.
+    /// data is in transit to hosts. The server loop calls `finish` repeatedly until the result is true or the shutdown
+    /// times out.
     fn finish(&mut self) -> bool;
 
     /// Returns the next stream that is to be closed because its host broke the rules, and the reason.

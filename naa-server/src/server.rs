@@ -58,7 +58,7 @@ struct Orders {
     stop: AtomicBool,
 }
 
-/// The reason for which the thread ended without an order.
+/// The reason for which the thread of the server ended although the program did not order it to end.
 #[derive(Debug, Default)]
 struct Ending(Mutex<Option<String>>);
 

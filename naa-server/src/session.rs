@@ -64,7 +64,7 @@ pub enum End {
 pub(crate) enum Calling {
     /// The session has no call, so the regions are in the session, and the host may write them.
     No,
-    /// The inputs of a call have arrived, but the last response is not acknowledged yet.
+    /// The inputs of a call have arrived, but the response to the call before is not acknowledged yet.
     Waiting(CallRequest),
     /// A pool thread has the regions.
     Pooled(TaskId),
@@ -151,8 +151,8 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
 
 /// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// The time in which a host must acknowledge a message. One second is added for each MiB of a response. Without this
-/// limit, a host that posts no receive, or never acknowledges, would keep memory forever.
+/// The time in which a host must acknowledge a message. For a response, one second per MiB is added to this time.
+/// Without a time limit, a host that posts no receive, or never acknowledges, would keep memory forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -394,7 +394,8 @@ impl Session {
         self.say(message)
     }
 
-    /// Refuses the host for a reason of the program: sends the error `code`, and closes the session.
+    /// Refuses the host at the request of the server's program: sends the error `code`, and closes the session after
+    /// the error is acknowledged.
     ///
     /// # Errors
     /// Fails with the device's error.

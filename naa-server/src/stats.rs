@@ -16,18 +16,18 @@ pub struct Stats {
     pub sessions: Counter,
     pub sessions_accepted: Counter,
     pub sessions_rejected: Counter,
-    /// Sessions that ended because of an error instead of the host's disconnect.
+    /// The number of sessions that ended because of an error instead of the host's disconnect.
     pub sessions_failed: Counter,
-    /// Calls, except calls of the catalogue.
+    /// The number of calls, except calls of the catalogue.
     pub calls: Counter,
-    /// Calls whose return code was not 0, except calls of the catalogue.
+    /// The number of calls whose return code was not 0, except calls of the catalogue.
     pub calls_failed: Counter,
     pub calls_timed_out: Counter,
-    /// Calls whose host disconnected before the response.
+    /// The number of calls whose host disconnected before the response.
     pub calls_host_left: Counter,
     /// The number of calls whose session ended with an error before the host acknowledged the response.
     pub calls_connection_failed: Counter,
-    /// Calls that had no response when the server ended.
+    /// The number of calls that had no response when the server ended.
     pub calls_server_ended: Counter,
     /// The number of calls of function 127, the catalogue.
     pub catalogue_lookups: Counter,
@@ -39,18 +39,18 @@ pub struct Stats {
 /// The resources of a server that one source network uses, and the counters of this source network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStats {
-    /// The source network. `None` only in a default value.
+    /// The source network, or `None` in a default value.
     pub peer: Option<Peer>,
     pub sessions: usize,
     pub sessions_accepted: u64,
     /// The bytes of regions and of scratch memory.
     pub memory: u64,
-    /// Refused requests for memory, each of which ended a session.
+    /// The number of refused requests for regions, each of which ended a session.
     pub memory_refused: u64,
     /// The numbers of calls that this source network has in the pool.
     pub open: Calls,
     pub calls: u64,
-    /// Calls that were answered with the return code BUSY.
+    /// The number of calls that were answered with the return code BUSY.
     pub calls_refused: u64,
 }
 

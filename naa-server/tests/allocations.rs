@@ -24,7 +24,8 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // At the end of a thread, its thread-local variables are destroyed, and nothing is counted any more.
+    // When a thread ends, its thread-local variables are destroyed, so this function does not count what the thread
+    // allocates or frees afterwards.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));

@@ -76,8 +76,8 @@ fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
 }
 
-/// Returns the bytes that matrixmultiply allocates at a time. The memory is for blocks of A and B, which matrixmultiply
-/// packs and rounds up to whole micro-kernels.
+/// Returns an upper bound of the bytes that matrixmultiply allocates for one block of A and one block of B.
+/// matrixmultiply copies these two blocks to buffers and rounds their sizes up to whole micro-kernels.
 pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     let round = |size: usize| size.next_multiple_of(16);
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096

@@ -29,7 +29,7 @@ use staged::Staged;
 /// The bytes of a complex number.
 const NUMBER: usize = size_of::<Complex64>();
 
-/// The algorithm for a length.
+/// The algorithm for transforms of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,

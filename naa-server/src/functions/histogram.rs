@@ -13,8 +13,8 @@ use crate::call::{Failure, Stop};
 /// The bytes between two calls of [`Stop::check`]. The counts of two successive numbers may be far apart in memory, so
 /// each number may miss the cache.
 const STRIDE: usize = 256 << 10;
-/// The number of counts after the counts of the bins. These counts are of numbers below the range, of numbers above the
-/// range, and of NaNs.
+/// The number of counts after the counts of the bins. These three counts are the number of values below the range, the
+/// number of values above the range, and the number of NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.
@@ -123,7 +123,8 @@ fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<
 }
 
 fn count<T: AnyBitPattern + Into<f64>>(bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
-    /// Places are computed for several numbers at a time, so that the compiler can use vector division.
+    /// The number of elements whose indexes in `counts` are computed together, so that the compiler can use vector
+    /// division.
     const LANES: usize = 16;
     let (groups, rest) = numbers::<T>(data)?.as_chunks::<LANES>();
     for group in groups {

@@ -60,8 +60,8 @@ struct Share {
     /// network waits, the time of the ended call is added to `served`. The value stays within [`MOST_OWED`] of the
     /// clock.
     served: Duration,
-    /// The value of [`Schedule::turns`] at the last turn of this source network, or at its arrival if it had no turn
-    /// since.
+    /// The value that [`Schedule::turns`] had when a call of this source network was last started. If no call was
+    /// started since the source network came, this is the value that [`Schedule::turns`] had when it came.
     last_turn: u64,
 }
 
@@ -92,11 +92,12 @@ enum Difference {
     Less,
 }
 
-/// The most absent source networks that are remembered. When more source networks are absent, the one with the smallest
-/// difference is forgotten.
+/// The most absent source networks that are remembered. When more than `MOST_ABSENT` source networks are absent, the
+/// source network with the smallest difference is forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference that is kept. A longer call may have delayed nobody for most of its time, because other
-/// source networks may have come only shortly before its end.
+/// The largest difference to the clock that a source network keeps. A call that runs longer than this time may have
+/// delayed no other source network for most of its time, because the other source networks may have come only shortly
+/// before its end.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -623,8 +624,8 @@ mod tests {
         let mut schedule = Schedule::new(settings);
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
-        // The newest call of the source network with the most calls loses its place, until both source networks have
-        // three calls.
+        // While the second source network has at most two calls, each of its new calls takes the place of the newest
+        // call of the first source network, which has more calls.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));

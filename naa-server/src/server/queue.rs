@@ -20,14 +20,14 @@ pub(super) struct Queue {
     ended: usize,
     /// Completions that were polled and not handled yet.
     taken: VecDeque<Wc>,
-    /// True if the last poll emptied the completion queue. After the last polled completion, [`Self::next`] returns
-    /// `None` once without a poll.
+    /// True if the last poll returned completions and emptied the completion queue. If this flag is true and all polled
+    /// completions are handled, the next call of [`Self::next`] returns `None` without a poll.
     drained: bool,
 }
 
 impl Queue {
-    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. The completion queue is
-    /// for fewer sessions if the device has no completion queue of this size.
+    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. If the device's
+    /// completion queues are too short for `sessions` sessions, the completion queue is for fewer sessions.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {
         let most = context.attr().max_cqe;
         if most < per_session {

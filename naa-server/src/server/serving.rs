@@ -71,7 +71,8 @@ pub(super) struct Serving {
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// True while the server closes its remaining sessions. Calls that are cut by this closing count as `server_ended`.
+    /// True while the server closes its remaining sessions before it ends. A call that is cut while `ending` is true is
+    /// counted as `server_ended`.
     ending: bool,
     context: Context,
 }
@@ -367,8 +368,8 @@ impl Serving {
     fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
-            // A failed call of the catalogue does not count, because hosts make such calls to learn the size of the
-            // output.
+            // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size
+            // of the output.
             if session.function != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
             }

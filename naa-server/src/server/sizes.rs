@@ -43,8 +43,8 @@ fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
     u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS + stream
 }
 
-/// Returns the number of WRITEs beyond one per region. Regions that are longer than the longest message need several
-/// WRITEs.
+/// Returns the number of WRITEs that a response may need beside one WRITE for each region. A region that is longer than
+/// the device's longest message needs several WRITEs.
 fn further(config: &Config, device: &DeviceAttr) -> u32 {
     let per_region = (MAX_REGION_BYTES - 1) / device.max_msg;
     let together = config.limits.max_session_bytes / device.max_msg;

@@ -85,7 +85,7 @@ impl Made {
         Self::limited(what, arguments.function(), &regions, spare)
     }
 
-    /// Makes a call of a function with argument block and status block that computes in place.
+    /// Makes a call of a built-in function that computes in place: input 1 and output 1 are the same region.
     pub(crate) fn in_place(what: impl Into<String>, arguments: Arguments, data: &[u8]) -> Self {
         let block = arguments.encode();
         Self::new(

@@ -84,7 +84,7 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // The inverse transform is the conjugate of the forward transform of conjugates.
+        // The inverse transform of a vector is the conjugate of the forward transform of the vector's conjugate.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {
@@ -103,7 +103,8 @@ impl Chirp {
         Ok(())
     }
 
-    /// Returns the chirp from number `first` on. k² is reduced modulo 2n without rounding.
+    /// Returns the numbers c(k) of the chirp for all k from `first` on. The square of k is reduced modulo 2n in
+    /// integers, so it is not rounded.
     fn chirps(&self, first: usize) -> impl Iterator<Item = Complex64> {
         let order = 2 * self.n;
         let mut square = (first as u128 * first as u128 % order as u128) as usize;

@@ -58,7 +58,8 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The shift selects the highest bits in which elements differ. Deeper recursion uses lower bits.
+            // The shift selects the eight highest bits in which elements differ. The recursive calls of `sort` below
+            // select lower bits.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;
