@@ -1,11 +1,11 @@
 //! The memory of sessions. All memory is charged to accounts, and slices of memory are made only while no peer can
 //! reach the memory.
 //!
-//! An [`Allocation`] owns the registration of its memory and never hands out its registration or its memory, except to
-//! a stream. An allocation therefore has a record of the access that peers may have. An allocation shares the count of
-//! unfinished [`Sends`] with its session, to check if the device may still read the memory. Scatter-gather elements are
-//! made only while a send is counted, and mutable slices are made only while no send is counted. This module and
-//! `priority` are the only modules of the crate with `unsafe`.
+//! An [`Allocation`] owns the registration of its memory and hands out neither the registration nor the memory, except
+//! to a stream. An allocation has a record of the access that peers may have to its memory. An allocation shares the
+//! count of unfinished [`Sends`] with its session, to check if the device may still read the memory. Scatter-gather
+//! elements are made only while a send is counted, and mutable slices are made only while no send is counted. This
+//! module and `priority` are the only modules of the crate with `unsafe`.
 //!
 //! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
 //! revoke access rights, a host keeps the access with which its regions were registered. If a NIC does not revoke
@@ -256,7 +256,7 @@ enum Held {
     Revoked(Mr),
     /// The memory is registered, and peers may have access.
     Granted(Mr),
-    /// The memory is registered and was handed out to a stream. Slices of the memory are made no more.
+    /// The memory is registered and was handed out to a stream, so no slices of the memory are made any more.
     Streaming(Mr),
 }
 

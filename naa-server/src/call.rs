@@ -182,7 +182,8 @@ impl From<&Failed> for mrsp::naa::Failure {
     }
 }
 
-/// The deadline of a call and its mark as abandoned. Functions that take long call [`Stop::check`] at intervals.
+/// The deadline of a call, and a mark that is set when the call is abandoned. Functions that take long call
+/// [`Stop::check`] at intervals.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,
@@ -227,7 +228,7 @@ impl Purse<'_> {
     /// No quota: memory is not charged and not limited.
     pub const UNLIMITED: Self = Self(None);
 
-    /// Charges `bytes` until the result is dropped. Call this before you allocate the memory.
+    /// Charges `bytes` until the result is dropped. A function calls `reserve` before it allocates the memory.
     ///
     /// # Errors
     /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`
@@ -321,8 +322,8 @@ impl<'a> Call<'a> {
         self.user
     }
 
-    /// Returns the limits of the call. The reference does not borrow the call, so it can be used together with slices
-    /// of regions.
+    /// Returns the deadline of the call and its mark as abandoned. The returned reference does not borrow the call, so
+    /// it can be used together with slices of regions.
     pub fn stop(&self) -> &'a Stop {
         self.stop
     }
@@ -332,8 +333,8 @@ impl<'a> Call<'a> {
         self.purse
     }
 
-    /// Charges `bytes` of scratch memory to the session until the result is dropped. Call this before you allocate the
-    /// memory.
+    /// Charges `bytes` of scratch memory to the session until the result is dropped. A function calls `reserve` before
+    /// it allocates the memory.
     ///
     /// # Errors
     /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`

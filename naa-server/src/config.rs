@@ -24,8 +24,8 @@ pub const DEFAULT_PORT: u16 = 12_345;
 /// kernel that needs unchanging data copies it first.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The local address and the port on which the server listens. The address must be a concrete one. Port 0 picks a
-    /// free port.
+    /// The local address and the port on which the server listens. The address must be an address of this machine, and
+    /// not the unspecified address (0.0.0.0 or ::). Port 0 picks a free port.
     pub listen: SocketAddr,
     /// The networks from which hosts may connect. RoCE has no authentication, so the server decides only by the host's
     /// address if a host may connect.
@@ -42,7 +42,8 @@ pub struct Config {
     pub max_sessions_per_peer: usize,
     /// The time that a call may take, counted from the arrival of its request.
     pub call_time: Duration,
-    /// The time that session setup may take. A session whose setup takes longer is closed.
+    /// The time that session setup may take. If the setup of a session takes longer than this time, the session is
+    /// closed.
     pub setup_time: Duration,
     /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. Zero means no
     /// probes. An idle session has no unacknowledged packets, so the server could not detect without probes that the
@@ -54,8 +55,8 @@ pub struct Config {
     /// The most work requests that a loop service may have unfinished on a session. Without a loop service, this
     /// setting has no effect.
     pub stream_sends: u32,
-    /// The provider that serves the address. `None` means the provider that `NAA_PROVIDER` names, or the provider that
-    /// fits the address if that variable is not set.
+    /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
+    /// provider. If this variable is not set either, the server chooses the provider that fits the address.
     pub provider: Option<Choice>,
     pub device: DeviceConfig,
 }

@@ -1,4 +1,5 @@
-//! Kernels of kernel libraries as functions. This module sends calls to a session's process and checks the replies.
+//! Makes functions of the kernels in kernel libraries. This module sends calls to a session's process and checks the
+//! replies.
 
 use std::{sync::Arc, time::Instant};
 
@@ -43,8 +44,8 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns the part of each parameter that
-/// is a result.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns, for each parameter, the bytes
+/// that are a result of the kernel.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,

@@ -270,7 +270,8 @@ impl Pool {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    /// Ends calls whose time is over at `now` and returns them. [`Self::next_done`] does not return them again.
+    /// Ends calls whose time is over at `now`, and returns the ends of these calls. [`Self::next_done`] does not return
+    /// these calls again.
     pub fn expire(&self, now: Instant) -> Vec<Done> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
@@ -497,8 +498,8 @@ impl Shared {
 fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
     priority::become_worker();
     while let Ok((done, peer)) = returned.recv() {
-        // Dropped regions are deregistered, so they are dropped outside the lock. The call is removed from the state
-        // after its regions were dropped.
+        // Dropping `done` deregisters the regions of the call, so `done` is dropped outside the lock. The abandoned
+        // call is counted until its regions are dropped.
         drop(done);
         let Some(shared) = pool.upgrade() else { return };
         let mut state = shared.lock();

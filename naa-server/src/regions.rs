@@ -182,7 +182,7 @@ fn whole(region: usize, of: &Region) -> View {
     View { flags: of.flags, region, offset: 0, len: of.allocation.len() }
 }
 
-/// The parameters as sources of WRITEs.
+/// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
     regions: &'a Regions,
     /// The indexes of the regions that are parameters, if each parameter has a region of its own.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A host that subscribed makes no more calls. The loop service writes to the host until the session ends, and the host
-//! may write to its inputs.
+//! may write to the inputs of its session.
 
 use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
 

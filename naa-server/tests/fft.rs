@@ -48,7 +48,8 @@ fn composed_transforms_agree_with_rustfft_and_the_definition() {
             let mut expected = signal.clone();
             FftPlanner::new().plan_fft(n, direction).process(&mut expected);
             let error = distance(&found, &expected);
-            // The tolerance is ten times as large here, because rustfft is less exact for some primes.
+            // The tolerance for differences to rustfft is ten times `TOLERANCE`, because rustfft is less exact for some
+            // primes.
             assert!(error < 10.0 * TOLERANCE, "{n} {direction}: {error:e} from rustfft");
             let typical = (n as f64).sqrt();
             for k in [0, 1, 2, n / 3, n / 2, n - 1] {

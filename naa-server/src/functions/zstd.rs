@@ -35,8 +35,8 @@ pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
 /// The most blocks of a frame that is decompressed in one step, if the frame states its size. Decompression in one step
 /// is faster for small frames.
 const FEW_BLOCKS: usize = 8;
-/// The largest window of zstd, as a power of two. Windows take no memory of their own, because the output is the
-/// window.
+/// The largest window of zstd, as a power of two. Because the decompressor uses the output as its window, a large
+/// window takes no additional memory.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
 /// The number of bytes that the decompressor reads before it says how many more it needs.
 const FIRST_BYTES: usize = 5;

@@ -13,8 +13,8 @@
 //!   chosen.
 //! - Each source network has a time for which it was served. The clock is the time for which a source network was
 //!   served if it got exactly its equal share from the start of the pool on. A new source network starts at the clock.
-//!   A source network that was served for more or less than its share while other source networks waited keeps the
-//!   difference, also while it has no call.
+//!   If a source network was served for more or less than its share while other source networks waited, its difference
+//!   to the clock remains, also while it has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
@@ -41,7 +41,7 @@ pub(super) struct Schedule {
     /// The time for which a source network with exactly its equal share was served.
     clock: Duration,
     absent: Absent,
-    /// The number of turns plus the number of arrivals of source networks.
+    /// The number of calls that were started, plus the number of times that a source network came.
     turns: u64,
     waiting: usize,
     running: usize,
@@ -81,7 +81,8 @@ struct Absent {
     by_size: BTreeSet<(Duration, Peer)>,
 }
 
-/// The direction of the difference between the time for which an absent source network was served and its share.
+/// The direction of a difference: an absent source network was served for more than its share, or for less than its
+/// share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
     /// The source network was served for more than its share. The value is the time for which the source network was
@@ -161,8 +162,8 @@ impl Schedule {
         })
     }
 
-    /// Accepts a call of `peer`, while `done` ended calls are not collected yet. Returns the waiting call that lost its
-    /// place to the new call, if a call lost its place.
+    /// Accepts a call of `peer`. `done` is the number of ended calls that are not collected yet. If the pool is full
+    /// and a waiting call loses its place to the new call, the result is this waiting call.
     ///
     /// # Errors
     /// Fails with the reason of the refusal if the call is refused.
@@ -569,8 +570,8 @@ mod tests {
     fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_calls() {
         for (takes, least) in [(1000, 0.3), (60_000, 0.05)] {
             let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
-            // The first source network has one waiting call of 10 ms at a time, the second has two, and the third has
-            // one long call.
+            // The first source network always has one waiting call of 10 ms, and the second source network always has
+            // two. The third source network always has one waiting call that takes long.
             let peers = [(peer(1), 1, 10 * MS), (peer(2), 2, 10 * MS), (peer(3), 1, takes * MS)];
             let (mut id, mut served) = (0, [Duration::ZERO; 3]);
             while served.iter().sum::<Duration>() < 1000 * takes * MS {

@@ -1,8 +1,8 @@
 //! Transforms of lengths with a large prime factor. Each transform is computed as a convolution whose length has no
 //! large prime factors (Bluestein's algorithm).
 //!
-//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is c(k) times the sum over j of x(j) c(j) times the
-//! conjugate of c(k-j).
+//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is the product of c(k) and a sum over all j. For each j,
+//! the sum has the product of x(j), c(j) and the conjugate of c(k-j).
 
 use rustfft::{FftDirection, num_complex::Complex64};
 

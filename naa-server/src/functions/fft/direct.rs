@@ -10,7 +10,8 @@ use crate::{
     call::{Failure, Purse},
 };
 
-/// The longest length. A transform of a prime length of this size takes some 30 ms, including its tables.
+/// The longest transform that rustfft computes as a whole. A transform whose length is a prime number near `MOST` takes
+/// some 30 ms, including the time for making its tables.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A transform of a short length, with its tables.
@@ -25,8 +26,8 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// Returns true if all prime factors of `len` are small. rustfft needs little memory for such lengths, and may need a
-/// convolution for other lengths.
+/// Returns true if `len` has no prime factors except 2, 3, 5 and 7. If the result is true, rustfft needs little memory
+/// for a transform of this length. If the result is false, rustfft may need a convolution.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {
         while len > 0 && len.is_multiple_of(factor) {

@@ -124,8 +124,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
     let (mut steps, mut next_look) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
-            // Each element is moved to its bucket and replaces an element there. The replaced element is moved next,
-            // until an element belongs into bucket `at`.
+            // The element `held` is put into its bucket and replaces an element of that bucket, which becomes the next
+            // `held`. The inner loop ends when `held` belongs to bucket `at`.
             let mut held = data[next[at]];
             let mut its = bucket(held);
             while its != at {

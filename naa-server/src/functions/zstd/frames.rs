@@ -14,7 +14,7 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The length in bytes, including the checksum.
+    /// The length of the frame in bytes, including its checksum.
     pub(super) len: usize,
     /// The size to which the frame decompresses, if the frame states this size.
     pub(super) content: Option<u64>,
