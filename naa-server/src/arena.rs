@@ -433,8 +433,8 @@ impl Allocation {
         // streams cannot write the mapping, because `is_open` is false. If another process mapped the allocation's
         // file, this process does not run any more, because `is_lent` is false. If the device does not revoke access,
         // peers never got the right to write, because the memory is not in reach. This process writes the mapping only
-        // in methods that take `&mut self`, and in streams. Granting and lending also take `&mut self`, so the mapping
-        // cannot change while the slice exists.
+        // in methods that take `&mut self`, and in loop services, which get the memory from [`Self::stream`]. Granting
+        // and lending also take `&mut self`, so the mapping cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 

@@ -264,8 +264,8 @@ impl Purse<'_> {
     }
 }
 
-/// The least size for which the room in the address space is checked. Allocators keep free memory of about this size
-/// ready.
+/// The least number of bytes for which the room in the address space is checked. For smaller allocations, the allocator
+/// mostly has free memory that is already mapped.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -312,7 +312,8 @@ impl<'a> Call<'a> {
             Ok(()) => Ok(call.prefixes),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
         };
-        // Regions are settled after a failure, too, because the first output may have a status.
+        // After a failure, results are also copied from the working copies to the regions, because the first output may
+        // have a status.
         regions.settle();
         result
     }

@@ -45,9 +45,9 @@ pub struct Config {
     /// The time that session setup may take. If the setup of a session takes longer than this time, the session is
     /// closed.
     pub setup_time: Duration,
-    /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. Zero means no
-    /// probes. An idle session has no unacknowledged packets, so the server could not detect without probes that the
-    /// host vanished, and the session would never end.
+    /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. If this time is
+    /// zero, the server sends no probes. An idle session has no unacknowledged packets. Without probes, the server
+    /// could not detect that the host of an idle session vanished, and the session would never end.
     pub probe_interval: Duration,
     pub pool: pool::Settings,
     /// The mode in which the server loop waits.

@@ -1,9 +1,9 @@
 //! The ledger of all memory that sessions and source networks have in use on a server.
 //!
 //! A byte is charged to the session, to its source network and to the server at once, until the [`Charge`] is dropped.
-//! Memory in use cannot be taken from a source network. Two rules keep a part of the memory for other source networks.
-//! One source network has at most [`Shares::per_peer`] bytes. A [reserve](Shares::reserve) is only for source networks
-//! that have little memory.
+//! The server cannot take memory away from a source network while the memory is in use. Two rules keep a part of the
+//! server's memory for source networks that come later. One source network has at most [`Shares::per_peer`] bytes. A
+//! [reserve](Shares::reserve) is only for source networks that have little memory.
 
 use std::{
     io,

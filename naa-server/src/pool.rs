@@ -33,7 +33,8 @@ use schedule::Schedule;
 pub struct Settings {
     /// The number of threads that take calls, at least one.
     pub workers: usize,
-    /// The most calls that wait, or are done and not collected.
+    /// The number of calls that the pool accepts beyond `workers`. All calls that wait, that run, or that are done and
+    /// not collected count.
     pub queue: usize,
     /// The most calls of one source network, including its abandoned calls.
     pub per_peer: usize,
@@ -105,8 +106,8 @@ struct Shared {
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
     /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops
-    /// abandoned calls has the priority of pool threads. The thread of an abandoned call has the lowest priority, so it
-    /// would delay all threads that map memory while it freed gigabytes of memory.
+    /// abandoned calls has the priority of pool threads. The thread of an abandoned call has the lowest priority. If
+    /// this thread freed gigabytes of memory itself, all threads that map memory would wait for it.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -290,8 +291,8 @@ impl Pool {
         expired
     }
 
-    /// Abandons a call whose session ended. The end of the call is not reported, and its function is requested to stop.
-    /// Returns the regions if the call was not running.
+    /// Abandons a call whose session ended. The pool requests the function of the call to stop, and does not report the
+    /// end of the call. Returns the regions of the call if the call was not running.
     pub fn abandon(&self, id: TaskId) -> Option<Regions> {
         let mut state = self.0.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {

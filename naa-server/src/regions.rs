@@ -48,7 +48,8 @@ pub struct Regions {
     views: Option<Arc<Views>>,
     /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
-    /// The charge for the files of the session's process. The charge lasts until the last call ends.
+    /// The charge for the files of the session's process. The charge lasts until these regions are dropped after the
+    /// last call of the session.
     _process_files: Option<Reservation>,
 }
 
@@ -153,8 +154,8 @@ impl Regions {
         Some((slices.into_iter().collect::<Option<_>>()?, quota))
     }
 
-    /// Copies results from working copies to the memory from which they are sent, after a call on
-    /// [slices](Self::slices).
+    /// Copies the results of a call from working copies to the memory from which the results are sent. This method is
+    /// called after a call that used [`slices`](Self::slices).
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {

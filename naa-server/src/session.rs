@@ -86,7 +86,7 @@ pub struct Session {
     pub(crate) calling: Calling,
     /// The function of the last call, until its response is acknowledged.
     pub(crate) function: Option<FunctionCode>,
-    /// The process in which the session's kernels run. `None` until the first call of a kernel.
+    /// The process in which the session's kernels run, or `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
     pub regions: Regions,
     machine: NaaSession,
@@ -123,7 +123,7 @@ pub enum Next {
     Close,
 }
 
-/// The kinds of work requests, which are a part of their numbers.
+/// The kinds of work requests. The kind is in the lowest bits of the number (`wr_id`) of a work request.
 const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;

@@ -142,7 +142,7 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     let bytes = written.bytes_mut().unwrap();
     assert!(!range.contains(&(bytes.as_ptr() as u64)) && *bytes == [1; 100]);
     bytes.fill(2);
-    // Bytes that were written to the working copy and not settled do not reach the memory.
+    // If bytes are written to the working copy and `settle` is not called, the bytes do not reach the memory.
     assert_eq!(written.bytes_mut().unwrap(), [1; 100]);
     written.bytes_mut().unwrap().fill(3);
     written.settle();

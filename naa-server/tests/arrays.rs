@@ -132,7 +132,8 @@ fn histograms_agree_with_their_edges() {
     for (bins, lo, hi) in
         [(1, 0.0, 49.0), (2, 0.0, 98.0), (7, -3.0, 11.0), (100, 0.0, 100.0), (256, 0.0, 256.0)]
     {
-        // The values are whole numbers. A value on the edge between two bins counts in the upper bin.
+        // The values are whole numbers, some of which lie on the edge between two bins. A value on the edge between two
+        // bins counts in the upper bin.
         let whole: Vec<i32> = (0..5003).map(|_| random.next_u32() as i32 % 300).collect();
         let values: Vec<_> = whole.iter().map(|&x| f64::from(x)).collect();
         let expected = by_edges(&values, bins, lo, hi);

@@ -212,7 +212,8 @@ impl Host {
         }
     }
 
-    /// Makes a layout entry of a parameter whose result is written to the offset `lands` of the results.
+    /// Makes a layout entry of a parameter. The result of the parameter is written to the memory `results` of the host,
+    /// at the offset `lands`.
     fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> Slot {
         let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
         Slot { flags, region, offset, host }

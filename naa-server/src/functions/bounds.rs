@@ -17,7 +17,7 @@ use crate::function::Execution;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub code: FunctionCode,
-    /// The scratch memory, as text for people. [`extra_bytes`] computes the scratch memory of a call.
+    /// The scratch memory of the function, as text for people. [`extra_bytes`] computes the scratch memory of a call.
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,

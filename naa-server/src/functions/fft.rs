@@ -79,8 +79,8 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Fa
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
 }
 
-/// Returns the plan that rustfft itself makes, for comparisons. Programs that use this function do not compile the
-/// algorithms of rustfft again.
+/// Returns the plan that rustfft itself makes, for comparisons. If a program calls this function instead of rustfft,
+/// the compiler does not compile the generic algorithms of rustfft a second time.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }

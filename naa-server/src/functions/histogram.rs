@@ -10,8 +10,8 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// The bytes between two calls of [`Stop::check`]. The counts of two successive numbers may be far apart in memory, so
-/// each number may miss the cache.
+/// The number of bytes of `data` between two calls of [`Stop::check`]. The counts of two successive numbers may be far
+/// apart in memory, so the processor may have to wait for memory at each number.
 const STRIDE: usize = 256 << 10;
 /// The number of counts after the counts of the bins. These three counts are the number of values below the range, the
 /// number of values above the range, and the number of NaNs.

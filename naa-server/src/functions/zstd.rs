@@ -32,8 +32,8 @@ const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
 /// The bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as its
 /// window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
-/// The most blocks of a frame that is decompressed in one step, if the frame states its size. Decompression in one step
-/// is faster for small frames.
+/// If a frame has at most this number of blocks and states its content size, the frame is decompressed in one step,
+/// which is faster for small frames.
 const FEW_BLOCKS: usize = 8;
 /// The largest window of zstd, as a power of two. Because the decompressor uses the output as its window, a large
 /// window takes no additional memory.

@@ -38,7 +38,7 @@ pub(super) struct Schedule {
     settings: Settings,
     /// The source networks that have a waiting, running or abandoned call.
     peers: BTreeMap<Peer, Share>,
-    /// The time for which a source network with exactly its equal share was served.
+    /// The time for which a source network was served if it got exactly its equal share from the start of the pool on.
     clock: Duration,
     absent: Absent,
     /// The number of calls that were started, plus the number of times that a source network came.
@@ -75,8 +75,7 @@ impl Share {
 /// Source networks without a call that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each source network, the size of the difference when its last call ended, and the direction of the
-    /// difference.
+    /// For each absent source network, the size and the direction of the difference at the end of its last call.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
@@ -196,9 +195,9 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Removes the newest waiting call of the source network with the most calls, and returns it. The place of the
-    /// removed call is for a source network that has `calls` calls. Returns `None` unless the source network with the
-    /// most calls has at least `calls + 2` calls.
+    /// Removes the newest waiting call of the source network with the most calls, and returns the removed call. The
+    /// caller gives the place of the removed call to another source network, which has `calls` calls. If the source
+    /// network with the most calls has fewer than `calls + 2` calls, no call is removed, and the result is `None`.
     fn displace(&mut self, calls: usize) -> Option<TaskId> {
         let waiting = self.peers.values_mut().filter(|share| !share.waiting.is_empty());
         let most = waiting.max_by_key(|share| share.wanted()).filter(|share| share.wanted() > calls + 1)?;
@@ -448,7 +447,7 @@ mod tests {
     }
 
     /// Returns the time for which `honest` was served in 20 s beside `outstanding` calls from changing addresses.
-    /// `honest` sends its next call when its last call has its response.
+    /// `honest` sends its next call when the call before is finished.
     fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
         let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
         let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);

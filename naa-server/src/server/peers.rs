@@ -1,4 +1,5 @@
-//! The resources of the server that each source network uses, and the time that the server loop spent on its calls.
+//! The resources of the server that each source network uses, and the time that the server loop spent on inline calls
+//! of each source network.
 
 use std::time::{Duration, Instant};
 

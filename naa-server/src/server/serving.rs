@@ -413,7 +413,8 @@ impl Serving {
         let Some(id) = self.tasks.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The function still runs and has the regions. The host gets a response, and the session ends afterwards.
+            // The function of the call still runs and has the regions. The host gets a response without results, and
+            // the session ends after the host has acknowledged this response.
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);

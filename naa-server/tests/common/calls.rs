@@ -251,7 +251,7 @@ pub(crate) fn sorts(room: usize) -> Vec<Made> {
 pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, flags, sizes];
     // The last byte of the header is a checksum of `flags` and `sizes`: the second byte of their xxHash32. The loop
-    // tries all values until the decoder accepts one.
+    // below tries all values of this checksum until the decoder accepts one.
     for check in 0..=255_u8 {
         let mut whole = frame.clone();
         whole.push(check);

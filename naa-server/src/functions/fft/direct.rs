@@ -37,8 +37,8 @@ fn is_smooth(mut len: usize) -> bool {
     len == 1
 }
 
-/// Returns an upper bound of the bytes that rustfft allocates to make and keep its tables. The tables of some lengths
-/// that are not smooth take 11 times the size of the data.
+/// Returns an upper bound of the bytes that rustfft allocates to make and keep its tables. If `is_smooth(len)` is
+/// false, the tables take up to 11 times the size of the data.
 pub(super) fn table_bytes(len: usize) -> usize {
     NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
 }
