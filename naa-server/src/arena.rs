@@ -327,7 +327,7 @@ impl Allocation {
         self.twin = Some(Box::new(twin));
     }
 
-    /// Copies the bytes of the working copy to this memory, from which they are sent. Does nothing without a working
+    /// Copies the bytes of the working copy to this memory, from which results are sent. Does nothing without a working
     /// copy.
     pub fn settle(&mut self) {
         if let Some(twin) = self.twin.as_ref().filter(|_| self.in_reach) {

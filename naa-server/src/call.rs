@@ -300,7 +300,7 @@ impl<'a> Call<'a> {
         Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
-    /// Makes a call. Returns the part of each parameter that is a result.
+    /// Makes a call. Returns, for each parameter, the bytes that are a result.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,

@@ -108,8 +108,8 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns the part of each parameter that is a result. After a failure, returns the code
-/// for the host and a text that says what the kernel did.
+/// Checks the reply of a kernel. Returns, for each parameter, the bytes that are a result of the kernel. If the kernel
+/// failed, the error is the return code for the host and a text that describes the failure.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

@@ -33,8 +33,8 @@ use schedule::Schedule;
 pub struct Settings {
     /// The number of threads that take calls, at least one.
     pub workers: usize,
-    /// The number of calls that the pool accepts beyond `workers`. All calls that wait, that run, or that are done and
-    /// not collected count.
+    /// The number of calls that the pool accepts beyond `workers`: it is full when `workers + queue` calls wait, run,
+    /// or are done and not collected.
     pub queue: usize,
     /// The most calls of one source network, including its abandoned calls.
     pub per_peer: usize,
@@ -83,15 +83,15 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Done {
     pub id: TaskId,
-    /// The part of each parameter that is a result, or the reason for which the call has no result.
+    /// The bytes of each parameter that are a result, or the reason for which the call has no result.
     pub result: Result<Vec<Prefix>, Failed>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
     pub regions: Option<Regions>,
 }
 
-/// A thread pool. A dropped pool accepts no more calls and withdraws waiting calls. Running functions are requested to
-/// stop, and end on their own.
+/// A thread pool. A dropped pool accepts no more calls and withdraws waiting calls. A dropped pool requests running
+/// functions to stop, and does not wait for their ends.
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
@@ -474,8 +474,8 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, where nobody waits
-    /// for its end.
+    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, so that nobody waits
+    /// for the end of the call.
     fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
@@ -523,7 +523,8 @@ impl State {
         self.open.values().for_each(|open| open.stop.abandon());
     }
 
-    /// Extends the deadline of a running kernel once, by the time for killing it. Returns false if the deadline stays.
+    /// Extends the deadline of a running kernel once, by the time for killing its process. Returns false if the
+    /// deadline was not extended.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -542,8 +543,8 @@ impl State {
         self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
     }
 
-    /// Stops waiting for a call. Returns its regions if the call has not started. If the call runs, it is put into the
-    /// quarantine.
+    /// Stops waiting for a call. Returns the call's regions if the call has not started. If the call runs, it is put
+    /// into the quarantine.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));

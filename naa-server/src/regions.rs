@@ -129,8 +129,8 @@ impl Regions {
         })
     }
 
-    /// Returns the views as slices, and the quota for scratch memory. Returns `None` while a peer has access to a
-    /// region.
+    /// Returns parameters and internal regions as slices, and the quota for scratch memory. Returns `None` while a peer
+    /// has access to a region.
     pub(crate) fn slices(&mut self) -> Option<(Vec<RegionRef<'_>>, Option<&Quota>)> {
         let quota = self.quota.as_ref();
         let Some(views) = &self.views else {
@@ -159,7 +159,8 @@ impl Regions {
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
-            // Changes that a function makes to its inputs are not copied.
+            // If each parameter has a region of its own, changes that a function makes to inputs are not copied to the
+            // regions.
             if shared || region.flags.contains(RegionFlags::OUTPUT) {
                 region.allocation.settle();
             }

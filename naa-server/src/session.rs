@@ -101,8 +101,8 @@ pub struct Session {
     pub refused: Option<End>,
     /// True if the queue pair's work requests were flushed. The CM event with the reason of the flush may still arrive.
     pub(crate) flushed: bool,
-    /// True if the connection is established. The owner sets this flag at the CM event, and the session sets this flag
-    /// when the host's first message arrives.
+    /// True if the connection is established. The owner of the session sets this flag when the CM event arrives, and
+    /// the session sets this flag when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
     /// The liveness of the host. The session has its own deadline for each acknowledgement, because soft-RoCE of the
@@ -341,8 +341,8 @@ impl Session {
         self.machine.places().is_some()
     }
 
-    /// Makes the stream for a loop service, after the call was answered. Returns `None` if parameters share regions, or
-    /// a process may have the regions' files.
+    /// Makes the stream for a loop service, after the host got the response to its call. Returns `None` if parameters
+    /// share regions, or if the files of the regions are lent to a process.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);
@@ -377,7 +377,8 @@ impl Session {
         let posted = if message.len() <= inline {
             self.qp.post_send(&[wr(Payload::Inline(message))])
         } else {
-            // The memory is separate, because the message buffer may receive a message meanwhile.
+            // The message is sent from separate memory, because the message buffer may receive a message of the host at
+            // the same time.
             let memory =
                 region::alloc(message.len()).map_err(|e| verbs::Error::io("cannot allocate an answer", e))?;
             memory.write(0, message);
@@ -449,8 +450,8 @@ impl Session {
         self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Marks the session to be closed after its call and its sends. Returns true if the session has neither a call nor
-    /// unfinished sends, so that the caller can close it now.
+    /// Marks the session to be closed after its call and its sends. Returns true if the caller can close the session
+    /// now, because the session has neither a call nor unfinished sends.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
         !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)

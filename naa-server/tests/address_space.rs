@@ -102,7 +102,7 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // For the function that needs the most memory, some calls were refused and some succeeded.
+    // The output must show that some calls of the function that needs the most memory were refused, and some succeeded.
     for end in ["Some(OVER_LIMIT)", "None"] {
         assert!(
             text.lines().any(|line| line.starts_with("fft 1000003 ") && line.ends_with(end)),

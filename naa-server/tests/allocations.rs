@@ -65,8 +65,8 @@ const SLACK: usize = 16 << 10;
 fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let mut all = Vec::new();
     let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();
-    // The lengths are primes, neighbours of primes with and without only small factors, products, and the longest
-    // lengths that are transformed directly.
+    // These lengths are primes, powers of small primes, other products, and the longest lengths that rustfft transforms
+    // as a whole.
     lengths.extend([2187, 2197, 16_381, 32_749, 40_487, 49_999, 65_519, 65_521, 65_536, 65_537, 1 << 17]);
     lengths.extend([4 * 65_519, 3 * 65_537, 100_003, 300_007]);
     for n in lengths {

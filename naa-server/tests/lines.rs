@@ -39,8 +39,8 @@ fn peers_that_are_too_many_to_be_told_apart_share_what_one_may_cause() {
         peers.filter(|&number| lines.take(peer(number), now).is_some()).count()
     };
     assert_eq!(count(&mut lines, 0..100_000, now), 1024 + 8);
-    // A minute later, all source networks have their full number of lines again and are forgotten, so new ones can be
-    // tracked.
+    // A minute later, each tracked source network may cause its full number of lines again, and is forgotten, so that
+    // new source networks can be tracked.
     let later = now + Duration::from_secs(60);
     assert_eq!(count(&mut lines, 100_000..101_024, later), 1024);
 }

@@ -175,7 +175,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The second call waits, or hangs in the thread that was started in place of the first thread.
+    // Either the second call waits, or it hangs in the thread that was started in place of the first call's thread.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);

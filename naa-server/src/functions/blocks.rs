@@ -103,8 +103,9 @@ impl Function for Builtin {
             return Err(Failure::OutputTooSmall { output: 0, needed: Some(BLOCK_BYTES as u64) });
         }
         call.set_status(BLOCK_BYTES as u32);
-        // The status of a failure is written first, so that a panic leaves no status of an earlier call. The arguments
-        // are read before the status is written, because input 0 may be the same region as output 0.
+        // Before the computation, the status block gets a failure, so that after a panic the status block is not that
+        // of an earlier call. The arguments are read before the status is written, because input 0 may be the same
+        // region as output 0.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(Failure::Internal("panicked".into())));
         let (stop, purse) = (call.stop(), call.purse());

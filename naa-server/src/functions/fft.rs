@@ -67,11 +67,11 @@ fn mapped(bytes: usize) -> usize {
     region::footprint(bytes).unwrap_or(usize::MAX)
 }
 
-/// Transforms `data` in place. Neither direction scales, as in FFTW: a forward transform followed by an inverse
-/// transform multiplies by the length.
+/// Transforms `data` in place. The results of both directions are not scaled, as in FFTW, so a forward transform
+/// followed by an inverse transform multiplies `data` by its length.
 ///
-/// A length above 65536 takes scratch memory of the size of `data`. A length above 65536 that is no product of two
-/// factors up to 65536 takes four to five times the size of `data`.
+/// If `data` has more than 65536 numbers, the transform takes scratch memory of the size of `data`. If, in addition,
+/// the length is no product of two factors up to 65536, the transform takes four to five times the size of `data`.
 ///
 /// # Errors
 /// Fails with [`Failure::OverLimit`] if the machine does not have enough memory.

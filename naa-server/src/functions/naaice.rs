@@ -1,4 +1,4 @@
-//! The functions of the NAAICE test programs. These functions take any regions and no arguments.
+//! The functions of the NAAICE test programs. The functions of this module take any regions and no arguments.
 
 use std::sync::Arc;
 

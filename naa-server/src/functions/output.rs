@@ -15,8 +15,8 @@ impl<'a> Bounded<'a> {
         Self { out, written: 0 }
     }
 
-    /// Returns the number of bytes that were written. If the bytes did not fit the region, the failure contains their
-    /// number.
+    /// Returns the number of bytes that were written. If the written bytes did not fit into the region, this method
+    /// fails, and the failure contains the number of written bytes.
     pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
         if self.written <= self.out.len() {
             Ok(self.written)

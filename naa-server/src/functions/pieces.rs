@@ -2,7 +2,8 @@
 
 use crate::call::{Failure, Stop};
 
-/// The bytes of a piece. Each page that was never touched takes a microsecond.
+/// The number of bytes of a piece. The Linux kernel needs about a microsecond to provide each page of a piece that was
+/// never touched.
 const STRIDE: usize = 4 << 20;
 
 /// Copies `from` to `to`, which have the same length.

@@ -38,7 +38,7 @@ const FEW_BLOCKS: usize = 8;
 /// The largest window of zstd, as a power of two. Because the decompressor uses the output as its window, a large
 /// window takes no additional memory.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
-/// The number of bytes that the decompressor reads before it says how many more it needs.
+/// The number of bytes that the decompressor needs at the start of a frame, before it requests more bytes.
 const FIRST_BYTES: usize = 5;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
@@ -147,7 +147,8 @@ fn decompress_to(
     Ok(to.pos())
 }
 
-/// Decompresses a frame. The decompressor gets the number of bytes that it requests, which is a block at a time.
+/// Decompresses a frame. In each step, the decompressor requests a number of bytes and gets exactly these bytes. The
+/// steps are the blocks of the frame, except for a small frame, which is decompressed in one step.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,
@@ -192,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts to compress `len` bytes. Returns the bytes that the context has allocated by this time.
+    /// Starts to compress `len` bytes, and returns the bytes that the context has allocated after its first step.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

@@ -513,7 +513,7 @@ impl Serving {
         self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
-            // If the function still runs, its regions are dropped when it returns.
+            // If the function of the call still runs, the regions of the call are dropped when the function returns.
             drop(self.pool.abandon(task));
         }
         if let Some(process) = &session.process {

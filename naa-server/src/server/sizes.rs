@@ -66,7 +66,8 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
         config.limits.max_regions = most;
     }
     config.limits.max_slots = config.limits.max_slots.min(most);
-    // The parameters of layouts are reduced before the number of sessions is reduced.
+    // If the device's completion queue is too short, the number of parameters in a layout is reduced before the number
+    // of sessions is reduced.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX);
     if completions(config, device).saturating_mul(sessions) > device.max_cqe {
         config.limits.max_slots = config.limits.max_slots.min(config.limits.max_regions);

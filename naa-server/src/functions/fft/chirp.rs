@@ -15,7 +15,7 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The numbers that are processed between two calls of [`Stop::check`].
+/// The number of complex numbers that are processed between two calls of [`Stop::check`].
 const STRIPE: usize = 1 << 16;
 
 #[derive(Debug)]

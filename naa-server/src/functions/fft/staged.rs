@@ -42,8 +42,9 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// Returns the number of columns or rows of a stripe, and the distance between the starts of two neighbours in the
-/// buffer. The distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
+/// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
+/// row to the start of the next. This distance is rarely a power of two, so that the columns or rows do not all compete
+/// for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -86,8 +87,8 @@ impl Staged {
         })
     }
 
-    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `between` has the same length
-    /// as `output`.
+    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `between` holds intermediate
+    /// numbers and has the same length as `output`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
