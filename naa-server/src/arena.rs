@@ -214,8 +214,8 @@ impl Scratch {
     }
 }
 
-/// The number of a session's sends that have not completed. While this number is not 0, the device may read
-/// allocations. Clones share the number.
+/// The number of a session's sends that have not completed. While a send has not completed, the device may read the
+/// session's allocations. Clones share the number.
 #[derive(Clone, Debug, Default)]
 pub struct Sends(Arc<AtomicU32>);
 

@@ -255,8 +255,8 @@ impl Purse<'_> {
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // Twice the size leaves room for allocations of other threads in the meantime, and for the allocator's own
-            // data.
+            // The check needs twice the size, because other threads may allocate memory in the meantime, and the
+            // allocator has data of its own.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -405,7 +405,8 @@ impl Task {
             let process = self.process.as_deref();
             return Ok(kernel::run(kernel, process, &mut self.regions, user, self.deadline)?);
         }
-        // The process is stopped first, because slices are made only of memory that no process may write.
+        // The session's process is stopped before slices of the regions are made, because slices are made only of
+        // memory that no process may write.
         if let Some(process) = &self.process {
             process.stop();
         }

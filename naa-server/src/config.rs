@@ -124,8 +124,8 @@ pub fn default_memory() -> u64 {
     most.map_or(MOST, |bytes| MOST.min(bytes / 2))
 }
 
-/// Returns the soft limit of this process in the line of /proc/self/limits that begins with `of`, or `None` for no
-/// limit.
+/// Returns a soft limit of this process from /proc/self/limits, in the line that begins with `of`. Returns `None` if
+/// this resource is not limited.
 fn limit(of: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(of))?;

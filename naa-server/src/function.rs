@@ -30,19 +30,19 @@ pub trait Function: Send + Sync + 'static {
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }
     }
 
-    /// Returns the kernel of this function, if the function is a kernel. A kernel runs in the session's process instead
-    /// of [`Self::run`].
+    /// Returns the kernel of this function, if the function is a kernel. If this method returns a kernel, the session's
+    /// process runs this kernel, and the server does not call [`Self::run`].
     fn kernel(&self) -> Option<&Kernel> {
         None
     }
 
-    /// Returns true if hosts call this function to subscribe. For such calls, the server calls its
+    /// Returns true if hosts call this function to subscribe. If the result is true, the server calls its
     /// [`Resident`](crate::resident::Resident) instead of [`Self::run`].
     fn subscribes(&self) -> bool {
         false
     }
 
-    /// Executes a call. The host determines the bytes of the regions, so they must not be trusted.
+    /// Executes a call. The function must not trust the bytes of the regions, because the host determines them.
     ///
     /// # Errors
     /// Fails with the failure that the host gets as the response.

@@ -156,7 +156,8 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as numbers. The conversion never fails for whole regions, because regions start on pages.
+/// Returns `bytes` as numbers. If `bytes` begins at the start of a region, its alignment never makes the conversion
+/// fail, because regions start on pages.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }

@@ -66,9 +66,10 @@ pub struct Shares {
     pub total: u64,
     /// The most that one source network may have.
     pub per_peer: u64,
-    /// The part of `total` that is only for source networks that have at most `first` in all.
+    /// The reserve, which is a part of `total`. A source network may take from the reserve only if it has at most
+    /// `first` in all afterwards.
     pub reserve: u64,
-    /// The most that a source network may have in all at the time when it takes from the reserve.
+    /// The most that a source network may have in all after it takes from the reserve.
     pub first: u64,
 }
 

@@ -41,8 +41,8 @@ pub struct Settings {
     /// The most extra threads. An extra thread is for a source network that has no running call while all pool threads
     /// are taken.
     pub guests: usize,
-    /// The most abandoned calls. This number is also the most threads that are started in place of the threads of
-    /// abandoned calls. One source network may have at most half of `quarantine` abandoned calls.
+    /// The most abandoned calls, and the most threads that are started in place of the threads of abandoned calls. One
+    /// source network may have at most half of `quarantine` abandoned calls.
     pub quarantine: usize,
 }
 
@@ -129,12 +129,12 @@ struct State {
     workers: Crew,
     guests: Crew,
     closed: bool,
-    /// The log limit for threads that could not be replaced. A host that repeatedly calls and disconnects could
-    /// otherwise cause any number of log lines.
+    /// The log limit for lines about threads that could not be replaced. Without a limit, a host that repeatedly calls
+    /// and disconnects could cause any number of log lines.
     stuck: Lines<()>,
 }
 
-/// The numbers of threads of one kind that are not in quarantine.
+/// The numbers of pool threads, or the numbers of extra threads, without threads in quarantine.
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
@@ -333,8 +333,8 @@ impl Pool {
     }
 
     /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
-    /// functions to stop. Returns the number of threads that are still in a function. The threads that are still in a
-    /// function end with the process at the latest.
+    /// functions to stop. Returns the number of threads that are still in a function. If a function never returns, its
+    /// thread runs until the process ends.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();

@@ -79,8 +79,9 @@ pub(crate) enum Calling {
 #[derive(Debug)]
 pub struct Session {
     pub id: CmId,
-    /// The serial number, which is a part of the number of each work request. Queue pair numbers cannot be used for
-    /// this purpose, because they are reused while completions of earlier queue pairs are still queued.
+    /// The serial number of the session, which is a part of the number of each work request. The queue pair number
+    /// cannot take the place of the serial number, because a device may reuse a queue pair number while completions of
+    /// the earlier queue pair are still queued.
     pub(crate) serial: u64,
     pub peer: SocketAddr,
     pub(crate) calling: Calling,

@@ -221,7 +221,7 @@ fn a_short_output_is_told_the_size_it_needs() {
         for room in [0, 1, 99_999] {
             assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
         }
-        // The needed size is not compared here, because no frame states the size of all frames together.
+        // This test does not compare the needed size, because no frame states the size of all frames together.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
         assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");

@@ -256,7 +256,8 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let host = Host::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
     // The parameters are out of order and have gaps. The parameters are in two regions, with an internal region between
-    // these regions. The results are apart from each other, and the second result has the lowest offset.
+    // these regions. The results of different parameters are apart from each other in the host's memory, and the second
+    // result has the lowest offset.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),

@@ -184,7 +184,8 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     assert!(pool.next_done().is_none());
 }
 
-/// Submits a call that hangs at `gate`. After the call has started, its time ends and its end is reported.
+/// Submits a call that hangs at `gate`, waits until the call has started, lets the deadline of the call pass, and
+/// collects the end of the call.
 fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
     let running = Arc::new(Gate::default());
     let hang = {
@@ -375,7 +376,8 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
     for _ in 0..6 {
         pool.submit(task(&arena, &hang, LONG)).unwrap();
     }
-    // One of the two calls of the second source network runs at once, and its other call runs afterwards.
+    // The first call of the second source network runs at once, and the second call of the second source network runs
+    // after the first one.
     let quick = probe(|_| Ok(()));
     for _ in 0..2 {
         pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();

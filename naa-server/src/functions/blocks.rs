@@ -60,8 +60,8 @@ impl<'a> Data<'a> {
         self.parts.is_in_place(1, 1)
     }
 
-    /// Takes the first `bytes` bytes of output 1 for a computation in place. If input 1 is another region, its bytes
-    /// are copied to output 1 first.
+    /// Takes the first `bytes` bytes of output 1 for a computation in place. If input 1 and output 1 are different
+    /// regions, the bytes of input 1 are copied to output 1.
     pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         if self.is_in_place() {
             return self.output_of(bytes);

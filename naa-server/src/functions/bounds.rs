@@ -21,12 +21,12 @@ pub struct Bounds {
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,
-    /// The most bytes of regions in total for which a call runs in the server loop. Even the slowest input of this size
-    /// takes at most 100 microseconds.
+    /// The most bytes of regions in total for which a call runs in the server loop. Even with the slowest input, a call
+    /// with at most this number of bytes takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
 
-/// No largest size, because a call of any size takes only microseconds.
+/// The largest size for functions whose calls take only microseconds, whatever the size of their regions is.
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 

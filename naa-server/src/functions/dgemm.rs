@@ -50,8 +50,8 @@ fn compute_until(
         return fill(c, 0.0, stop);
     }
     touch(c, stop)?;
-    // The product is computed in tiles, so that a long computation can be stopped between two tiles. The views always
-    // fit, because the shapes were checked above.
+    // The product is computed in tiles, so that a long computation can be stopped between two tiles. `from_shape` never
+    // fails here, because the lengths of the slices were checked above.
     let misfit = |error: ndarray::ShapeError| Failure::Internal(error.to_string().into());
     let a = ArrayView2::from_shape((m, k), a).map_err(misfit)?;
     let b = ArrayView2::from_shape((k, n), b).map_err(misfit)?;
@@ -59,7 +59,7 @@ fn compute_until(
     for column in tiles(n, COLUMNS) {
         for depth in tiles(k, DEPTH) {
             let b = b.slice(s![depth.clone(), column.clone()]);
-            // The first tile of a sum replaces the old numbers in C.
+            // The first tile in the direction of k replaces the old numbers in C, and the later tiles are added.
             let beta = if depth.start == 0 { 0.0 } else { 1.0 };
             let rows = (TILE / b.len().max(1)).min(MOST_ROWS);
             for row in tiles(m, rows) {

@@ -106,7 +106,7 @@ fn decompress_with(
     }
 }
 
-/// The charge for the decoder's buffers, which grow with the blocks of frames.
+/// The charge for the decoder's buffers, which become larger when a frame has larger blocks.
 struct Paid<'a> {
     purse: Purse<'a>,
     bytes: usize,

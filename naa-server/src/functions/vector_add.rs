@@ -11,8 +11,8 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// The bytes between two calls of [`Stop::check`]. A piece of this size is still in the cache when the second vector is
-/// added.
+/// The number of bytes between two calls of [`Stop::check`]. A piece of the first vector with this length is still in
+/// the cache when the piece of the second vector is added.
 const STRIDE: usize = 64 << 10;
 
 /// Adds `a` and `b` into `c`. All three are arrays of `element` with the same length. Integers wrap.

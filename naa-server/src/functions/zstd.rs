@@ -20,8 +20,8 @@ use super::{
 use crate::call::{Failure, Purse, Stop};
 use frames::Frame;
 
-/// The level from which on blocks are shorter. One block is compressed between two calls of [`Stop::check`], and a full
-/// block may take more than 100 ms from this level on.
+/// The lowest level at which data is compressed in blocks of [`SHORT_BLOCK`] bytes. One block is compressed between two
+/// calls of [`Stop::check`]. At this level and above, a block of full length may take more than 100 ms.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
 /// The highest level of compression that a call may request. Higher levels (`--ultra`) take almost a gigabyte of
@@ -147,8 +147,8 @@ fn decompress_to(
     Ok(to.pos())
 }
 
-/// Decompresses a frame. In each step, the decompressor requests a number of bytes and gets exactly these bytes. The
-/// steps are the blocks of the frame, except for a small frame, which is decompressed in one step.
+/// Decompresses a frame. In each step, the decompressor gets at most the number of bytes that it requested, which is
+/// one block. If the frame is small and states its content size, the decompressor gets the whole frame in one step.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,

@@ -57,8 +57,8 @@ struct Share {
     abandoned: usize,
     /// The time for which this source network was served. A source network that comes for the first time starts with
     /// the clock's value, so it gains no time by making no calls. When a call ends while a call of another source
-    /// network waits, the time of the ended call is added to `served`. The value stays within [`MOST_OWED`] of the
-    /// clock.
+    /// network waits, the time of the ended call is added to `served`. The difference between `served` and the clock is
+    /// at most [`MOST_OWED`].
     served: Duration,
     /// The value that [`Schedule::turns`] had when a call of this source network was last started. If no call was
     /// started since the source network came, this is the value that [`Schedule::turns`] had when it came.
@@ -291,9 +291,9 @@ impl Schedule {
         workers.saturating_add(guests).saturating_add(quarantine)
     }
 
-    /// Counts a call of `peer` that ran for `time`, if a call of another source network waits. Adds `time` to the time
-    /// for which `peer` was served. Advances the clock by `time` divided by the number of source networks that have
-    /// calls.
+    /// Adds `time`, for which a call of `peer` ran, to the time for which `peer` was served, and advances the clock by
+    /// `time` divided by the number of source networks that have calls. If no call of another source network waits,
+    /// this method does nothing.
     fn served(&mut self, peer: Peer, time: Duration) {
         let waits =
             |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
@@ -502,8 +502,8 @@ mod tests {
             let TaskId(ran) = schedule.next().unwrap();
             schedule.finished(both[(ran % 2) as usize], MS);
         }
-        // A source network that comes now shares the threads with the two earlier source networks, no matter if it has
-        // an abandoned call or is new.
+        // A source network that comes at this point shares the threads with the two source networks that made calls
+        // before, no matter if it has an abandoned call or is new.
         fill(&mut schedule, peer(1), 1_000_000..1_000_009);
         fill(&mut schedule, peer(4), 2_000_000..2_000_009);
         let mut turns = BTreeMap::<u64, u32>::new();
@@ -665,7 +665,8 @@ mod tests {
         assert_eq!(abandoned, SETTINGS.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
         assert_eq!(schedule.next(), Some(TaskId(30)));
-        // Waiting calls become due again when an abandoned call returns.
+        // When an abandoned call of the first source network returns, the waiting calls of this source network are due
+        // again.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
     }

@@ -14,7 +14,7 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub(super) struct Queue {
     cq: Cq,
-    /// The number of sessions whose completions all fit.
+    /// The most sessions whose completions fit into the completion queue at the same time.
     places: usize,
     /// The number of sessions that ended since the completion queue was last empty.
     ended: usize,

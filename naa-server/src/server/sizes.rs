@@ -27,7 +27,8 @@ pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
 
 /// Returns the capacities of a session's queue pair.
 pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
-    // The work requests of a stream gather segments, so they have several scatter-gather elements.
+    // A work request of a stream may take its bytes from several places, so it may have several scatter-gather
+    // elements.
     let max_sge = if config.stream_sends > 0 { device.max_sge.clamp(1, STREAM_ELEMENTS) } else { 1 };
     QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge, late_acks: true }
 }

@@ -266,7 +266,8 @@ pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     panic!("one of them is right");
 }
 
-/// Returns a block that repeats a zero as many times as the length of a match permits.
+/// Returns a compressed block that decompresses to as many zeros as a match of the LZ4 format can repeat in `len`
+/// bytes.
 fn lz4_bomb(len: usize) -> Vec<u8> {
     // The block has a literal, a match at distance 1, and literals at the end.
     let mut block = vec![0x1f, 0, 1, 0];

@@ -61,7 +61,8 @@ impl Roots {
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // In an odd eighth of the circle, the angle is measured from the end of the eighth.
+    // The angle is measured from the nearest multiple of a quarter of the circle, which is the end of the eighth if
+    // `eighth` is odd.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -43,13 +43,13 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 }
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next. This distance is rarely a power of two, so that the columns or rows do not all compete
-/// for the same cache lines.
+/// row to the start of the next. If the length of long columns or rows is a power of two, this distance is not, so that
+/// the columns or rows do not all compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
 
-/// Returns the length of the buffer for stripes, in numbers.
+/// Returns the length of the buffer for stripes, counted in complex numbers.
 fn buffer(factors: [usize; 2]) -> usize {
     factors.map(stripe).into_iter().map(|(count, pitch)| count * pitch).fold(0, usize::max)
 }
@@ -228,8 +228,8 @@ impl Staged {
     /// transform, and its exponent is `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
-            // Powers beyond the end of the column are not computed, because they are not used and may be beyond the
-            // order.
+            // Powers beyond the end of the column are not computed, because they are not used, and their exponents may
+            // be too large for the tables of `roots`.
             if k < self.column { self.roots.at(at * k) } else { Complex64::ONE }
         });
         for (block, numbers) in column.chunks_mut(POWERS).enumerate() {
