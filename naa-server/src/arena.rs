@@ -12,7 +12,8 @@
 //! access rights, a host that breaks the protocol can change regions while a function works on them. Slices of memory
 //! that a host can write at any time are never made, because the memory could change while the slice exists. Instead of
 //! memory that a host can write, a function gets a [working copy](Allocation::work_on), which is not registered with
-//! any device. The bytes are copied to the working copy before a call, and back after the call.
+//! any device. The bytes of a region are copied to its working copy before a call, and the results are copied back to
+//! the region after the call.
 //!
 //! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
 //! until the [`Lease`] of the process is dropped. No slices of the allocation are made before the lease is dropped.

@@ -33,8 +33,8 @@ use schedule::Schedule;
 pub struct Settings {
     /// The number of threads that take calls, at least one.
     pub workers: usize,
-    /// The number of calls that the pool accepts beyond `workers`: it is full when `workers + queue` calls wait, run,
-    /// or are done and not collected.
+    /// The number of calls that the pool accepts beyond `workers`. The pool is full when `workers + queue` calls wait,
+    /// run, or are done and not collected.
     pub queue: usize,
     /// The most calls of one source network, including its abandoned calls.
     pub per_peer: usize,

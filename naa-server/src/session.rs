@@ -342,8 +342,8 @@ impl Session {
         self.machine.places().is_some()
     }
 
-    /// Makes the stream for a loop service, after the host got the response to its call. Returns `None` if parameters
-    /// share regions, or if the files of the regions are lent to a process.
+    /// Makes the stream for a loop service. The response to the host's call is posted before the stream is made.
+    /// Returns `None` if parameters share regions, or if the files of the regions are lent to a process.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);

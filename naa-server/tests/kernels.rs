@@ -1,5 +1,5 @@
-//! Tests of built-in functions: their results are compared with known results and with other implementations, and
-//! damaged input must fail.
+//! Tests of built-in functions, whose results are compared with known results and with other implementations. Some
+//! inputs are damaged.
 
 use naa_server::{
     call::Failure,

@@ -85,7 +85,7 @@ pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }
 
-/// Transforms `input` into `output`. Without `input`, transforms `output` in place.
+/// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place.
 fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,

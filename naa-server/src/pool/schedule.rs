@@ -12,9 +12,9 @@
 //!   time is chosen. Among source networks that were served for equal times, the one whose last turn is longest ago is
 //!   chosen.
 //! - Each source network has a time for which it was served. The clock is the time for which a source network was
-//!   served if it got exactly its equal share from the start of the pool on. A new source network starts at the clock.
-//!   If a source network was served for more or less than its share while other source networks waited, its difference
-//!   to the clock remains, also while it has no call.
+//!   served if it got exactly its equal share from the start of the pool on. A new source network starts with the value
+//!   of the clock as this time. If a source network was served for more or less than its share while other source
+//!   networks waited, its difference to the clock remains, also while it has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
@@ -61,7 +61,8 @@ struct Share {
     /// at most [`MOST_OWED`].
     served: Duration,
     /// The value that [`Schedule::turns`] had when a call of this source network was last started. If no call was
-    /// started since the source network came, this is the value that [`Schedule::turns`] had when it came.
+    /// started since the source network came, this is the value that [`Schedule::turns`] had when the source network
+    /// came.
     last_turn: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Transforms of lengths with a large prime factor. Each transform is computed as a convolution whose length has no
 //! large prime factors (Bluestein's algorithm).
 //!
-//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is the product of c(k) and a sum over all j. For each j,
-//! the sum has the product of x(j), c(j) and the conjugate of c(k-j).
+//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is the product of c(k) and a sum. The terms of this sum
+//! are, for all j, the products of x(j), c(j) and the conjugate of c(k-j).
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -52,8 +52,8 @@ impl Chirp {
         Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
     }
 
-    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `signal` and `kernel` have the
-    /// length of the convolution, and are zero before the call.
+    /// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place. `signal` and `kernel` have
+    /// the length of the convolution, and are zero before the call.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.

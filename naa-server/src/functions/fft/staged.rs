@@ -87,8 +87,8 @@ impl Staged {
         })
     }
 
-    /// Transforms `input` into `output`. Without `input`, transforms `output` in place. `between` holds intermediate
-    /// numbers and has the same length as `output`.
+    /// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place. `between` holds
+    /// intermediate numbers and has the same length as `output`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -133,8 +133,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place and leaves the result in transposed order: the numbers of a column follow each other,
-    /// instead of those of a row.
+    /// Transforms `data` in place and leaves the result in transposed order. To get the usual order of the numbers, the
+    /// result must be transposed as a matrix.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -151,8 +151,8 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data`, which is in the transposed order that [`reorder`](Self::reorder) makes, in place. The result
-    /// is in the usual order.
+    /// Transforms `data` in place. Before the call, `data` is in the transposed order that [`reorder`](Self::reorder)
+    /// makes. After the call, `data` is in the usual order.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.

@@ -8,8 +8,8 @@ use crate::{
 
 /// The number of elements that the standard library sorts in some 30 ms.
 const SMALL: usize = 1 << 20;
-/// The steps between two calls of [`Stop::check`]. The number of steps between two calls of [`Stop::check`]. In each
-/// step, the processor may have to wait twice for memory.
+/// The number of steps between two calls of [`Stop::check`]. In each step, the processor may have to wait twice for
+/// memory.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
