@@ -21,8 +21,8 @@ pub(super) struct Peers(HashMap<Peer, Standing>);
 struct Standing {
     account: Account,
     sessions: usize,
-    /// The start of the current window of [`WINDOW`]. `inline` is the time that the server loop spent in this window on
-    /// inline calls of the source network.
+    /// The start of the current window, whose length is [`WINDOW`]. `inline` is the time that the server loop spent in
+    /// this window on inline calls of the source network.
     window: Option<Instant>,
     inline: Duration,
     counted: PeerStats,
