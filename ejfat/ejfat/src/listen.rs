@@ -126,8 +126,8 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
 /// the port is in use. Returns the bound ports and the skipped addresses.
 ///
 /// # Errors
-/// Returns the error of `bind` if a port that must be free is not free, if a range has no free port, or if `is_busy`
-/// returns false for the error.
+/// Returns the error of `bind` if `bind` fails for a [`Listen::Port`], if it fails for all ports of a range, or if
+/// `is_busy` returns false for its error.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

@@ -542,8 +542,8 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     balancer.reset(without.clone());
     assert_eq!(balancer.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
     balancer.stage(lb_tables(0, 1), 100).unwrap();
-    // Tables for a later tick allow the address. The tables of the packet's own tick do not allow the address, but
-    // choose the member.
+    // The tables from tick 100 on allow the source address. The tables of the packet's tick 20 do not allow the source
+    // address, but they choose the member.
     assert_eq!(balancer.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
     let udp = Udp {
         from: (from, 4000).into(),

@@ -40,7 +40,8 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// Returns the value that a table has for an address. Hardware reads four rows, but this function searches all rows.
+/// Returns the value that a table has for an address. The hardware reads four rows of the table for an address, but
+/// this function searches all rows.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
     let mut found = (0..table.entries()).filter_map(|at| {

@@ -57,7 +57,7 @@ impl Told {
 pub(super) struct Ended {
     worker: WorkerId,
     geometry: Geometry,
-    /// The time at which the ring is given up at the latest.
+    /// The time at which the bridge gives up the ring, even if events are still waiting.
     until: Time,
     /// The events that wait to be delivered again, each with its first slot in the ring. The oldest event is the first.
     events: VecDeque<(u32, Told)>,
@@ -77,8 +77,8 @@ impl Dispatcher {
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 can be expected if a worker of version 2 is subscribed, or if the ended worker used
-        // version 2. The ended worker may subscribe again.
+        // A worker of version 2 can be expected if a worker of version 2 is subscribed. If the ended worker used
+        // version 2, this worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }

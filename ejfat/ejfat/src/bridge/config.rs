@@ -41,9 +41,9 @@ pub struct Config {
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
     /// event itself may make workers crash.
     pub most_again: u32,
-    /// The stall time of workers. A worker that has events and has released no event for the stall time counts as
-    /// stalled until it releases an event. A stalled worker gets one event each time the stall time has passed, because
-    /// some workers keep an event until the next event comes.
+    /// The stall time: a worker that has events and has released no event for this time counts as stalled until it
+    /// releases an event. A stalled worker gets one event each time the stall time has passed, because some workers
+    /// keep an event until the next event comes.
     pub stall: Duration,
     /// The time after which a worker that has not acknowledged WRITEs counts as stalled.
     pub silence: Duration,

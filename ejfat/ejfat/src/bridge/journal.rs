@@ -23,9 +23,9 @@ pub struct Record {
     pub opened: Opened,
     /// The time at which the event's first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,
-    /// The time at which the event's first segment arrived, by the dispatcher's clock. `last` is the time of the
-    /// event's last segment.
+    /// The time at which the event's first segment arrived, by the dispatcher's clock.
     pub at: Time,
+    /// The time at which the event's last segment arrived, by the dispatcher's clock.
     pub last: Time,
     pub worker: Option<WorkerId>,
     pub sequence: Option<u32>,

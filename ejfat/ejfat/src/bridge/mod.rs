@@ -70,7 +70,7 @@ struct Event {
 #[derive(Debug)]
 pub struct Dispatcher {
     config: Config,
-    /// The open and waiting events. The index is the event's buffer in the reassembler.
+    /// The open and waiting events. The index of an event is the index of its event buffer in the reassembler.
     events: Vec<Option<Event>>,
     /// The complete events that wait for room in a ring. The oldest event is the first.
     waiting: VecDeque<EventId>,

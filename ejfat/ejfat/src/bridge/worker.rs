@@ -262,7 +262,7 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // A worker that gets no events now may have a ring that is long enough. The event can wait for this worker.
+        // If a worker that is not open at present has a ring that is long enough, the event can wait for this worker.
         let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
@@ -332,8 +332,8 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Blocks all workers that may get an event of this length. The free room in the rings of these workers is kept for
-    /// this event.
+    /// Blocks all workers that may get an event of this length, so that the free room in the rings of these workers is
+    /// kept for this event.
     pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
         let absent = matches!(target, Target::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));

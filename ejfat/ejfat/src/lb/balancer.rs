@@ -130,8 +130,8 @@ impl Balancer {
     }
 
     /// Applies a load balancer's tables from the tick `from` on, whatever ticks were routed or staged. Sets of the load
-    /// balancer that begin at this tick or later are dropped, and the number of dropped sets is returned. An event in
-    /// flight whose tick is `from` or higher may be split.
+    /// balancer that begin at this tick or later are dropped, and the number of dropped sets is returned. The segments
+    /// of an event in flight may go to different workers if the event's tick is `from` or higher.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -173,9 +173,9 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. A reset is for
-    /// senders that count from a lower tick again. Afterwards, the load balancer has no horizon. Events in flight may
-    /// be split.
+    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. A reset is
+    /// needed when senders begin to count ticks from a lower tick again. Afterwards, the load balancer has no horizon.
+    /// Events in flight may be split.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);
@@ -190,8 +190,9 @@ impl Balancer {
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
     /// the horizon therefore do not block new tables. Ticks up to the horizon are not forgotten any more. If ticks that
     /// were counted as beyond the old horizon are not above the new horizon, one of these ticks counts as routed from
-    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed. Otherwise, the
-    /// lowest counted tick counts as routed. The ticks between the lowest and the highest tick are not known.
+    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed. If a counted
+    /// tick is above the new horizon, the lowest counted tick counts as routed. Counted ticks between the lowest and
+    /// the highest counted tick are not remembered.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }

@@ -25,8 +25,8 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// If false, the array contains `len` members, indexed by slot number. If true, the array contains the numbers of
-    /// `len` slots in ascending order, followed by the members of these slots.
+    /// If `sorted` is false, the location has `len` members, indexed by slot number. If `sorted` is true, the location
+    /// has the numbers of `len` slots in ascending order, followed by the members of these slots.
     sorted: bool,
 }
 
@@ -134,7 +134,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, which is the limit in rules.
+/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, because the rules are refused if an epoch has more
+/// slot bits.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1

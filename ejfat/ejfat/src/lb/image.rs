@@ -145,8 +145,8 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// Returns the load balancers that have a destination address, each with the first ticks of its sets. The index of
-    /// a tick is the number of its set.
+    /// Returns the load balancers that have a destination address, each with the first ticks of its sets. The position
+    /// of a tick in the slice is the number of its set.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
@@ -385,7 +385,7 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // The begins are stored as a binary search tree, in ascending order.
+        // The first ticks of all ranges are stored as a binary search tree, in ascending order.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -393,8 +393,9 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused begins have the highest tick of the last load balancer. A look-up of this tick therefore finds the
-        // last range of the hardware, which gets the same entry as the last used range.
+        // Unused entries of [`ImageTable::Begins`] contain the highest tick of the last load balancer, so the hardware
+        // finds its last range when it looks up this tick. The last range therefore gets the same entry as the last
+        // used range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

@@ -101,7 +101,7 @@ struct New {
     len: usize,
     to: IpAddr,
     port: u16,
-    /// The change of the bytes behind the headers. The UDP checksum covers these bytes.
+    /// The change of the UDP checksum that the removal of the LB header causes.
     change: Change,
 }
 

@@ -139,8 +139,8 @@ impl Sets {
         if self.sets.is_full() { Err(StageError::Full) } else { Ok(at.max(1)) }
     }
 
-    /// Returns the first tick to which the next tables would apply, and the index of the set that the next tables would
-    /// replace, if any.
+    /// Returns the first tick to which newly staged tables would apply, and the index of the set that these tables
+    /// would replace, if any.
     pub(super) fn next(&self) -> Result<(u64, Option<usize>), StageError> {
         let at = self.upcoming();
         let set = &self.sets[at];

@@ -147,7 +147,8 @@ impl LbTables {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// Returns the ranges of ticks, each as its first tick and its calendar. A range may have no calendar.
+    /// Returns the ranges of ticks, each as its first tick and its calendar. The calendar is `None` for a range of
+    /// ticks that has no calendar.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }

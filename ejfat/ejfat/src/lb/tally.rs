@@ -79,7 +79,7 @@ impl Tally {
     }
 
     /// Returns the indexes of the counters for the members of new tables. Members that have counters already keep these
-    /// counters. Returns `None` if there are too many members. After `None`, the caller must call
+    /// counters. Returns `None` if there are too many members. If the result is `None`, the caller must call
     /// [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
@@ -127,7 +127,7 @@ impl Tally {
     /// Notes the members that are in none of the tables in `live`, which are the tables of new ticks. A noted member is
     /// forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables
     /// in `all`. The tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing
-    /// if the same tables were compared less than a second ago.
+    /// if the members were compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -32,7 +32,8 @@ impl Chain {
     }
 }
 
-/// The bit of a segment, with the index of its block. `chunk` is `None` if no segment of the block has arrived.
+/// The bit of a segment, with the index of its block. `chunk` is `None` if no segment of the block has arrived for the
+/// event yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,

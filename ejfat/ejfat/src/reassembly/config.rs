@@ -30,8 +30,9 @@ pub struct Config {
     /// event that got no segment for the longest time. If senders that never completed an event have more than half of
     /// all open events, only these senders can lose an event.
     pub max_open: u32,
-    /// The maximum number of open events of one sender. When the sender opens another event, the sender loses its own
-    /// event that got no segment for the longest time. All unknown senders together count as one sender.
+    /// The maximum number of open events of one sender. When a sender with this number of open events opens another
+    /// event, the sender loses its own event that got no segment for the longest time. All unknown senders together
+    /// count as one sender.
     pub max_open_per_source: u32,
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.

@@ -95,8 +95,8 @@ impl Cover {
         Ok(())
     }
 
-    /// Finds the cell that is filled by bytes outside all intervals. Returns `None` if there are no cells, or if the
-    /// bytes fill no single cell.
+    /// Finds the cell that `bytes` fill, if `bytes` are outside all intervals. Returns `None` if the event has no
+    /// cells, or if `bytes` do not fill exactly one cell.
     #[inline]
     fn check_cells(
         &mut self,
@@ -123,8 +123,8 @@ impl Cover {
         }
     }
 
-    /// Extends the interval that the bytes touch. `at` is the index of the first interval that ends behind the first
-    /// byte. Returns false if the bytes touch no interval.
+    /// Extends the interval that is adjacent to `bytes`. `at` is the index of the first interval that ends behind the
+    /// first byte of `bytes`. Returns false if no interval is adjacent to `bytes`.
     #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
         let after = self.intervals.get(at).is_some_and(|&(start, _)| start == bytes.end);

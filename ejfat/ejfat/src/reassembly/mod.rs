@@ -415,8 +415,8 @@ impl Reassembler {
     /// open for [`Config::lifetime`]. The event's memory is free or already used for another event. The caller must
     /// call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // `now` may be earlier than the time of a segment that was handled before. Events that end in this function are
-        // remembered with the later time.
+        // `now` may be earlier than the time of the last handled segment. The later one of these two times is
+        // remembered for an event that ends in this function.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);

@@ -259,14 +259,14 @@ impl Sources {
         self.seats[source.at as usize].open
     }
 
-    /// Chooses the sender that loses an open event for another event. This is the sender with the most open events, by
-    /// the rule of [`Sources::with_most`].
+    /// Chooses the sender with the most open events, by the rule of [`Sources::with_most`]. The chosen sender loses an
+    /// open event, so that another event can be opened.
     pub(super) fn with_most_open(&self) -> u32 {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Chooses the sender that loses bytes for another event. This is the sender with the most bytes, by the rule of
-    /// [`Sources::with_most`], without the senders in `asked`.
+    /// Chooses the sender with the most bytes among the senders that are not in `asked`, by the rule of
+    /// [`Sources::with_most`]. The chosen sender loses events, so that there is room for another event.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))

@@ -42,7 +42,7 @@ pub struct StreamStats {
 #[derive(Clone, Debug)]
 struct Stream {
     stats: StreamStats,
-    /// The first event number of the window.
+    /// The lowest event number that has a bit in `seen`.
     base: u64,
     seen: [u64; (WINDOW / 64) as usize],
 }

@@ -351,7 +351,7 @@ mod tests {
     fn wrong_credit_is_counted_once_and_changes_nothing() {
         let mut slots = slots(4);
         let look = |slots: &mut Slots, words: [u32; 4]| slots.look(&words, |_| ());
-        // The slot has no event, so any change of its word is wrong.
+        // No event is in the ring, so any change of a credit word is wrong.
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 1);
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 0);
         let run = slots.take(64).unwrap();

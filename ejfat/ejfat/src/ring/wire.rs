@@ -24,7 +24,7 @@ use crate::reassembly::Name;
 
 /// The number of bytes of a subscription, an answer or a descriptor.
 pub const BLOCK: usize = 64;
-/// The number of bytes of a credit word, and of the count of credits.
+/// The number of bytes of a credit word. The worker's count of credits has the same number of bytes.
 pub const CREDIT: usize = 4;
 /// The version of the protocol in which no event is delivered again.
 const ONCE: u32 = 1;

@@ -12,7 +12,8 @@ use ejfat::{
 
 pub(crate) const NOW: Time = Time(1);
 
-/// A reassembler with memory. The worker executes the reassembler's copy commands in this memory.
+/// A worker with a reassembler, and with memory for the reassembler's events. The worker executes the reassembler's
+/// copy commands in this memory.
 pub(crate) struct Worker {
     pub(crate) reassembler: Reassembler,
     memory: Vec<Vec<u8>>,

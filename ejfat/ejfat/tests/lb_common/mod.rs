@@ -455,7 +455,7 @@ fn fill_lengths(packet: &mut [u8]) {
 /// Returns true if the packet was damaged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
-        // The padding is so long that its end arrives after the packet itself was forwarded.
+        // The padding is so long that a data plane forwards the packet itself before the end of the padding arrives.
         0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
         1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
