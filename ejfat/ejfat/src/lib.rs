@@ -6,7 +6,8 @@
 //!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► Place commands: caller's memory
 //! ```
 //!
-//! Bytes, time and random numbers are arguments of functions. The crate neither stores nor copies payload.
+//! The functions of this crate get bytes, time and random numbers as arguments. The crate neither stores nor copies
+//! payload.
 //!
 //! # Source
 //! The source is the EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane (udplb) differ from

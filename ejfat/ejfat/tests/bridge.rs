@@ -35,7 +35,7 @@ fn data_ids_choose_among_those_who_take_them() {
     for (id, worker) in [(0, low), (9, low), (10, high), (20, high)] {
         assert_eq!(bench.delivered(1, Target::DataId(id)).0, worker);
     }
-    // The event waits, because a worker for it may subscribe soon.
+    // The event waits, because a worker that takes data id 21 may subscribe soon.
     let (id, actions) = bench.event(1, Target::DataId(21));
     assert_eq!(actions, []);
     assert_eq!(bench.after(101), [Action::Drop { id }]);

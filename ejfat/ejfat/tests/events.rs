@@ -80,8 +80,8 @@ fn never_with_a_segment_missing() {
     }
 }
 
-/// Segments of any length at any offset are recognised as new, duplicate or overlapping. The model has a flag for each
-/// byte.
+/// Segments of any length at any offset are recognised as new, duplicate or overlapping. The test's model has a flag
+/// for each byte of the event.
 #[test]
 fn any_pieces() {
     for seed in 0..seeds() {

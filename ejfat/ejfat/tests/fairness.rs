@@ -74,8 +74,8 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // The honest sender's event has 64 pages, and each of the attacker's 64 events has 32 pages. The honest sender
-    // therefore has 1/32 of the attacker's memory.
+    // The honest sender's event has 64 pages. Each of the attacker's 64 events has 32 pages, which are 2048 pages
+    // together, so the honest sender needs 1/32 of the attacker's memory.
     let mut complete = false;
     for page in 0..64u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));

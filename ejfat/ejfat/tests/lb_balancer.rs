@@ -154,7 +154,8 @@ fn a_wrong_tick_is_forgotten() {
     assert_eq!(balancer.stage_next(of(tables(&[1]))), Ok(12));
     balancer.age();
     balancer.age();
-    // No event is in flight. The tables whose first tick is 12 still apply to the next tick, so they are replaced.
+    // After two calls of `age`, no event counts as in flight. The tables whose first tick is 12 still apply to the next
+    // tick, so the new tables replace the tables of tick 12.
     assert_eq!((balancer.newest_tick(lb(LB)), balancer.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut balancer, tick)), [0, 2]);
 }
@@ -308,7 +309,8 @@ fn members_keep_their_counters_within_bounds() {
         let members = balancer.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
-        // The previous set still exists while the next set is staged.
+        // The counters of the previous set's members still exist, because the previous set existed when this set was
+        // staged.
         assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
     }
     assert_eq!(most, 8001);

@@ -90,7 +90,8 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
-/// Returns rules of a load balancer with few slots, whose numbers are far apart, and with epochs that share calendars.
+/// Returns rules of a load balancer whose calendars have few slots with numbers that are far apart. Some epochs share a
+/// calendar.
 fn sparse_rules(random: &mut Random) -> Rules {
     let lb = lb(1);
     let mut rules = rules([Rule::Source { lb, address: address(V4, 1) }]);

@@ -5,12 +5,13 @@ use std::time::Duration;
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
-    /// Complete events wait. If [`Config::most_waiting`] events wait already, a new event is lost.
+    /// Complete events wait for room in a ring. If [`Config::most_waiting`] events wait already, a new event is lost.
     #[default]
     Hold,
     /// No event waits. An event that has no room when it is complete is lost.
     DropNewest,
-    /// Complete events wait. If more than [`Config::most_waiting`] events wait, the oldest waiting event is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest waiting
+    /// event is lost.
     DropOldest,
 }
 

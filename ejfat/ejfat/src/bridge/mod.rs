@@ -9,9 +9,9 @@
 //! time          ─► tick() ─► expired events, stalled workers
 //! ```
 //!
-//! The caller reassembles events. The caller owns spill memory for each event buffer of its reassembler, and each
-//! worker's ring or staging ring. The caller must carry out all [actions](Action) in order before it calls any function
-//! of [`Dispatcher`] except [`Dispatcher::poll_action`].
+//! The caller of the dispatcher reassembles the events. The caller of the dispatcher owns the spill memory for each
+//! event buffer of the reassembler, and the ring or staging ring of each worker. The caller must carry out all
+//! [actions](Action) in order before it calls any function of [`Dispatcher`] except [`Dispatcher::poll_action`].
 //!
 //! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends when
 //! the worker releases the event, or when the worker ends. An event that a worker had when it ended is delivered again

@@ -305,9 +305,9 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
-    /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. There is
-    /// a copy if the event was `moved` to the ring or the staging ring, or if the delivery mode is not cut-through
-    /// ([`Placing::Cut`]).
+    /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. The
+    /// bridge's memory has a copy if the event was `moved` to the ring or the staging ring, or if the delivery mode is
+    /// not cut-through ([`Placing::Cut`]).
     pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
         let is_here = moved || worker.placing != Placing::Cut;

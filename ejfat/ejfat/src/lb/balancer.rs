@@ -148,8 +148,9 @@ impl Balancer {
     }
 
     /// Withdraws a load balancer's tables whose first tick is `from`. The tables with the next lower first tick apply
-    /// instead. The withdrawal is refused if the tables routed or dropped a packet with a valid LB header. A packet
-    /// that was dropped for its source address counts only if earlier tables allow this address.
+    /// instead. The withdrawal is refused if these tables routed or dropped a packet with a valid LB header. A packet
+    /// that these tables dropped for its source address prevents the withdrawal only if earlier tables allow this
+    /// address.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =

@@ -27,8 +27,8 @@ impl Change {
     pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
-        // The sum has at most 34 bits. The first addition leaves at most 19 bits. The second addition may leave a
-        // carry, which the third addition adds to the sum.
+        // The variable `sum` has at most 34 bits before the first addition, and at most 19 bits after it. The second
+        // addition may leave a carry, which the third addition adds to the sum.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }

@@ -253,8 +253,8 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 }
 
 impl Builder {
-    /// Puts each address into one of the four rows that its hash selects. If none of these rows is free, the address
-    /// replaces another address, and the replaced address gets a new row.
+    /// Puts each address into one of the four rows that its hash selects. If all four rows are in use, the address
+    /// replaces the address in one of these rows, and the replaced address gets a new row.
     fn addresses(
         &mut self,
         table: ImageTable,

@@ -102,8 +102,8 @@ impl Sets {
         self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
-    /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read, the first
-    /// set applies, because [`Sets::allows`] then includes the sources of all sets.
+    /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read from the
+    /// header, the first set applies, so that [`Sets::allows`] also searches all other sets for the source address.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))

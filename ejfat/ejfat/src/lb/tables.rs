@@ -130,7 +130,7 @@ impl LbTables {
         self.described.iter().map(|&id| (self.lb, id))
     }
 
-    /// Returns the members that have a slot. `None` stands for a member without rules.
+    /// Returns the members that have a slot. The result has a `None` for each member that has a slot but no rules.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
         let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))

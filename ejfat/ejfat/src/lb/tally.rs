@@ -78,9 +78,9 @@ impl Tally {
         }
     }
 
-    /// Returns the indexes of the counters for the members of new tables. Members that have counters already keep these
-    /// counters. Returns `None` if there are too many members. If the result is `None`, the caller must call
-    /// [`Tally::all_places`].
+    /// Returns the indexes of the counters for the members of new tables. A member of the new tables that already has
+    /// counters keeps these counters. Returns `None` if there are too many members. If the result is `None`, the caller
+    /// must call [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));

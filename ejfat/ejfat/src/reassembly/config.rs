@@ -42,8 +42,9 @@ pub struct Config {
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
-    /// The time without a segment after which an event is given up. E2SAR counts this time from the first segment. The
-    /// key of an event that ended is remembered for this time, and for a longer time if segments have a tick.
+    /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
+    /// of an event instead of the last segment. The key of an event that ended is remembered for this time, and for a
+    /// longer time if segments have a tick.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,

@@ -53,8 +53,8 @@ impl Cover {
         self.cells
     }
 
-    /// Finds the gap for the bytes of a segment. `bytes` must not be empty and must lie inside the event. Returns an
-    /// error if any of these bytes has arrived already.
+    /// Finds the location at which the bytes of a segment are recorded. `bytes` must not be empty and must lie inside
+    /// the event. Returns an error if any of these bytes has arrived already.
     #[inline]
     pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
         let interval = self.ending_behind(bytes.start);

@@ -113,8 +113,8 @@ impl Eviction {
     }
 }
 
-/// The maximum number of events that are evicted to make room for the length of a new event. The number is limited to
-/// bound the processing time of one segment.
+/// The maximum number of open events that are evicted so that a new event can claim its length. This maximum bounds the
+/// processing time of one segment.
 const MOST_EVICTED: usize = 16;
 
 /// An event that was given up before it was complete.
@@ -484,7 +484,7 @@ impl Reassembler {
         self.slots.open_events()
     }
 
-    /// Returns the number of bytes of memory that segments of events have touched, in whole pages. The number is at
+    /// Returns the number of bytes of memory that segments of events have touched, in whole pages. The result is at
     /// most [`Config::memory`].
     pub fn touched_memory(&self) -> u64 {
         self.slots.touched_memory()

@@ -221,9 +221,9 @@ impl Slots {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Returns the longest open events of a sender, and the sum of their lengths. Events are added until the sum is at
-    /// least `bytes` or there are [`MOST_EVICTED`] events. If events have equal lengths, the event that got no segment
-    /// for the longest time is chosen first.
+    /// Returns the longest open events of a sender, and the sum of their lengths. The function stops adding events when
+    /// this sum is at least `bytes` or when there are [`MOST_EVICTED`] events. If events have equal lengths, the event
+    /// that got no segment for the longest time is chosen first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();

@@ -21,8 +21,8 @@ pub enum Numbering {
     /// of the events.
     #[default]
     Sparse,
-    /// The event numbers show missing events. All events of a stream come to this worker, and each event number is one
-    /// above the previous event number.
+    /// A gap in the event numbers shows that events are missing. All events of a stream come to this worker, and each
+    /// event number is one above the previous event number.
     Consecutive,
 }
 
@@ -86,7 +86,7 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if back.is_some_and(|back| back > 0) {
-            // An event below the window was already counted as missing.
+            // An event whose number is below the window was already counted as missing when its number left the window.
             self.stats.missing = self.stats.missing.saturating_sub(1);
             return;
         }

@@ -20,7 +20,7 @@ pub enum ReaderError {
 pub struct Given(Descriptor);
 
 impl Given {
-    /// Returns the event's descriptor. The event lies inside the ring.
+    /// Returns the event's descriptor. [`Reader::handle`] has checked that the event lies inside the ring.
     pub fn descriptor(&self) -> &Descriptor {
         &self.0
     }
@@ -64,8 +64,8 @@ impl Reader {
         self.outstanding
     }
 
-    /// Checks an event that was announced by its sequence number. The caller must copy `descriptor` after the
-    /// announcement.
+    /// Checks an event that was announced by its sequence number. The caller must read the bytes of `descriptor` after
+    /// the announcement has arrived, because earlier bytes may belong to another event.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
         if descriptor.again && !self.again {

@@ -11,9 +11,9 @@
 //! credits   count u32 | asleep u32 | reserved 56 | for each slot: generation u32
 //! ```
 //!
-//! The head is the sequence number of the newest event. The bridge writes the head after the event's descriptor, and
-//! reads `asleep` after it has written the head. A worker that is about to sleep sets `asleep` to 1 and reads the head
-//! once more afterwards. Each side has a sequentially consistent fence between its write and its read, so no wake-up is
+//! The head is the sequence number of the newest event. For each event, the bridge first writes the descriptor, then
+//! writes the head, and then reads `asleep`. A worker that is about to sleep sets `asleep` to 1 and reads the head once
+//! more afterwards. Each side has a sequentially consistent fence between its write and its read, so no wake-up is
 //! lost.
 
 use super::{BLOCK, CREDIT};

@@ -15,7 +15,7 @@
 //!
 //! A worker that requests version 2 may also get events of workers that ended. The answer has the version that the
 //! worker requested, but a refusal always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All
-//! other fields are the same in both versions.
+//! other fields of subscriptions, answers and descriptors are the same in versions 1 and 2.
 
 use arrayvec::ArrayString;
 
@@ -37,11 +37,11 @@ pub type WorkerName = ArrayString<32>;
 /// The selection of the events that a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// The first and the last data id that the worker takes. The data ids count if the bridge assigns events by data
-    /// id.
+    /// The first and the last data id that the worker takes. The data ids are only used if the bridge assigns events by
+    /// data id.
     pub data_ids: (u16, u16),
-    /// The member number of this worker in the load balancer's tables. The member number counts if the bridge assigns
-    /// events by load-balancer tables.
+    /// The member number of this worker in the load balancer's tables. The member number is only used if the bridge
+    /// assigns events by load-balancer tables.
     pub member: Option<u16>,
 }
 

@@ -305,7 +305,7 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The number of the host that precedes the first sender.
+    /// The number that is added to a sender's index, which is 1 to 5, to get the number of the sender's host.
     senders: u8,
 }
 
@@ -322,7 +322,7 @@ impl Site {
         Self { lbs: [all[0], all[1], all[2]], senders: random.below(40) as u8 }
     }
 
-    /// Returns a destination address of the load balancer with the index `at`, which is 0 to 2. For a higher index,
+    /// Returns a destination address of the load balancer with the index `at`, which is 0 to 2. For an index above 2,
     /// returns an address that belongs to no load balancer.
     pub(crate) fn lb(self, ip: IpVersion, at: u8) -> IpAddr {
         address(ip, 50 + self.lbs.get(usize::from(at)).copied().unwrap_or(LbId::P4_COUNT as u8 + at))
@@ -397,12 +397,12 @@ pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
     LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
 }
 
-/// Returns a random packet to load balancer 0, 1 or 2. The packet is mostly valid.
+/// Returns a random packet to load balancer 0, 1 or 2. Most of the packets are valid.
 pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     random_packet_of(random, Site::FIRST, rules)
 }
 
-/// Returns a random packet to a load balancer of a site. The packet is mostly valid.
+/// Returns a random packet to a load balancer of a site. Most of the packets are valid.
 pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) -> Vec<u8> {
     let ip = random_ip(random);
     let mut payload = random_header(random, rules).encode().to_vec();
