@@ -8,7 +8,7 @@
 //! The scheme `ejfats` stands for TLS. Programs read the URI from the environment variable EJFAT_URI. The parser
 //! accepts all forms that E2SAR and udplbd write: data addresses with a port, with a range of ports or without a port,
 //! IPv6 addresses with or without brackets, several `sync` addresses, `&` instead of `?`, percent-encoding, and unknown
-//! keys. The output always has the same form.
+//! keys. A URI that is written always has the same form, whatever form was parsed.
 
 mod percent;
 
@@ -69,7 +69,7 @@ pub enum UriError {
     Scheme,
     #[error("the URI names no host; write ejfat://[token@]host:port/...")]
     Host,
-    /// The text at the position of the port. The text is empty if the port is missing.
+    /// The text at the position of the port, which is not a valid port. The text is empty if the port is missing.
     #[error("{}; write host:port with a port of 1 to 65535", without_port(.0))]
     Port(String),
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]

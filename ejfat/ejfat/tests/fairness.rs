@@ -218,8 +218,8 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The honest events take a page each, which is all memory. The honest events also claim all address space that may
-    // be claimed.
+    // The 512 events of the honest sender take a page each, so these events use all memory. The events of the honest
+    // sender also claim all address space that the reassembler permits.
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }

@@ -108,8 +108,8 @@ fn a_claim_reserves_no_memory() {
 
 #[test]
 fn touched_pages_are_bounded() {
-    // The length of each event is equal to the memory of the reassembler. A header may not claim a longer length,
-    // because a longer event could never be complete.
+    // The length of each event is equal to the memory of the reassembler. A header may not claim an event that is
+    // longer than this memory, because such an event could never be complete.
     let length: u32 = 512 << 10;
     let config = Config { max_event: u32::MAX, memory: length.into(), ..small() };
     let mut worker = Reassembler::new(config).unwrap();

@@ -129,7 +129,7 @@ fn slots_far_apart_are_the_models() {
                 Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
                 _ => None,
             };
-            // The slot mostly has a rule, or is close to a slot that has a rule.
+            // In most cases, the chosen slot has a rule or is close to a slot that has a rule.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;

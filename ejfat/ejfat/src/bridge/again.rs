@@ -136,8 +136,8 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of ended workers in which no event waits or whose time is over. If the kept rings exceed the
-    /// limit of rings or of bytes, also gives up the largest rings.
+    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. If the kept rings
+    /// exceed the limit of rings or of bytes, also gives up the largest rings.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

@@ -8,7 +8,8 @@ pub enum Pressure {
     /// Complete events wait for room in a ring. If [`Config::most_waiting`] events wait already, a new event is lost.
     #[default]
     Hold,
-    /// No event waits. An event that has no room when it is complete is lost.
+    /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
+    /// lost.
     DropNewest,
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest waiting
     /// event is lost.

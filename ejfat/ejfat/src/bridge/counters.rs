@@ -50,14 +50,14 @@ pub struct Counters {
     /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`], or 0 if no event was lost as
     /// `TooLarge`.
     pub longest_too_large: u32,
-    /// The number of events that were announced to a worker. An event that is delivered again counts only once.
+    /// The number of events that were announced to a worker. An event that is delivered again is not counted again.
     pub sent: u64,
     pub sent_bytes: u64,
     /// The number of deliveries that are known to have arrived at a worker.
     pub delivered: u64,
     pub released: u64,
-    /// The number of events that a worker had not released when it ended. An event that several ended workers had
-    /// counts for each of these workers.
+    /// The number of events that a worker had not released when it ended. If several workers ended while they had the
+    /// same event, the event is counted once for each of these workers.
     pub held_by_ended: u64,
     /// The number of times that an event of an ended worker was delivered again to another worker.
     pub delivered_again: u64,

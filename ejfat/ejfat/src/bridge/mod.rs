@@ -1,5 +1,5 @@
-//! The dispatcher of a bridge. It chooses the ring of each event, decides which events wait and which are given up, and
-//! counts all events.
+//! The dispatcher of a bridge. The dispatcher chooses the ring of each event, decides which events wait and which
+//! events are given up, and counts all events.
 //!
 //! ```text
 //! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory

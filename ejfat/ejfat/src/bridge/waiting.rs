@@ -55,8 +55,8 @@ impl Dispatcher {
         }
     }
 
-    /// Drops waiting events above the limit of the back-pressure policy. Returns true if an event was dropped. After
-    /// that, another event may have room.
+    /// Drops waiting events above the limit of the back-pressure policy. Returns true if an event was dropped, because
+    /// another event may then have room.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
             Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,

@@ -37,7 +37,7 @@ pub(super) struct Worker {
     /// they ended.
     pub(super) again: bool,
     /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
-    /// event. The length of the list is limited by the highest slot in which an event has begun.
+    /// event. The list ends at the highest slot in which an event has begun.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,

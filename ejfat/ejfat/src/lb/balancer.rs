@@ -100,7 +100,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Returns the first tick to which tables of a load balancer would apply after [`Balancer::stage_next`].
+    /// Returns the first tick that [`Balancer::stage_next`] would choose for new tables of a load balancer.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
@@ -174,9 +174,9 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed. A reset is
-    /// needed when senders begin to count ticks from a lower tick again. Afterwards, the load balancer has no horizon.
-    /// Events in flight may be split.
+    /// Replaces all sets of a load balancer by these tables, and forgets which ticks of this load balancer were routed.
+    /// A reset is needed when senders begin to count ticks from a lower tick again. After a reset, the load balancer
+    /// has no horizon. A reset may split events in flight.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);
@@ -189,17 +189,17 @@ impl Balancer {
     }
 
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
-    /// the horizon therefore do not block new tables. Ticks up to the horizon are not forgotten any more. If ticks that
-    /// were counted as beyond the old horizon are not above the new horizon, one of these ticks counts as routed from
-    /// now on. If no counted tick is above the new horizon, the highest counted tick counts as routed. If a counted
-    /// tick is above the new horizon, the lowest counted tick counts as routed. Counted ticks between the lowest and
-    /// the highest counted tick are not remembered.
+    /// the horizon therefore do not block new tables. While a load balancer has a horizon, [`Balancer::age`] does not
+    /// forget the ticks up to the horizon. If ticks that were counted as beyond the old horizon are not above the new
+    /// horizon, one of these ticks counts as routed from now on. If no counted tick is above the new horizon, the
+    /// highest counted tick counts as routed. If a counted tick is above the new horizon, the lowest counted tick
+    /// counts as routed. Counted ticks between the lowest and the highest counted tick are not remembered.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
-    /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result is
-    /// `None` again after a reset, or when the horizon reaches the highest of these ticks.
+    /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result becomes
+    /// `None` again when the load balancer is reset, or when the horizon reaches the highest tick of these packets.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
@@ -235,8 +235,9 @@ impl Balancer {
     }
 
     /// Forgets the ticks that load balancers without a horizon routed before the previous call of this function. A tick
-    /// that was not sent between two calls has no event in flight. A wrong tick from a sender whose clock was wrong
-    /// therefore does not block new tables for long. The caller should call this function every few seconds.
+    /// that was not routed between two calls belongs to no event in flight. Because old ticks are forgotten, a wrong
+    /// tick from a sender whose clock was wrong does not block new tables for long. The caller should call this
+    /// function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -247,7 +248,7 @@ impl Balancer {
     }
 
     /// Returns a load balancer's sets, each as its first tick and the number of packets that the set routed. The first
-    /// set also has all ticks below the first tick of the second set.
+    /// set also applies to all ticks below the first tick of the second set.
     pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }

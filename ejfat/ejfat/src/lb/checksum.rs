@@ -11,8 +11,8 @@ use std::ops::Add;
 pub(super) struct Change(u64);
 
 impl Change {
-    /// Returns the change for removed bytes. The number of removed bytes must be even, and their offset in the covered
-    /// bytes must be even, too.
+    /// Returns the change of a checksum when `bytes` are removed from the covered bytes. The number of removed bytes
+    /// must be even, and their offset in the covered bytes must be even, too.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))

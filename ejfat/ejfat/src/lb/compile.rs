@@ -7,9 +7,9 @@ use super::{Epoch, LbId, Member, Rules, TickPrefix};
 /// The index that marks a slot without a member. No member has the index 65,535, because there are fewer members.
 const NONE: u16 = u16::MAX;
 
-/// The maximum number of entries for each rule in the array of a calendar. If the array would have more entries, the
-/// calendar is stored as a sorted list. Tables therefore need at most 16 bytes for each slot that has a rule, whatever
-/// the numbers of the slots are.
+/// The maximum number of entries for each rule in the array of a calendar. If the array of a calendar would have more
+/// entries for each rule, the calendar is stored as a sorted list. With this maximum, tables need at most 16 bytes for
+/// each slot that has a rule, whatever the numbers of the slots are.
 const MOST_SPREAD: usize = 8;
 
 /// An epoch, and the location of the slots of its calendar. Slots that no epoch with this calendar can reach are

@@ -43,8 +43,8 @@ impl Drops {
     }
 }
 
-/// Creates the counters from numbers of dropped packets by cause. If a cause occurs several times, its last number
-/// counts.
+/// Creates the counters from numbers of dropped packets by cause. If the numbers contain a cause several times, the
+/// last number of this cause is used.
 impl FromIterator<(DropCause, u64)> for Drops {
     fn from_iter<T: IntoIterator<Item = (DropCause, u64)>>(dropped: T) -> Self {
         let mut drops = Self::default();

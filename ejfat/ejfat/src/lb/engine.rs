@@ -18,12 +18,13 @@ use super::{Balancer, BeyondHorizon, Drops, Image, ImageError, LbCounters, LbId,
 pub trait Engine: std::fmt::Debug + Send {
     /// Replaces the current image by another image, between two packets.
     ///
-    /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. The
-    /// engine refuses the image if the engine has forwarded this tick or a higher tick since the last [`Engine::take`],
-    /// because events could be split.
+    /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. If the
+    /// engine has forwarded a packet with the guard's tick or a higher tick since the last [`Engine::take`], the engine
+    /// refuses the image, because events could be split.
     ///
     /// # Errors
-    /// [`EngineError::Late`] if the engine refuses the image. The previous image stays in use.
+    /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
+    /// use.
     fn load(&mut self, image: Image, guards: &BTreeMap<LbId, u64>) -> Result<(), EngineError>;
 
     /// Sets a load balancer's horizon. Forwarded packets with ticks above the horizon are counted in
@@ -73,8 +74,8 @@ pub struct Met {
 }
 
 impl Balancer {
-    /// Adds the counters of an engine. Afterwards, the balancer has the same counters and routed ticks as if the
-    /// balancer had routed the packets itself.
+    /// Adds the counters of an engine to the counters of the balancer. After this call, the balancer has the same
+    /// counters and routed ticks as if the balancer had routed the packets itself.
     pub fn absorb(&mut self, counted: &Counted) {
         self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
@@ -110,7 +111,7 @@ impl Balancer {
             });
             !Arc::ptr_eq(a, b)
         };
-        // The first set also has all ticks below its own first tick, so that tick 0 is compared, too.
+        // The first set also applies to all ticks below its own first tick, so tick 0 is compared, too.
         let begins = ours.iter().chain(theirs.iter()).map(|set| set.from);
         std::iter::once(0).chain(begins).filter(|&from| differ(from)).min()
     }

@@ -296,7 +296,7 @@ impl Builder {
 
     fn load_balancer(&mut self, lb: LbId, sets: &Sets) -> Result<(), ImageError> {
         for (at, set) in sets.sets.iter().enumerate() {
-            // The first set also has all ticks below its own first tick.
+            // The first set also applies to all ticks below its own first tick.
             let from = if at == 0 { 0 } else { set.from };
             let end = sets.sets.get(at + 1).map(|next| next.from);
             if end.is_some_and(|end| end <= from) {
@@ -325,7 +325,8 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // Range 0 has the ticks below the first begin, so ranges of the tables have the indexes from 1 on.
+        // Entry 0 of the ranges has the ticks below the first tick of the first range, so the ranges of the tables have
+        // the indexes from 1 on.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -359,8 +360,8 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // A calendar without slots may begin behind the last slot. The remainder keeps the index of the calendar's
-        // first slot within 14 bits.
+        // The first slot of a calendar without slots may have an index behind the last slot of the table, so the
+        // remainder keeps this index within 14 bits.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)

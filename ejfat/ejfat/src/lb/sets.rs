@@ -62,7 +62,7 @@ pub struct BeyondHorizon {
     /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
     /// above its tick.
     pub packets: u64,
-    /// The lowest tick that is known to be above the horizon.
+    /// The lowest remembered tick that is above the horizon.
     pub lowest: u64,
     pub highest: u64,
 }
@@ -79,7 +79,8 @@ pub(super) struct Sets {
     /// routed between the last two calls.
     pub(super) newest: Option<u64>,
     pub(super) before: Option<u64>,
-    /// The highest tick that was routed before the load balancer stopped getting packets.
+    /// The highest tick that was routed before [`Balancer::age`] forgot all ticks, because the load balancer got no
+    /// packets any more.
     pub(super) last: Option<u64>,
     /// The highest tick that is remembered as routed. Packets with ticks above the horizon are routed, too, but their
     /// ticks are not remembered.
@@ -109,9 +110,9 @@ impl Sets {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
-    /// Returns true if a packet to which the set `at` applies may come from the address `from`. Either the set `at` or
-    /// a set for later ticks must allow this address. A new sender therefore need not wait until the ticks reach the
-    /// first tables that allow the sender's address.
+    /// Returns true if a packet to which the set `at` applies may come from the address `from`. The address must be
+    /// allowed by the set `at` or by a set for later ticks. A new sender therefore need not wait until the ticks reach
+    /// the first tables that allow the sender's address.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
@@ -186,7 +187,7 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Adds the packets that an engine routed above its horizon.
+    /// Adds the counts of packets that an engine routed above its own horizon.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;

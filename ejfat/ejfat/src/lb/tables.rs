@@ -192,8 +192,8 @@ impl LbTables {
     }
 }
 
-/// Returns the number of ticks in `begins` that are not above `tick`. If `begins` is short, comparing all its ticks is
-/// faster than a binary search.
+/// Returns the number of ticks in `begins` that are not above `tick`. If `begins` is short, comparing `tick` with all
+/// ticks in `begins` is faster than a binary search.
 #[inline]
 fn begun(begins: &[u64], tick: u64) -> usize {
     if begins.len() > 16 {

@@ -53,14 +53,14 @@ impl Leaving {
 
 impl Tally {
     /// The time for which a member is still reported after its last packet, if the tables of new ticks do not have the
-    /// member. If the member is registered again within this time, the member keeps its counters.
+    /// member. A member that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
     /// The minimum time between two comparisons of members with unchanged tables. The limit is needed because a
     /// comparison takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// The maximum number of members with counters. If more members have counters, members that no tables have lose
+    /// The maximum number of members with counters. If more members have counters, members that are in no tables lose
     /// their counters.
     const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
@@ -79,8 +79,8 @@ impl Tally {
     }
 
     /// Returns the indexes of the counters for the members of new tables. A member of the new tables that already has
-    /// counters keeps these counters. Returns `None` if there are too many members. If the result is `None`, the caller
-    /// must call [`Tally::all_places`].
+    /// counters keeps these counters. Returns `None` if more than [`Tally::MOST_MEMBERS`] members have counters. If the
+    /// result is `None`, the caller must call [`Tally::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -97,8 +97,9 @@ impl Tally {
         self.looked = None;
     }
 
-    /// Returns the indexes of the counters for the members of all tables. Members that have counters already keep these
-    /// counters. If there are too many members, members that no tables have lose their counters.
+    /// Returns the indexes of the counters for the members of all tables. A member that already has counters keeps
+    /// these counters. If more than [`Tally::MOST_MEMBERS`] members have counters, members that are in no tables lose
+    /// their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described());
@@ -126,8 +127,8 @@ impl Tally {
 
     /// Notes the members that are in none of the tables in `live`, which are the tables of new ticks. A noted member is
     /// forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables
-    /// in `all`. The tables in `all` include tables of earlier ticks, which may still route a late packet. Does nothing
-    /// if the members were compared with the same tables less than a second ago.
+    /// in `all`. The tables in `all` include tables of earlier ticks, by which a late packet may still be routed. Does
+    /// nothing if the members were compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,
@@ -165,7 +166,7 @@ impl Tally {
         }
     }
 
-    /// Adds the counters of an engine.
+    /// Adds the counters of an engine to the counters of the balancer.
     pub(super) fn absorb(
         &mut self,
         unaddressed: &Drops,

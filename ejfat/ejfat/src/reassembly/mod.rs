@@ -380,7 +380,8 @@ impl Reassembler {
     }
 
     /// Makes room for a part of an event by evicting the largest open event of the sender with the most memory. Returns
-    /// an error if the part belongs to this event, or if this event has too little memory.
+    /// an error if the part belongs to this largest event, or if evicting this event would free too little memory for
+    /// the part.
     #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);

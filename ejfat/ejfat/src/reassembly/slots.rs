@@ -1,4 +1,4 @@
-//! The event buffers. An event has an event buffer from its first segment until it is given up or released.
+//! The event buffers. An event has an event buffer from its first segment until the event is given up or released.
 
 use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
@@ -61,8 +61,8 @@ pub(super) struct Slots {
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// The event buffers that were found last. These event buffers are checked first, because segments of an event
-    /// arrive close together.
+    /// The event buffers that were found last, which are checked first because segments of an event arrive close
+    /// together.
     recent: [u32; RECENT],
 }
 
@@ -312,8 +312,8 @@ impl Slots {
         Ok(complete)
     }
 
-    /// Finds the gap in an event for a segment. `length` and `tick` are the event's length and tick by the segment's
-    /// headers.
+    /// Finds the location at which the bytes of a segment are recorded for its event. `length` and `tick` are the
+    /// length and the tick of the event in the headers of this segment.
     #[inline]
     pub(super) fn check(
         &mut self,

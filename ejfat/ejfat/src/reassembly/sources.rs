@@ -230,8 +230,8 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// Returns `source` if the sender still has its entry. Otherwise, returns the entry of the unknown senders, which
-    /// got the sender's counters.
+    /// Returns `source` if the sender still has its entry. If the sender has lost its entry, returns the entry of the
+    /// unknown senders, to which the sender's counters were added.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }
@@ -248,7 +248,7 @@ impl Sources {
     pub(super) fn closed(&mut self, source: SourceId, complete: bool) {
         let seat = &mut self.seats[source.at as usize];
         seat.open -= 1;
-        // The first entry is for many unknown senders, so it never counts as a sender that completed an event.
+        // Entry 0 is for all unknown senders together, so it is never marked as a sender that completed an event.
         seat.proven |= complete && source.at != 0;
         if seat.open == 0 && source.at != 0 {
             self.none_free_until = self.none_free_until.min(seat.free_from());

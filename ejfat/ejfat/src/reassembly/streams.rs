@@ -1,14 +1,16 @@
 //! Counters of events of which no segment arrived. The events are counted by gaps in the event numbers of a sender's
 //! stream.
 
-/// The number of event numbers in the window. An event that arrives late is counted correctly if its number is still in
-/// the window.
+/// The number of event numbers in the window of a stream. A late event is counted correctly if its event number is
+/// still in the window.
 const WINDOW: u64 = 1024;
-/// The number of event numbers below the first received number that may still arrive late.
+/// The window of a new stream begins this many event numbers below the first received event number, because events with
+/// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// The largest step above the highest event number. A larger step begins a new count, because the sender must have been
-/// restarted. A number more than [`BACK`] below the window, or a number below the window and below [`BEFORE_FIRST`],
-/// begins a new count, too.
+/// The largest accepted step from the highest event number of a stream to the next event number. If a step is larger,
+/// the counting of missing events begins anew, because the sender must have been restarted. The counting of missing
+/// events also begins anew at an event number that is more than [`BACK`] below the window, and at an event number that
+/// is below the window and below [`BEFORE_FIRST`].
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
 /// The maximum number of counted streams of one sender.
@@ -35,7 +37,8 @@ pub struct StreamStats {
     pub highest: u64,
     /// The number of events below the highest number of which no segment has arrived.
     pub missing: u64,
-    /// The number of times that a new count began.
+    /// The number of times that the counting of missing events began anew, because the sender seemed to have been
+    /// restarted.
     pub restarts: u64,
 }
 

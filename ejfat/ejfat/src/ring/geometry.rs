@@ -33,7 +33,7 @@ impl Geometry {
             return Err(GeometryError::SlotBytes(slot_bytes));
         }
         let ring = u64::from(slots) * u64::from(slot_bytes);
-        // The lengths of regions have 32 bits in MRSP.
+        // In MRSP, the length of a region has 32 bits, so a longer ring is refused.
         if ring > u64::from(u32::MAX) {
             return Err(GeometryError::RingBytes(ring));
         }
@@ -63,8 +63,8 @@ impl Geometry {
         self.shared_ring_at() + self.ring_bytes()
     }
 
-    /// Returns the number of descriptors. The number is a power of two, so that the index of a descriptor stays right
-    /// when sequence numbers wrap.
+    /// Returns the number of descriptors. The number of descriptors is a power of two, so that the index of a
+    /// descriptor stays right when sequence numbers wrap.
     fn descriptors(self) -> u32 {
         self.slots.next_power_of_two()
     }

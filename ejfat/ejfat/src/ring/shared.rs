@@ -13,8 +13,8 @@
 //!
 //! The head is the sequence number of the newest event. For each event, the bridge first writes the descriptor, then
 //! writes the head, and then reads `asleep`. A worker that is about to sleep sets `asleep` to 1 and reads the head once
-//! more afterwards. Each side has a sequentially consistent fence between its write and its read, so no wake-up is
-//! lost.
+//! more afterwards. The bridge and the worker each have a sequentially consistent fence between their write and their
+//! read, so no wake-up is lost.
 
 use super::{BLOCK, CREDIT};
 

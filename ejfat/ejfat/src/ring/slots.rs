@@ -202,7 +202,7 @@ impl Slots {
     /// Frees the slots of an event that was taken and will not be sent.
     ///
     /// # Panics
-    /// If no event that was not sent yet has these slots.
+    /// Panics if `slot` is not the first slot of an event that was taken and not sent yet.
     pub fn give_back(&mut self, slot: u32) {
         match self.states[slot as usize] {
             State::Filling { slots } => {
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(slots.in_use(), 1);
         assert_eq!(look(&mut slots, [2, 0, 0, 9]), Looked { credits: 1, wrong: 0 });
         assert_eq!(slots.in_use(), 0);
-        // Any change of the word after the event's release is wrong.
+        // The event was released, so any further change of the credit word of its first slot is wrong.
         assert_eq!(look(&mut slots, [0, 0, 0, 9]).wrong, 1);
     }
 

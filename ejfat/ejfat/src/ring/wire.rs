@@ -183,7 +183,8 @@ pub struct Descriptor {
     /// The time from the arrival of the first segment to the arrival of the last segment, in nanoseconds.
     pub assembly: u64,
     /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
-    /// worker that ended may have processed the event already. `again` is never true in version 1.
+    /// worker that ended may already have processed the event before it ended. In version 1 of the ring, `again` is
+    /// never true.
     pub again: bool,
 }
 

@@ -19,8 +19,8 @@ pub struct ReHeader {
     pub event: u64,
 }
 
-/// The accepted versions of RE headers. Versions 0 to 2 have the same fields. E2SAR sends version 1, udplbd's sender
-/// sends version 0, and older senders send version 2.
+/// The accepted versions of RE headers. Versions 0 to 2 of the RE header have the same fields. E2SAR sends RE headers
+/// of version 1, udplbd's sender sends version 0, and older senders send version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions(u16);
 

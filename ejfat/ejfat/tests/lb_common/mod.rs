@@ -21,7 +21,8 @@ pub(crate) fn lb(id: u8) -> LbId {
 
 /// Returns the address of a host. The addresses of different hosts differ in nearly all bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
-    // Multiplication by an odd number gives each host a different address. The highest bits make the address unicast.
+    // Multiplication by an odd number gives each host a different address. The highest bits of an address are set so
+    // that the address is unicast.
     match ip {
         IpVersion::V4 => {
             let bits = u32::from(host).wrapping_mul(0x9e37_79b1);
