@@ -122,8 +122,8 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
     }
 }
 
-/// Calls `bind` for each port. A port of a range is skipped if `is_busy` returns true for the error, which means that
-/// the port is in use. Returns the bound ports and the skipped addresses.
+/// Calls `bind` for each port. If `bind` fails for a port of a range and `is_busy` returns true for the error of
+/// `bind`, the port is in use and is skipped. Returns the bound ports and the skipped addresses.
 ///
 /// # Errors
 /// Returns the error of `bind` if `bind` fails for a [`Listen::Port`], if it fails for all ports of a range, or if

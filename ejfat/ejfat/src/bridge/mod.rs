@@ -72,9 +72,9 @@ pub struct Dispatcher {
     config: Config,
     /// The open and waiting events. The index of an event is the index of its event buffer in the reassembler.
     events: Vec<Option<Event>>,
-    /// The complete events that wait for room in a ring. The oldest event is the first.
+    /// The complete events that wait for room in a ring, with the oldest event first.
     waiting: VecDeque<EventId>,
-    /// The workers that ended and whose rings are kept. The worker that ended first is the first.
+    /// The workers that ended and whose rings are kept, in the order in which the workers ended.
     ended: VecDeque<Ended>,
     /// True if the events of workers that end are kept from now on.
     keeps: bool,
@@ -121,7 +121,7 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// Notes that a worker was informed that its subscription was accepted. From now on, the worker can get events.
+    /// Notes that a worker was informed that its subscription was accepted. After this call, the worker can get events.
     pub fn ready(&mut self, now: Time, worker: WorkerId) {
         if let Some(worker) = self.workers.get_mut(worker) {
             worker.ready = true;
@@ -378,7 +378,7 @@ impl Dispatcher {
         self.workers.stats()
     }
 
-    /// Returns the workers that have unreleased events. The caller must read the credit words of these workers.
+    /// Returns the workers that have unreleased events. The caller must read the credit words of the returned workers.
     pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.with_events_out()
     }

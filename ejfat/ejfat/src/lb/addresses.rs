@@ -41,9 +41,9 @@ impl<T: Copy> Addresses<T> {
     }
 }
 
-/// A hash table with linear probing, which does not change after its creation. A key has the index of its hash, or a
-/// later index without a free index between both. The table is at least half empty. All keys of the table come from
-/// rules, so packets cannot add keys.
+/// A hash table with linear probing, which does not change after its creation. A key is stored at the index that its
+/// hash selects, or at the first free index after this index. The table is at least half empty. All keys of the table
+/// come from rules, so packets cannot add keys.
 #[derive(Clone, Debug)]
 struct Table<K, T> {
     places: Vec<Option<(K, T)>>,

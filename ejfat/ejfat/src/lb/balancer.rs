@@ -106,7 +106,7 @@ impl Balancer {
     }
 
     /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the existing
-    /// tables of this tick, the new tables replace the existing tables.
+    /// tables that begin at this tick, the new tables replace these existing tables.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -189,11 +189,12 @@ impl Balancer {
     }
 
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
-    /// the horizon therefore do not block new tables. While a load balancer has a horizon, [`Balancer::age`] does not
-    /// forget the ticks up to the horizon. If ticks that were counted as beyond the old horizon are not above the new
-    /// horizon, one of these ticks counts as routed from now on. If no counted tick is above the new horizon, the
-    /// highest counted tick counts as routed. If a counted tick is above the new horizon, the lowest counted tick
-    /// counts as routed. Counted ticks between the lowest and the highest counted tick are not remembered.
+    /// the horizon are not remembered as routed, so they do not block new tables. While a load balancer has a horizon,
+    /// [`Balancer::age`] does not forget the ticks up to the horizon. If ticks that were counted as beyond the old
+    /// horizon are not above the new horizon, one of these ticks counts as routed from now on. If no counted tick is
+    /// above the new horizon, the highest counted tick counts as routed. If a counted tick is above the new horizon,
+    /// the lowest counted tick counts as routed. Counted ticks between the lowest and the highest counted tick are not
+    /// remembered.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -302,7 +303,7 @@ impl Balancer {
     }
 
     /// Returns the member to which the tables send a packet with this LB header. The member needs an address in only
-    /// one IP version. Nothing is counted.
+    /// one IP version. This function counts no packets.
     pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
         let sets = self.of(lb);
         let tables = &sets.sets[sets.at(header.tick)].tables;

@@ -80,8 +80,8 @@ impl Balancer {
         self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
             let of = self.of_mut(lb);
-            // If the set was removed after the engine got its image, the set before it has the ticks of the removed
-            // set.
+            // If the set was removed after the engine got its image, the packets count for the previous set, which now
+            // has the ticks of the removed set.
             let at = of.sets.iter().position(|set| set.from == from).unwrap_or_else(|| of.at(from));
             of.sets[at].hits += met.routed;
             of.sets[at].dropped += met.dropped;

@@ -71,7 +71,8 @@ impl ImageTable {
 }
 
 const WAYS: usize = 4;
-/// The number of rows of a way. In hardware, the table of destinations has only the first [`DESTINATION_ROWS`] rows.
+/// The number of rows of each of the [`WAYS`] ways of an address table. In hardware, the table of destinations has only
+/// the first [`DESTINATION_ROWS`] rows.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;

@@ -26,8 +26,8 @@ pub struct Forwarded {
 /// and the payload stays in place. Checksums are updated by the changes of the covered bytes, so a wrong checksum stays
 /// wrong. A UDP checksum of 0, which stands for no checksum, stays 0, also over IPv6.
 ///
-/// Unlike in the P4 data plane, fragments and packets whose IP or UDP length does not match the bytes are dropped. A
-/// dropped packet is not changed.
+/// Unlike the P4 data plane, this function drops fragments, and packets whose length in the IP or UDP header does not
+/// match the number of bytes. A dropped packet is not changed.
 pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
     let packet = Packet::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;

@@ -156,14 +156,14 @@ impl Sets {
                 Err(StageError::BeyondHorizon { highest, horizon: self.horizon })
             }
             // The existing tables routed no packet recently, so no event is in flight, and the new tables can replace
-            // them.
+            // the existing tables.
             _ => Ok((set.from, Some(at))),
         }
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // The first set has the inserted set's ticks already. The first tick of the first set becomes 0, so that the
-        // inserted set follows a set with a lower tick and can be withdrawn.
+        // If the first set does not have a lower first tick than the inserted set, the first tick of the first set
+        // becomes 0, so that the inserted set follows a set with a lower tick and can be withdrawn.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }

@@ -21,7 +21,7 @@ const UNCOUNTED: u32 = u32::MAX;
 pub(super) struct Tally {
     lbs: Box<[LbCounters]>,
     members: HashMap<(LbId, u16), u32, FixedState>,
-    /// The counters of members. `members` has the index of each member's counters.
+    /// The counters of members. The index of a member's counters is stored in `members`.
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,

@@ -18,7 +18,8 @@ impl TickPrefix {
     /// The prefix of no bits, which contains all ticks.
     pub const ALL: Self = Self { value: 0, length: 0 };
 
-    /// Creates a prefix from the `length` leading bits of `value`. The other bits of `value` must be 0.
+    /// Creates a prefix from the `length` leading bits of `value`. The bits of `value` behind the `length` leading bits
+    /// must be 0.
     pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
         let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
         if value & low_bits(free) != 0 {

@@ -8,8 +8,8 @@ use super::lists::NONE;
 
 /// The number of segments that one block has bits for.
 pub(super) const SEGMENTS: u32 = 512;
-/// The number of recently used blocks of an event that are found without the index. Several blocks are needed when
-/// segments arrive out of order.
+/// The number of recently used blocks of an event that are found without the index. If segments arrive out of order,
+/// segments of several blocks of an event arrive at the same time.
 const RECENT: usize = 4;
 
 /// The linked blocks of one event.

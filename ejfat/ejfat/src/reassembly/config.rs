@@ -38,7 +38,8 @@ pub struct Config {
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
     /// The maximum memory in bytes that segments of events may touch, counted in whole pages. If this memory is full,
-    /// the sender with the most memory loses its largest open event. The sender is chosen by the rule of `max_open`.
+    /// the sender with the most memory loses its largest open event. If senders that never completed an event have more
+    /// than half of the memory in use, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
@@ -99,8 +100,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event exceeds this limit, the longest
-    /// open events of the sender with the most bytes are evicted.
+    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, the
+    /// longest open events of the sender with the most claimed bytes are evicted.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

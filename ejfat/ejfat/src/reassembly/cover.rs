@@ -17,7 +17,7 @@ use super::{
 
 const INTERVALS: usize = 24;
 /// The minimum stride in bytes. Shorter segments get no cells, because a few short segments could take all blocks.
-/// Segments for any permitted MTU are longer.
+/// Segments of full length are longer than this minimum for any permitted MTU.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]

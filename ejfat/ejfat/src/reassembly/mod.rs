@@ -443,8 +443,8 @@ impl Reassembler {
         stale.into_iter().chain(old).min()
     }
 
-    /// Releases an event that the caller does not need any more. An incomplete event is given up and counts as
-    /// abandoned. Returns false if the event does not exist any more.
+    /// Releases an event that the caller does not need any more. If the released event is incomplete, the event is
+    /// given up and counts as abandoned. Returns false if the event does not exist any more.
     pub fn release(&mut self, id: EventId) -> bool {
         let Some(slot) = self.slots.slot(id) else { return false };
         if self.slots.is_complete(slot) {

@@ -190,8 +190,7 @@ impl Slots {
     /// of an open event, or `None` for a new event.
     #[inline]
     pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
-        // The fast path: the part needs at most the memory of all pages that it touches, and mostly this memory is
-        // free.
+        // In most cases, the free memory is enough for all pages that the part touches.
         if self.memory + self.touched_by(part) <= self.most_memory {
             return 0;
         }

@@ -272,8 +272,8 @@ impl Sources {
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Chooses the sender with the largest share. If senders that never completed an event have more than half of all
-    /// shares, only these senders can be chosen.
+    /// Chooses the sender with the largest number in `shares`, which has one number for each sender. If senders that
+    /// never completed an event have more than half of the sum of all numbers, only these senders can be chosen.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.seats.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();
