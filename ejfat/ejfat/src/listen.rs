@@ -33,7 +33,8 @@ pub enum PortChoice {
     Range { first: u16, last: u16 },
 }
 
-/// The maximum number of ports for one address. An EJFAT data plane accepts packets to the same number of ports.
+/// The maximum number of ports for one address, which is the number of UDP ports to which an EJFAT data plane accepts
+/// packets.
 pub const MOST_PORTS: u16 = 16_384;
 
 /// The reason why a text is not a valid address or choice of ports.

@@ -48,7 +48,7 @@ pub enum SegmentError {
 pub struct SegmentSize(u16);
 
 impl SegmentSize {
-    /// The least MTU. By RFC 791, every IPv4 host accepts datagrams of 576 bytes.
+    /// The minimum MTU that is accepted. By RFC 791, every IPv4 host accepts datagrams of 576 bytes.
     pub const LEAST_MTU: u16 = 576;
 
     /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE headers. For an

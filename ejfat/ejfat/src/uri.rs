@@ -37,8 +37,9 @@ pub struct EjfatUri {
     pub port: u16,
     /// The id of the reservation.
     pub lb_id: Option<String>,
-    /// The IPv4 address to which segments are sent. `data_v6` is the IPv6 address.
+    /// The IPv4 address to which segments are sent.
     pub data_v4: Option<Data<Ipv4Addr>>,
+    /// The IPv6 address to which segments are sent.
     pub data_v6: Option<Data<Ipv6Addr>>,
     /// The addresses to which sync datagrams are sent.
     pub sync: Vec<SocketAddr>,
@@ -51,7 +52,7 @@ pub struct EjfatUri {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data<A> {
     pub ip: A,
-    /// The UDP ports of the address. A sender may use any of these ports.
+    /// The UDP ports of the address. A sender may use any port of this range.
     pub ports: RangeInclusive<u16>,
 }
 

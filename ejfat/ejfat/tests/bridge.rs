@@ -131,7 +131,7 @@ fn events_longer_than_every_ring_are_too_large() {
     bench.acknowledge(large, 1);
     let (waits, home) = bench.open(3, ANYBODY);
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
-    // The waiting event does not block events for another worker.
+    // The event that waits for `large` does not block events for `small`.
     assert_eq!(bench.delivered(1, ANYBODY).0, small);
     let gone = Action::Forget { worker: large, given_up: 0 };
     assert_eq!(bench.remove(large), [Action::Drop { id: waits }, gone]);
@@ -247,7 +247,7 @@ fn half_of_a_ring_is_for_events_on_their_way() {
     let in_ring = |home: &&Home| matches!(home, Home::Ring { .. });
     assert_eq!(homes.iter().filter(in_ring).count(), 3);
     assert!(in_ring(&&homes[2]) && homes[3] == Home::Spill);
-    // Complete events may use the rest of the ring.
+    // Complete events may also take the slots that incomplete events may not take.
     bench.delivered(2, ANYBODY);
     assert_eq!(bench.dispatcher.fill(), 1.0);
 }

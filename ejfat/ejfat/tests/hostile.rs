@@ -1,5 +1,5 @@
-//! Tests with hostile datagrams, which try to crash a receiver, to corrupt events or to fill memory. Events of an
-//! honest sender must not be affected.
+//! Tests with hostile datagrams, which try to crash a receiver, to corrupt events or to fill memory. Hostile datagrams
+//! must not affect the events of an honest sender.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn touched_pages_are_bounded() {
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (Worker, u64) {
     let mut worker = Worker::new(small());
     let random = &mut Random::new(1, 0);
-    // A sender counts as proven when one of its events is complete.
+    // The honest sender completes an event first, so that it does not count as a sender that never completed an event.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {
@@ -263,7 +263,7 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(Cause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // Without a tick, late segments are recognised only until [`Config::timeout`] has passed.
+    // If segments have no tick, late segments are recognised only until `Config::timeout` has passed.
     assert_eq!(handle(400, &whole), Err(Cause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }

@@ -170,7 +170,7 @@ fn no_update_splits_an_event() {
         for _ in 0..600 {
             clock += random.below(50);
             if random.chance(300_000) {
-                // All segments of an event have the same tick, and some of them arrive much later.
+                // All segments of an event have the same tick, and some segments arrive much later than others.
                 let tick = clock.saturating_sub(random.below(100));
                 on_their_way.extend(vec![tick; random.range(1..=5) as usize]);
             }

@@ -165,7 +165,7 @@ fn image(rules: &Rules) -> Result<Image, ImageError> {
 
 #[test]
 fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
-    // Unused entries of the table of begins contain the highest tick of the last load balancer.
+    // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer.
     let of = lb(LbId::P4_COUNT as u8 - 1);
     let (to, from) = (address(V4, 50), address(V4, 1));
     let mut all = rules(one_epoch(of, 1, &[7]));

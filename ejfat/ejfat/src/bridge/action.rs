@@ -44,8 +44,8 @@ pub enum Action {
     /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the staging
     /// ring, because the event was reassembled or moved there, first WRITE the event to the worker's ring.
     Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
-    /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. The event's
-    /// location is spill memory from now on.
+    /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. After this action,
+    /// the location of the event is spill memory.
     Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
     /// Release the reassembler's event buffer.
     Drop { id: EventId },
@@ -53,7 +53,8 @@ pub enum Action {
     /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
     /// to the staging ring, and WRITE it to the worker's ring. After the copy, announce the event to `worker`.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
-    /// Release the ring or staging ring of a worker that ended. Each removed worker has this action exactly once.
-    /// `given_up` is the number of events in the ring that could have been delivered again and were not.
+    /// Release the ring or staging ring of a worker that ended. For each removed worker, the dispatcher orders this
+    /// action exactly once. `given_up` is the number of events in the ring that could have been delivered again and
+    /// were not.
     Forget { worker: WorkerId, given_up: u32 },
 }

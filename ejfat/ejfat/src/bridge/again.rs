@@ -17,7 +17,8 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The maximum number of events without room that one search skips. The search is for events that are delivered again.
+/// The maximum number of events that one search skips because no worker has room for them. The search looks for an
+/// event that can be delivered again.
 const MOST_PASSED: usize = 256;
 
 /// An event that was announced to a worker.
@@ -137,7 +138,8 @@ impl Dispatcher {
     }
 
     /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. If the kept rings
-    /// exceed the limit of rings or of bytes, also gives up the largest rings.
+    /// are more than [`Config::max_workers`](super::Config::max_workers) or have more bytes than
+    /// [`Config::again_bytes`](super::Config::again_bytes), also gives up the largest rings.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

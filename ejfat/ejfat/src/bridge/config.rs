@@ -34,8 +34,8 @@ pub struct Config {
     /// The maximum number of complete events that wait. If more events wait, an event of the target with the most
     /// waiting events is lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
-    /// The longest time that a complete event waits for room. An event of an ended worker waits for the same time to be
-    /// delivered again.
+    /// The longest time that a complete event waits for room. An event of an ended worker waits at most for this time,
+    /// too, until it is delivered again.
     pub hold: Duration,
     /// The maximum number of bytes of all kept rings of ended workers together. If the kept rings have more bytes
     /// together, the bridge gives up the largest ring. The number of kept rings is at most [`Config::max_workers`].

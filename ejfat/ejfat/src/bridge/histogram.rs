@@ -1,7 +1,7 @@
 //! Histograms of durations.
 
-/// A histogram of durations in nanoseconds, with four buckets for each power of two. The error of a duration is
-/// therefore at most 25 %.
+/// A histogram of durations in nanoseconds, with four buckets for each power of two. With four buckets for each power
+/// of two, the error of a duration is at most 25 %.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: [u64; Self::BUCKETS],

@@ -59,8 +59,9 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     opened: Opened,
-    /// The time at which the event's first segment arrived. `unix` is this time in nanoseconds of UNIX time.
+    /// The time at which the event's first segment arrived, by the dispatcher's clock.
     at: Time,
+    /// The time at which the event's first segment arrived, in nanoseconds of UNIX time.
     unix: u64,
     last: Time,
     state: State,
@@ -132,7 +133,7 @@ impl Dispatcher {
     /// Returns the location for a new event. If an error is returned, the event is lost, and the caller must release
     /// the reassembler's event buffer.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
-        // An older event with the same event buffer was evicted without a call of `gave_up`.
+        // If an older event still has this event buffer, the older event was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
@@ -220,7 +221,8 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // The event was released before its delivery was acknowledged, so the event's slots become free only now.
+            // This event was released before its delivery was acknowledged, so its slots became free with this
+            // acknowledgement.
             self.serve_waiting(now);
         }
     }
@@ -383,8 +385,8 @@ impl Dispatcher {
         self.workers.with_events_out()
     }
 
-    /// Returns the traces of events with this tick, or with this event number if an event has no tick. The newest trace
-    /// is the first.
+    /// Returns the traces of the events whose tick is `tick`, and of the events without a tick whose event number is
+    /// `tick`. The newest trace is the first.
     pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
         self.journal.find(tick)
     }

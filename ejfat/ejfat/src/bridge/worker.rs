@@ -353,8 +353,8 @@ impl Workers {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // The trial is for a worker that keeps each event until the next event arrives. Without the trial, this
-            // worker would never get another event.
+            // A trial gives one event to a stalled worker, because some workers keep each event until the next event
+            // arrives. Without a trial, such a worker would never get another event.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

@@ -85,8 +85,8 @@ impl Balancer {
         self.find_places(lb, at);
     }
 
-    /// Stages like [`Balancer::stage`]. If tables with the same first tick are staged already, the new tables replace
-    /// them, because no packet can have been looked up in the existing tables.
+    /// Stages tables as [`Balancer::stage`] does. If tables with the same first tick are staged already, the new tables
+    /// replace the existing tables, because no packet can have been looked up in the existing tables.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -147,10 +147,10 @@ impl Balancer {
         Ok(dropped)
     }
 
-    /// Withdraws a load balancer's tables whose first tick is `from`. The tables with the next lower first tick apply
-    /// instead. The withdrawal is refused if these tables routed or dropped a packet with a valid LB header. A packet
-    /// that these tables dropped for its source address prevents the withdrawal only if earlier tables allow this
-    /// address.
+    /// Withdraws a load balancer's tables whose first tick is `from`. After the withdrawal, the tables with the next
+    /// lower first tick apply to the ticks of the withdrawn tables. The withdrawal is refused if these tables routed or
+    /// dropped a packet with a valid LB header. A packet that these tables dropped for its source address prevents the
+    /// withdrawal only if earlier tables allow this address.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -163,8 +163,8 @@ impl Balancer {
         Ok(())
     }
 
-    /// Replaces all sets of all load balancers by these tables, for all ticks and at once. Events in flight may be
-    /// split.
+    /// Replaces all sets of all load balancers by these tables, for all ticks and at once. The replacement may split
+    /// events in flight between workers.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
         for (lb, of) in LbId::all().zip(&mut self.lbs) {
@@ -176,7 +176,7 @@ impl Balancer {
 
     /// Replaces all sets of a load balancer by these tables, and forgets which ticks of this load balancer were routed.
     /// A reset is needed when senders begin to count ticks from a lower tick again. After a reset, the load balancer
-    /// has no horizon. A reset may split events in flight.
+    /// has no horizon. A reset may split events in flight between workers.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);

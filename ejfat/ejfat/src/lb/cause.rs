@@ -2,7 +2,7 @@
 
 use crate::wire::Malformed;
 
-/// The cause for which a packet was dropped, in the order of the checks.
+/// The cause for which a packet was dropped. The causes are in the order in which they are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DropCause {

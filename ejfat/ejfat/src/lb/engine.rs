@@ -1,5 +1,5 @@
-//! The interface to hardware that forwards packets instead of the balancer. The hardware gets tables and returns
-//! counters.
+//! The interface to hardware that forwards packets instead of the balancer. The hardware gets tables from the balancer
+//! and returns counters to it.
 //!
 //! ```text
 //! Balancer, changed ─► Image ─► Engine::load        before packets meet new tables
@@ -35,7 +35,7 @@ pub trait Engine: std::fmt::Debug + Send {
     /// bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns the counters since the last call. Numbers of bytes are lengths of UDP payloads.
+    /// Returns the counters since the previous call of this function. Numbers of bytes are lengths of UDP payloads.
     fn take(&mut self) -> Counted;
 }
 

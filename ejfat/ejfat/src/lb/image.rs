@@ -216,7 +216,7 @@ impl Balancer {
     /// Compiles all sets of all load balancers into one image.
     ///
     /// # Errors
-    /// If the tables do not fit into an image.
+    /// Fails if the tables do not fit into an image.
     pub fn image(&self) -> Result<Image, ImageError> {
         let mut builder = Builder::default();
         let destinations: Vec<_> =
@@ -240,7 +240,7 @@ impl Balancer {
     }
 }
 
-/// Returns the sources of a load balancer, each with the last set that allows it.
+/// Returns the source addresses of a load balancer, each with the index of the last set that allows the address.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {

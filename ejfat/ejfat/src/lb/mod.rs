@@ -13,7 +13,7 @@
 //!
 //! # Source
 //! The tables, their sizes, the order of the checks and the names of the counters are those of ESnet's P4 data plane
-//! (udplb). The machine handles VLANs, ARP, ICMP and neighbour discovery.
+//! (udplb). VLANs, ARP, ICMP and neighbour discovery are handled by the machine on which a data plane runs.
 
 mod addresses;
 mod balancer;

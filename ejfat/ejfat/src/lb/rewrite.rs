@@ -79,7 +79,7 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
             bytes[start..start + V6].copy_from_slice(&all);
         }
         _ => {
-            // The remaining case is IPv4 headers with options.
+            // IPv4 headers with options have no constant length, so they are moved first and changed afterwards.
             bytes.copy_within(..headers, start);
             new.put_v4(&mut bytes[start..start + headers], packet.payload);
         }
@@ -87,8 +87,8 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     start
 }
 
-/// The length of the IPv4 and UDP headers without options. This length is known at compile time, so that the headers
-/// can be changed in registers.
+/// The length of the IPv4 and UDP headers without options, which is a constant so that the headers can be changed in
+/// registers.
 const V4: usize = 20 + UDP_HEADER;
 const V6: usize = 40 + UDP_HEADER;
 /// The checksum field of a UDP header that has no checksum.

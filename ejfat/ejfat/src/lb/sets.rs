@@ -45,8 +45,8 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. A packet that was dropped for its source
-    /// address is counted only if an earlier set allows this address.
+    /// The number of packets with a valid LB header that this set dropped. A packet that this set dropped for its
+    /// source address is counted only if an earlier set allows this address.
     pub(super) dropped: u64,
 }
 
@@ -60,7 +60,7 @@ impl Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
     /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
-    /// above its tick.
+    /// above the packet's tick.
     pub packets: u64,
     /// The lowest remembered tick that is above the horizon.
     pub lowest: u64,
@@ -111,8 +111,8 @@ impl Sets {
     }
 
     /// Returns true if a packet to which the set `at` applies may come from the address `from`. The address must be
-    /// allowed by the set `at` or by a set for later ticks. A new sender therefore need not wait until the ticks reach
-    /// the first tables that allow the sender's address.
+    /// allowed by the set `at` or by a set for later ticks. The sets for later ticks are included so that a new sender
+    /// need not wait until the ticks reach the first tables that allow the sender's address.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
@@ -123,10 +123,10 @@ impl Sets {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
-    /// Returns the index at which a set with the first tick `from` would be inserted. The new set is always inserted
-    /// behind the first set, even if `from` is not above the first tick of the first set, because the first set also
-    /// has all lower ticks. `from` may be equal to the first tick of the first set only if `past_first` is true and a
-    /// lower tick was routed.
+    /// Returns the index at which a set with the first tick `from` would be inserted. The first set also applies to all
+    /// ticks below its first tick, so the new set is always inserted behind the first set, even if `from` is not above
+    /// the first tick of the first set. `from` may be equal to the first tick of the first set only if `past_first` is
+    /// true and a tick below `from` was routed.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {

@@ -11,7 +11,8 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// The index of each member's counters in `Tally::traffic`, in the order of the members of some tables.
+/// The indexes in `Tally::traffic` of the counters of the members that [`LbTables::members`] returns, in the same
+/// order.
 pub(super) type Places = Vec<u32>;
 
 /// The index of a member for which there is no rule. No packet is sent to a member without rules.
@@ -25,8 +26,8 @@ pub(super) struct Tally {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The packets that were sent to forgotten members, by member id. Members of different load balancers with the same
-    /// id are added up.
+    /// The packets that were sent to forgotten members, by member id. Members with the same id on different load
+    /// balancers share one entry.
     forgotten: BTreeMap<u16, Traffic>,
     /// The members that the tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
@@ -56,7 +57,7 @@ impl Tally {
     /// member. A member that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The minimum time between two comparisons of members with unchanged tables. The limit is needed because a
+    /// The minimum time between two comparisons of members with unchanged tables. This minimum is needed because a
     /// comparison takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 

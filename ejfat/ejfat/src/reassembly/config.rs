@@ -52,10 +52,11 @@ pub struct Config {
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,
-    /// The maximum number of senders that are counted separately. Further senders count as unknown senders.
+    /// The maximum number of senders that are counted separately. If there are more senders, the additional senders
+    /// count as unknown senders.
     pub max_sources: u32,
-    /// The number of complete events whose late segments are recognised. The same number of events that were given up
-    /// is remembered, too.
+    /// The number of complete events whose late segments are recognised. The number of remembered events that were
+    /// given up is limited to the same number.
     pub remembered: u32,
     /// The number of bitmap blocks, each for 512 segments. Events whose segments arrive out of order need bitmap
     /// blocks.

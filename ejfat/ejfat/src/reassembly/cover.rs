@@ -69,7 +69,7 @@ impl Cover {
 
     #[inline]
     fn ending_behind(&self, byte: u32) -> usize {
-        // The search is skipped if no interval ends behind this byte, as is the case when segments arrive in order.
+        // If segments arrive in order, no interval ends behind `byte`, and the search is skipped.
         let none = self.intervals.last().is_none_or(|&(_, end)| end <= byte);
         let first = || self.intervals.partition_point(|&(_, end)| end <= byte);
         if none { self.intervals.len() } else { first() }

@@ -45,7 +45,8 @@ use ended::Ended;
 use slots::Slots;
 use sources::{SourceId, Sources};
 
-/// An event buffer in the caller's memory, valid until it is released.
+/// The id of an event that has an event buffer in the caller's memory. The id is valid until the event buffer is
+/// released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventId {
     slot: u32,
@@ -67,8 +68,8 @@ pub struct Name {
     pub data_id: u16,
 }
 
-/// A copy command. The caller must copy this part of the datagram into the event buffer. The caller must make the copy
-/// before the next segment is handled, because the next command may complete the event.
+/// A copy command. The caller must copy the segment's payload from the datagram into the event buffer. The caller must
+/// make the copy before the next segment is handled, because the next segment may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub id: EventId,
@@ -238,7 +239,7 @@ pub struct Reassembler {
 impl Reassembler {
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        // An event that is longer than the memory could never be complete.
+        // An event that is longer than `memory` could never be complete, so `max_event` is at most `memory`.
         config.max_event =
             u32::try_from(config.memory).map_or(config.max_event, |most| config.max_event.min(most));
         Ok(Self {
@@ -345,8 +346,8 @@ impl Reassembler {
         if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
     }
 
-    /// Returns the number of bytes by which the sum of all lengths would exceed its limit after a new event of this
-    /// length.
+    /// Returns the number of bytes by which a new event of `length` bytes would make the sum of all events' lengths
+    /// exceed [`Config::max_claimed`].
     #[inline(always)]
     fn lacks_addresses(&self, length: u32) -> u64 {
         (self.slots.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
@@ -360,8 +361,8 @@ impl Reassembler {
     }
 
     /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
-    /// most bytes are chosen first. If these events are too short, the longest events of the sender with the second
-    /// most bytes follow, and so on.
+    /// most bytes are chosen first. As long as the lengths of the chosen events are too small together, the longest
+    /// events of the sender with the next most bytes are added.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -405,7 +406,7 @@ impl Reassembler {
 
     fn evict(&mut self, slot: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
-            // The list is bounded, because a caller may never poll it.
+            // The list of evicted events is bounded, because a caller may never poll the list.
             self.evicted.pop_front();
         }
         let evicted = self.give_up(slot, |counters| counters.evict(eviction));

@@ -140,7 +140,7 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// The time before which no entry is free. When a sender's last open event ends, this time may become earlier.
+    /// The time before which no entry is free, which may become earlier when the last open event of a sender ends.
     none_free_until: Time,
 }
 

@@ -100,7 +100,7 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Moves the window up by `by` event numbers. Numbers that leave the window and did not arrive are counted as
+    /// Moves the window up by `by` event numbers. Event numbers that leave the window and did not arrive are counted as
     /// missing.
     fn slide(&mut self, by: u64) {
         if by >= WINDOW {

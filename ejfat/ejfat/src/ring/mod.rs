@@ -11,11 +11,11 @@
 //! credit words are outside the ring. Each slot has one credit word.
 //!
 //! **Rules.** The descriptor of sequence number n has the index n modulo the number of descriptors. The number of
-//! descriptors is the number of slots rounded up to a power of two. A descriptor is written before its immediate.
-//! Events are announced in order, and each event needs at least one slot, so no descriptor is overwritten before the
-//! worker has read it. To release an event, the worker writes the generation of the event's first slot into the credit
-//! word of this slot. After writing the credit word, the worker changes the count of credits. The bridge counts any
-//! other change of a credit word as wrong, and ignores it.
+//! descriptors is the number of slots rounded up to a power of two. A descriptor is written before the worker gets the
+//! immediate of the event. Events are announced in order, and each event needs at least one slot, so no descriptor is
+//! overwritten before the worker has read it. To release an event, the worker writes the generation of the event's
+//! first slot into the credit word of this slot. After writing the credit word, the worker changes the count of
+//! credits. The bridge counts any other change of a credit word as wrong, and ignores it.
 //!
 //! A worker requests one of two versions of the protocol. A worker of version 1 never gets an event that was delivered
 //! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers

@@ -29,13 +29,13 @@ enum State {
     },
 }
 
-/// An event that a worker released.
+/// An event that a worker released or acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
     pub slot: u32,
     /// The tag that the caller passed to [`Slots::send`].
     pub tag: u32,
-    /// True if the event was acknowledged before it was released.
+    /// True if the event has been acknowledged and released, so that its slots are free.
     pub acknowledged: bool,
 }
 
@@ -216,7 +216,7 @@ impl Slots {
     /// Notes that the event in these slots is announced to the worker. Returns the event's sequence number.
     ///
     /// # Panics
-    /// If no event that was not sent yet has these slots.
+    /// Panics if `slot` is not the first slot of an event that was taken and not sent yet.
     pub fn send(&mut self, slot: u32, tag: u32) -> u32 {
         let State::Filling { slots } = self.states[slot as usize] else {
             panic!("slot {slot} is {:?}, so nothing is being filled", self.states[slot as usize]);
@@ -230,8 +230,7 @@ impl Slots {
         sequence
     }
 
-    /// Notes that the oldest unacknowledged event has arrived. In the result, `acknowledged` is true if the event was
-    /// released before it was acknowledged.
+    /// Notes that the worker acknowledged the oldest unacknowledged event, and returns this event.
     pub fn acknowledge(&mut self) -> Option<Credited> {
         let slot = self.unacknowledged.pop_front()?;
         let State::Sent { slots, tag, acknowledged, credited } = &mut self.states[slot as usize] else {
