@@ -195,7 +195,7 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
     // The open events of the honest sender claim nearly all address space that the reassembler permits. Sixteen of
-    // these events have claimed less than the hostile event needs.
+    // these events together claim less than the hostile event needs, so evicting sixteen of them is not enough.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }

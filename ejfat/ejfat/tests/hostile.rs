@@ -196,7 +196,8 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
 }
 
-/// A segment of a released event is refused as a duplicate, even if the caller polled with an earlier time before.
+/// A segment of a released event is refused as a duplicate, even if the caller passed an earlier time to
+/// `poll_given_up`.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();

@@ -55,7 +55,8 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// Returns the number of the range for a load balancer and a tick. The range is found by the search tree of begins.
+/// Returns the number of the range for a load balancer and a tick. The number of the range is found by searching the
+/// tree in `ImageTable::Begins`.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {

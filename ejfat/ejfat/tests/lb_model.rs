@@ -29,7 +29,7 @@ fn packets_of_e2sar_find_their_members() {
     let members: Vec<u16> = (0..512).map(|slot| 1000 + slot).collect();
     let mut rules = rules(calendar(lb, 7, &members));
     rules.insert(Rule::Source { lb, address: from }, false).unwrap();
-    // The ticks of both headers are in the 30 seconds that begin with this tick.
+    // The ticks of both E2SAR headers are in the 30 seconds that begin with the tick `start`.
     let start = 0x0006_60c4_5000_0000;
     for ticks in prefixes(start..start + 30_000_000) {
         rules.insert(Rule::Epoch { lb, ticks, epoch: Epoch::new(7) }, false).unwrap();

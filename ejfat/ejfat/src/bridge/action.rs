@@ -54,7 +54,7 @@ pub enum Action {
     /// to the staging ring, and WRITE it to the worker's ring. After the copy, announce the event to `worker`.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
     /// Release the ring or staging ring of a worker that ended. For each removed worker, the dispatcher orders this
-    /// action exactly once. `given_up` is the number of events in the ring that could have been delivered again and
-    /// were not.
+    /// action exactly once. `given_up` is the number of events in the ring that could have been delivered again, but
+    /// were not delivered again.
     Forget { worker: WorkerId, given_up: u32 },
 }

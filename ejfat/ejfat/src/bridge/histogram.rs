@@ -16,8 +16,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The number of buckets. The buckets have durations below 2^42 ns, which is 73 minutes. Longer durations count in
-    /// the last bucket.
+    /// The number of buckets. The buckets are for durations below 2^42 ns, which is 73 minutes. Durations of 2^42 ns or
+    /// more count in the last bucket.
     const BUCKETS: usize = 4 * 40;
 
     fn bucket(nanos: u64) -> usize {

@@ -20,9 +20,9 @@ impl Dispatcher {
         }
     }
 
-    /// Delivers waiting events to workers that have room now, the oldest event first. If an event finds no room for its
-    /// length, later events do not take the room for which this event waits. Events that are delivered again come
-    /// before all waiting events, because they are older.
+    /// Delivers waiting events to workers that have room now, the oldest event first. If no ring has enough room for a
+    /// waiting event, later events do not take the room for which this event waits. Events that are delivered again
+    /// come before all waiting events, because they are older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
         self.serve_again(now);

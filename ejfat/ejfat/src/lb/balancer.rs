@@ -18,10 +18,10 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// counters of each load balancer.
 ///
 /// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and tables are
-/// staged only for ticks that no packet has had yet. An update of tables therefore splits no event. Each load balancer
-/// has its own ticks, because different experiments count differently. The destination addresses belong to the whole
-/// data plane, and a change of them applies to all ticks at once. A source address is allowed if the tables for its
-/// packet's tick, or any tables for later ticks, allow it.
+/// staged only for ticks that no packet has had yet, so an update of tables splits no event. Each load balancer has its
+/// own ticks, because the ticks of different experiments are independent of each other. The destination addresses
+/// belong to the whole data plane, and a change of them applies to all ticks at once. A source address is allowed if
+/// the tables for its packet's tick, or any tables for later ticks, allow it.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -230,7 +230,8 @@ impl Balancer {
         over
     }
 
-    /// Returns the highest tick that a load balancer remembers as routed. Tables can be staged from the next tick on.
+    /// Returns the highest tick that a load balancer remembers as routed. Tables can be staged for ticks above the
+    /// returned tick.
     pub fn newest_tick(&self, lb: LbId) -> Option<u64> {
         self.of(lb).newest_tick()
     }
@@ -356,10 +357,10 @@ impl Balancer {
     }
 
     /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
-    /// member for a minute, [`Balancer::members`] omits the member. When a member is omitted and no tables have the
-    /// member, the member loses its counters. The caller should call this function every few seconds. A second call
-    /// within a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the
-    /// time of the previous call counts.
+    /// member for a minute, [`Balancer::members`] omits the member. A member that is omitted and is in no tables loses
+    /// its counters. The caller should call this function every few seconds. A second call within a second does nothing
+    /// if the tables have not changed. If `now` is earlier than in a previous call, the time of the previous call
+    /// counts.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
@@ -373,8 +374,8 @@ impl Balancer {
         self.tally.members()
     }
 
-    /// Returns the packets that were sent to members that [`Balancer::members`] omits, by member id. Members of
-    /// different load balancers with the same id are added up.
+    /// Returns the packets that were sent to members that [`Balancer::members`] omits, by member id. Members with the
+    /// same id on different load balancers share one entry.
     pub fn gone(&self) -> BTreeMap<u16, Traffic> {
         self.tally.gone()
     }

@@ -35,7 +35,8 @@ pub trait Engine: std::fmt::Debug + Send {
     /// bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns the counters since the previous call of this function. Numbers of bytes are lengths of UDP payloads.
+    /// Returns the counters since the previous call of this function. In the returned counters, numbers of bytes are
+    /// lengths of UDP payloads.
     fn take(&mut self) -> Counted;
 }
 

@@ -275,8 +275,8 @@ impl Builder {
                     places[free] = Some(homeless);
                     break;
                 }
-                // Each turn replaces an address in the next way, so that two addresses do not replace each other for
-                // ever.
+                // The addresses in the four ways are replaced in turn, so that two addresses do not replace each other
+                // for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));

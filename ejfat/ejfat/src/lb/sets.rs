@@ -75,9 +75,9 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The highest tick that was routed since the last call of [`Balancer::age`]. `before` is the highest tick that was
-    /// routed between the last two calls.
+    /// The highest tick that was routed since the last call of [`Balancer::age`].
     pub(super) newest: Option<u64>,
+    /// The highest tick that was routed between the last two calls of [`Balancer::age`].
     pub(super) before: Option<u64>,
     /// The highest tick that was routed before [`Balancer::age`] forgot all ticks, because the load balancer got no
     /// packets any more.
@@ -197,8 +197,8 @@ impl Sets {
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. A packet that was dropped for its source address is
-    /// counted only if the tables of an earlier set allow this address.
+    /// Counts a packet that the tables of the set `at` dropped. If these tables dropped the packet for its source
+    /// address, the packet is counted only if the tables of an earlier set allow this address.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

@@ -49,7 +49,7 @@ pub struct Route {
     pub keep_lb_header: bool,
 }
 
-/// A [`Route`] that refers to the tables.
+/// A [`Route`] with a reference to the member's [`Forward`] in the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     lb: LbId,

@@ -126,10 +126,10 @@ impl Tally {
         }
     }
 
-    /// Notes the members that are in none of the tables in `live`, which are the tables of new ticks. A noted member is
-    /// forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables
-    /// in `all`. The tables in `all` include tables of earlier ticks, by which a late packet may still be routed. Does
-    /// nothing if the members were compared with the same tables less than a second ago.
+    /// Notes the leaving members, which are in none of the tables in `live`, the tables of new ticks. A leaving member
+    /// is forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the
+    /// tables in `all`. The tables in `all` include tables of earlier ticks, by which a late packet may still be
+    /// routed. Does nothing if the members were compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -44,8 +44,8 @@ pub struct Config {
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
     /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
-    /// of an event instead of the last segment. The key of an event that ended is remembered for this time, and for a
-    /// longer time if segments have a tick.
+    /// of an event instead of the last segment. The key of an ended event is remembered for the time-out, and for a
+    /// longer time if the event's segments have a tick.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,

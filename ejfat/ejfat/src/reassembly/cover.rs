@@ -16,8 +16,8 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum stride in bytes. Shorter segments get no cells, because a few short segments could take all blocks.
-/// Segments of full length are longer than this minimum for any permitted MTU.
+/// The minimum stride in bytes. Segments that are shorter than this minimum get no cells, because a few short segments
+/// could take all blocks. Segments of full length are longer than this minimum for any permitted MTU.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Cover {
     }
 
     /// Finds the location at which the bytes of a segment are recorded. `bytes` must not be empty and must lie inside
-    /// the event. Returns an error if any of these bytes has arrived already.
+    /// the event. Returns an error if any byte in `bytes` has arrived already.
     #[inline]
     pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
         let interval = self.ending_behind(bytes.start);

@@ -16,7 +16,7 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this end, because events with the same key can end several times.
+    /// The number of this entry, because events with the same key can end several times.
     number: u64,
 }
 
@@ -50,8 +50,8 @@ impl Ended {
         }
     }
 
-    /// Remembers an event and the cause for which its further segments are refused. `cause` is [`Cause::Duplicate`] if
-    /// the event was complete, and [`Cause::Late`] if the event was given up.
+    /// Remembers an ended event, and the cause for which later segments of this event are refused. `cause` is
+    /// [`Cause::Duplicate`] if the event was complete, and [`Cause::Late`] if the event was given up.
     pub(super) fn insert(&mut self, key: Key, tick: Option<u64>, cause: Cause, now: Time) {
         let list = if cause == Cause::Duplicate { &mut self.complete } else { &mut self.given_up };
         if list.len() == self.of_each
@@ -66,8 +66,8 @@ impl Ended {
         self.ends.insert(key, End { cause, at: now, tick, number: self.next });
     }
 
-    /// Returns the cause for which a segment of an ended event is refused. A segment with another tick belongs to
-    /// another event, because its sender was restarted.
+    /// Returns the cause for which a segment of an ended event is refused. A segment whose tick differs from the tick
+    /// of the ended event belongs to another event, because the sender was restarted.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<Cause> {
         let end = self.ends.get(key)?;
         let same = match tick.zip(end.tick) {

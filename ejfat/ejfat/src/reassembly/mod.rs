@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The key of an event consists of its event number, its data id and its sender. The segments of an event arrive in any
-//! order and any number of times. Accepted segments never overlap and lie inside the event. An event is therefore
-//! complete exactly when the number of accepted bytes is equal to its length, and an event with a gap is never
-//! complete.
+//! order and any number of times. Accepted segments never overlap and lie inside the event. Because accepted segments
+//! never overlap, an event is complete exactly when the number of accepted bytes is equal to the length of the event,
+//! and an event with a gap is never complete.
 //!
 //! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes. The caller should
 //! only reserve the address space of this memory, because an event may claim a length and never send its bytes.
@@ -54,7 +54,7 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// Returns the index of the event buffer, which is below [`Config::slots`]. Only one event at a time has this
+    /// Returns the index of the event buffer, which is below [`Config::slots`]. Only one event at a time has this event
     /// buffer.
     pub fn slot(self) -> usize {
         self.slot as usize
@@ -295,7 +295,7 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None),
         };
         let opened = gap.is_none();
-        // Recording the first segment of an event cannot fail, so no event is open without a segment.
+        // Recording the first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {

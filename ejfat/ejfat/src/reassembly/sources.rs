@@ -17,8 +17,9 @@ const KEPT: Duration = Duration::from_secs(60);
 /// abandoned and open events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The number of received datagrams. `bytes` is the number of bytes in these datagrams.
+    /// The number of received datagrams.
     pub segments: u64,
+    /// The number of bytes in the received datagrams.
     pub bytes: u64,
     /// The number of payload bytes that were placed in events.
     pub placed_bytes: u64,

@@ -15,15 +15,16 @@
 //! immediate of the event. Events are announced in order, and each event needs at least one slot, so no descriptor is
 //! overwritten before the worker has read it. To release an event, the worker writes the generation of the event's
 //! first slot into the credit word of this slot. After writing the credit word, the worker changes the count of
-//! credits. The bridge counts any other change of a credit word as wrong, and ignores it.
+//! credits. If a credit word changes in any other way than by the release of an event, the bridge counts the change as
+//! wrong and ignores it.
 //!
 //! A worker requests one of two versions of the protocol. A worker of version 1 never gets an event that was delivered
 //! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers
 //! used. A flag in the descriptor marks an event that is delivered again.
 //!
 //! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` (80), with a region for each
-//! parameter. The bridge writes events and descriptors after the response. The immediate of a descriptor's WRITE is the
-//! sequence number of the event. The first event has sequence number 1.
+//! parameter. After the response to this call, the bridge writes events and descriptors. The immediate of a
+//! descriptor's WRITE is the sequence number of the event. The first event has sequence number 1.
 //!
 //! | parameter | bytes | who writes it while subscribed |
 //! |---|---|---|

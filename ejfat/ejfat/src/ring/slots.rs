@@ -47,7 +47,7 @@ pub struct Looked {
     pub wrong: u32,
 }
 
-/// The state of all slots of a ring. The size of this state is bounded by the ring's geometry.
+/// The state of all slots of a ring. The geometry of the ring bounds the memory that this state takes.
 #[derive(Clone, Debug)]
 pub struct Slots {
     geometry: Geometry,
@@ -148,7 +148,7 @@ impl Slots {
         Some(Run { slot, slots, generation })
     }
 
-    /// Finds the first `slots` adjacent free slots.
+    /// Returns the first slot of the first `slots` adjacent slots that are free.
     fn find(&self, slots: u32) -> Option<u32> {
         if slots >= self.in_vain.get() {
             return None;
@@ -213,7 +213,7 @@ impl Slots {
         }
     }
 
-    /// Notes that the event in these slots is announced to the worker. Returns the event's sequence number.
+    /// Notes that the event whose first slot is `slot` is announced to the worker. Returns the event's sequence number.
     ///
     /// # Panics
     /// Panics if `slot` is not the first slot of an event that was taken and not sent yet.

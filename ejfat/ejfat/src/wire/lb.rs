@@ -97,8 +97,8 @@ impl LbHeader {
         Ok((Self { select, protocol: (first >> 32) as u8, tick }, rest))
     }
 
-    /// Returns true if a datagram begins with an LB header. The first two bytes show this, because an RE header always
-    /// begins with a lower byte.
+    /// Returns true if a datagram begins with an LB header. The first two bytes of a datagram are enough to recognise
+    /// an LB header, because an RE header always begins with a lower byte.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())

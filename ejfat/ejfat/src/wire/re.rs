@@ -25,13 +25,13 @@ pub struct ReHeader {
 pub struct Versions(u16);
 
 impl Versions {
-    /// Version 1 only. E2SAR accepts no other version.
+    /// The set that contains only version 1. E2SAR accepts no other version of RE headers.
     pub const ONE: Self = Self(1 << 1);
 
     /// Creates the set of these versions.
     ///
     /// # Panics
-    /// If a version does not fit into 4 bits.
+    /// Panics if a version does not fit into 4 bits.
     pub fn of(versions: &[u8]) -> Self {
         Self(versions.iter().fold(0, |bits, &version| {
             assert!(version < 16, "version {version} does not fit into 4 bits");

@@ -252,7 +252,7 @@ fn random_prefix(random: &mut Random) -> TickPrefix {
         _ => random.range(44..=63) as u8,
     };
     let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
-    // Different prefixes should often begin or end at the same tick.
+    // `near` is often rounded up or down, so that different prefixes often begin or end at the same tick.
     let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
     let free = 64 - u32::from(length);
     let value = near.checked_shr(free).map_or(0, |bits| bits << free);
