@@ -128,8 +128,8 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
 /// `bind`, the port is in use and is skipped. Returns the bound ports and the skipped addresses.
 ///
 /// # Errors
-/// Returns the error of `bind` if `bind` fails for a [`Listen::Port`], if it fails for all ports of a range, or if
-/// `is_busy` returns false for its error.
+/// Returns the error of `bind` if `bind` fails for a [`Listen::Port`] or for all ports of a range, or if `is_busy`
+/// returns false for an error of `bind`.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

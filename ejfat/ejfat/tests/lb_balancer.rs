@@ -24,7 +24,7 @@ use simnet::Random;
 
 const LB: u8 = 2;
 
-/// Returns tables with a calendar whose slots are given to these members in turn.
+/// Returns tables with a calendar whose slots are assigned to `members` in turn.
 fn tables(members: &[u16]) -> Tables {
     let of = lb(LB);
     let mut all = rules(calendar(of, 0, members));
@@ -349,7 +349,7 @@ fn load_balancers_with_different_ticks_do_not_disturb_each_other() {
             balancer.stage(lb_tables(of, second as u16), from).unwrap();
             assert_eq!(route_of(&mut balancer, of, from - 1), second as u16 - 1, "second {second}");
             assert_eq!(route_of(&mut balancer, of, from), second as u16, "second {second}");
-            // No sender sends a segment more than two seconds after the tick of its event.
+            // In this test, no sender sends a segment more than two seconds after the tick of the event.
             balancer.retire(lb(of), tick(of, second.saturating_sub(2)));
             assert!(balancer.sets(lb(of)).count() <= 4);
             assert_eq!(balancer.newest_tick(lb(of)), Some(from));
@@ -589,8 +589,8 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
     balancer.set_horizon(lb(0), 1000);
     assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000), "nothing is forgotten");
 
-    // The new horizon 3000 is between the two remembered ticks 1001 and 5000. Of these two ticks, only the tick 1001 is
-    // not above the new horizon.
+    // The new horizon 3000 is between the two remembered ticks 1001 and 5000. Only the tick 1001 is below the new
+    // horizon.
     balancer.set_horizon(lb(0), 3000);
     assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
     assert_eq!(route_of(&mut balancer, 0, 4000), 0);

@@ -150,7 +150,7 @@ fn an_image_leads_where_the_sets_lead() {
     assert!(routed > 0);
 }
 
-/// Returns rules with one epoch for all ticks, whose slots are given to the members with these ids in turn.
+/// Returns the rules of one epoch for all ticks. The calendar slots of the epoch are assigned to `members` in turn.
 fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
     let mut rules: Vec<_> = (0..512_u16)
         .zip(members.iter().cycle())

@@ -12,7 +12,7 @@ pub enum Target {
     Anybody,
     /// The workers that take this data id.
     DataId(u16),
-    /// The worker with this member number, which comes from load-balancer tables. If no worker with this number is
+    /// The worker that has this member number in the load-balancer tables. If no worker with this member number is
     /// subscribed, any worker may get the event.
     Member(u16),
 }

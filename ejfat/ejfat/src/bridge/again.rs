@@ -78,8 +78,8 @@ impl Dispatcher {
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 can be expected if a worker of version 2 is subscribed. If the ended worker used
-        // version 2, this worker may subscribe again.
+        // Only workers of version 2 can get the kept events, so a worker of version 2 must be subscribed, or the ended
+        // worker must have used version 2, because the ended worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -137,9 +137,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. If the kept rings
-    /// are more than [`Config::max_workers`](super::Config::max_workers) or have more bytes than
-    /// [`Config::again_bytes`](super::Config::again_bytes), also gives up the largest rings.
+    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. Also gives up the
+    /// largest rings if there are more kept rings than [`Config::max_workers`](super::Config::max_workers), or if the
+    /// kept rings have more bytes than [`Config::again_bytes`](super::Config::again_bytes).
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;
@@ -176,8 +176,8 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of all workers that ended, and keeps no rings from now on. The caller must call this function
-    /// when the bridge ends.
+    /// Gives up the rings of all workers that ended, and keeps no rings of workers that end later. The caller must call
+    /// this function when the bridge ends.
     pub fn forget_all(&mut self) {
         self.keeps = false;
         while !self.ended.is_empty() {

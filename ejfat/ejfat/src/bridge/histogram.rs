@@ -48,8 +48,8 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the duration in nanoseconds that the given `part` of all durations, from 0 to 1, does not exceed.
-    /// Returns `None` if no duration was counted.
+    /// Returns a duration in nanoseconds that a given part of all durations does not exceed, for example half of all
+    /// durations if `part` is 0.5. Returns `None` if no duration was counted.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;

@@ -35,8 +35,8 @@ pub struct Record {
     pub fate: Fate,
 }
 
-/// A ring buffer of traces. Each trace has a number, which is its tag, and is stored at the index that is its tag
-/// modulo `capacity`. A search for the tag of an overwritten trace finds no trace.
+/// A ring buffer of traces. Each trace has a number, the tag, and is stored at the index `tag % capacity`. A search for
+/// the tag of an overwritten trace finds no trace.
 #[derive(Debug)]
 pub(super) struct Journal {
     records: Vec<Record>,

@@ -77,7 +77,7 @@ pub struct Dispatcher {
     waiting: VecDeque<EventId>,
     /// The workers that ended and whose rings are kept, in the order in which the workers ended.
     ended: VecDeque<Ended>,
-    /// True if the events of workers that end are kept from now on.
+    /// True if the bridge keeps the events of a worker that ends.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -234,7 +234,8 @@ impl Dispatcher {
         }
     }
 
-    /// Sets whether too many WRITEs to a worker are queued. While `behind` is true, the worker gets no new events.
+    /// Sets the flag `behind` of a worker, which is true if too many WRITEs to the worker are queued. While `behind` is
+    /// true, the worker gets no new events.
     pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.behind = behind;
@@ -270,7 +271,7 @@ impl Dispatcher {
     }
 
     /// Finds stalled workers, and gives up events and rings that waited too long. The caller should call this function
-    /// often, about every tenth of the shortest time in [`Config`].
+    /// at intervals of about a tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
         // Waiting events may have room now, because a worker may have stalled or recovered, or because events were

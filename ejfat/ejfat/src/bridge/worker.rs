@@ -44,8 +44,8 @@ pub(super) struct Worker {
     /// True if the ring's free room is kept for an event that waits for more room.
     blocked: bool,
     stalled: bool,
-    /// True if the worker gets one event although it is stalled. Some workers release an event only when the next event
-    /// comes.
+    /// True if the worker gets one event although it is stalled, because some workers release an event only when the
+    /// next event comes.
     trial: bool,
     last_sent: Time,
     /// The last time at which the worker released an event, or got an event while it had no other event.
@@ -223,7 +223,7 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Returns true if any subscribed worker may get events of this target, now or later.
+    /// Returns true if any subscribed worker may get events of `target`, now or later.
     pub(super) fn has_taker(&self, target: Target) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
@@ -262,7 +262,8 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // If a worker that is not open at present has a ring that is long enough, the event can wait for this worker.
+        // If a worker that gets no events at present has a ring that is long enough, the event can wait for this
+        // worker.
         let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
@@ -354,7 +355,7 @@ impl Workers {
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
             // A trial gives one event to a stalled worker, because some workers keep each event until the next event
-            // arrives. Without a trial, such a worker would never get another event.
+            // arrives. Without a trial, a worker that keeps its last event would never get another event.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

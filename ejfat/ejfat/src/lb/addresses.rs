@@ -10,7 +10,7 @@ pub(super) struct Addresses<T> {
 }
 
 impl<T: Copy> Addresses<T> {
-    /// Creates a map of these addresses and values. `all` must have each address at most once.
+    /// Creates a map from the addresses in `all` to their values. `all` must have each address at most once.
     pub(super) fn new(all: &[(IpAddr, T)]) -> Self {
         let v4 = all.iter().filter_map(|&(address, value)| match address {
             IpAddr::V4(address) => Some((address.to_bits(), value)),

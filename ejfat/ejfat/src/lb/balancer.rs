@@ -20,8 +20,8 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and tables are
 /// staged only for ticks that no packet has had yet, so an update of tables splits no event. Each load balancer has its
 /// own ticks, because the ticks of different experiments are independent of each other. The destination addresses
-/// belong to the whole data plane, and a change of them applies to all ticks at once. A source address is allowed if
-/// the tables for its packet's tick, or any tables for later ticks, allow it.
+/// belong to the whole data plane, so a change of these addresses applies to all ticks at once. A source address is
+/// allowed if the tables for its packet's tick, or any tables for later ticks, allow it.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -105,8 +105,8 @@ impl Balancer {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the existing
-    /// tables that begin at this tick, the new tables replace these existing tables.
+    /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the tables
+    /// that begin at the returned tick, the new tables replace these tables.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -190,17 +190,17 @@ impl Balancer {
 
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
     /// the horizon are not remembered as routed, so they do not block new tables. While a load balancer has a horizon,
-    /// [`Balancer::age`] does not forget the ticks up to the horizon. If ticks that were counted as beyond the old
-    /// horizon are not above the new horizon, one of these ticks counts as routed from now on. If no counted tick is
-    /// above the new horizon, the highest counted tick counts as routed. If a counted tick is above the new horizon,
-    /// the lowest counted tick counts as routed. Counted ticks between the lowest and the highest counted tick are not
-    /// remembered.
+    /// [`Balancer::age`] does not forget the ticks up to the horizon. The load balancer remembers the lowest and the
+    /// highest tick that it routed above the old horizon ([`BeyondHorizon`]). If neither of these two ticks is above
+    /// the new horizon, the highest tick counts as routed from now on. If only the highest of these two ticks is above
+    /// the new horizon, the lowest tick counts as routed from now on.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
     /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result becomes
-    /// `None` again when the load balancer is reset, or when the horizon reaches the highest tick of these packets.
+    /// `None` again when the load balancer is reset, or when the horizon reaches the highest tick that was routed above
+    /// it.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
@@ -222,7 +222,8 @@ impl Balancer {
     }
 
     /// Drops the sets of a load balancer that apply only to ticks below `below_tick`, and returns the number of dropped
-    /// sets. A packet with a lower tick that arrives afterwards is looked up in the oldest remaining set.
+    /// sets. A packet with a tick below `below_tick` that arrives after this call is looked up in the oldest remaining
+    /// set.
     pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
         let sets = &mut self.of_mut(lb).sets;
         let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
@@ -237,9 +238,9 @@ impl Balancer {
     }
 
     /// Forgets the ticks that load balancers without a horizon routed before the previous call of this function. A tick
-    /// that was not routed between two calls belongs to no event in flight. Because old ticks are forgotten, a wrong
-    /// tick from a sender whose clock was wrong does not block new tables for long. The caller should call this
-    /// function every few seconds.
+    /// that was not routed between two calls of this function belongs to no event in flight. Because old ticks are
+    /// forgotten, a wrong tick from a sender whose clock was wrong does not block new tables for long. The caller
+    /// should call this function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -262,7 +263,7 @@ impl Balancer {
     }
 
     /// Returns the route of a UDP datagram with an LB header, which came from the address `from` to the address `to`.
-    /// The bytes of the datagram are counted.
+    /// The counters of bytes count only the datagram.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(lb) = self.destinations.get(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
@@ -312,7 +313,7 @@ impl Balancer {
         found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
-    /// Forwards a whole IP packet in place, as [`rewrite`] does. The bytes of the packet are counted.
+    /// Forwards a whole IP packet in place, as [`rewrite`] does. The counters of bytes count the whole packet.
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
         let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
         let Some(lb) = self.destinations.get(packet.to(bytes)) else {
@@ -359,8 +360,8 @@ impl Balancer {
     /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
     /// member for a minute, [`Balancer::members`] omits the member. A member that is omitted and is in no tables loses
     /// its counters. The caller should call this function every few seconds. A second call within a second does nothing
-    /// if the tables have not changed. If `now` is earlier than in a previous call, the time of the previous call
-    /// counts.
+    /// if the tables have not changed. If `now` is earlier than in a previous call, the time of the previous call is
+    /// used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

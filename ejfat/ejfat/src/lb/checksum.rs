@@ -5,8 +5,8 @@ use std::ops::Add;
 /// The number that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). By RFC 1071, 2 (B) and (C), the result is the same
-/// in any byte order, and with words longer than 16 bits.
+/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). By RFC 1071, 2 (B) and (C), the result does not
+/// depend on the byte order, and the words may be longer than 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 

@@ -20,7 +20,7 @@ pub trait Engine: std::fmt::Debug + Send {
     ///
     /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. If the
     /// engine has forwarded a packet with the guard's tick or a higher tick since the last [`Engine::take`], the engine
-    /// refuses the image, because events could be split.
+    /// refuses the image, because the segments of an event could go to different workers.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in

@@ -362,7 +362,7 @@ impl Builder {
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
         // The first slot of a calendar without slots may have an index behind the last slot of the table, so the
-        // remainder keeps this index within 14 bits.
+        // remainder of the division by `SLOTS` is stored, which has at most 14 bits.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -395,8 +395,8 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused entries of [`ImageTable::Begins`] contain the highest tick of the last load balancer, so the hardware
-        // finds its last range when it looks up this tick. The last range therefore gets the same entry as the last
+        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer, so a look-up of
+        // this tick in hardware finds the last range. For this look-up, the last range gets the same entry as the last
         // used range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);

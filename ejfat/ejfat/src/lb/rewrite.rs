@@ -23,8 +23,8 @@ pub struct Forwarded {
 ///
 /// The load balancer's address becomes the source address, and the member's address becomes the destination address.
 /// The TTL or hop limit decreases by one. If the LB header is removed, the IP and UDP headers move towards the payload,
-/// and the payload stays in place. Checksums are updated by the changes of the covered bytes, so a wrong checksum stays
-/// wrong. A UDP checksum of 0, which stands for no checksum, stays 0, also over IPv6.
+/// and the payload stays in place. Checksums are only updated for the changed bytes, so a wrong checksum stays wrong. A
+/// UDP checksum of 0, which stands for no checksum, stays 0, also over IPv6.
 ///
 /// Unlike the P4 data plane, this function drops fragments, and packets whose length in the IP or UDP header does not
 /// match the number of bytes. A dropped packet is not changed.

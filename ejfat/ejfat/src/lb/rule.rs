@@ -115,7 +115,8 @@ pub enum Rule {
     Destination { address: IpAddr, lb: LbId },
     /// The load balancer takes packets from this address.
     Source { lb: LbId, address: IpAddr },
-    /// Ticks with this prefix have this epoch. If the prefixes of several rules match, the longest prefix counts.
+    /// The ticks with the prefix `ticks` belong to the epoch `epoch`. If the prefixes of several rules match, the
+    /// longest prefix counts.
     Epoch { lb: LbId, ticks: TickPrefix, epoch: Epoch },
     /// A slot of an epoch's calendar leads to a member.
     Slot { lb: LbId, epoch: u32, slot: u16, member: u16 },
@@ -195,7 +196,7 @@ impl RuleKey {
     }
 }
 
-/// Returns the rules of a calendar with 512 slots, which are given to the members in turn. A member that is listed
+/// Returns the rules of a calendar with 512 slots, which are assigned to `members` in turn. A member that is listed
 /// several times gets more slots. If `members` is empty, no rules are returned.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
     let dealt = (0..512).zip(members.iter().cycle());

@@ -95,7 +95,7 @@ impl Rules {
         }
     }
 
-    /// Removes the rule with this key and returns it, if there is such a rule.
+    /// Removes the rule with this key, and returns the removed rule, if any.
     pub fn remove(&mut self, key: &RuleKey) -> Option<Rule> {
         let rule = self.get(key)?;
         match *key {

@@ -67,7 +67,7 @@ pub struct BeyondHorizon {
     pub highest: u64,
 }
 
-/// The value of the horizon for a load balancer without a horizon, so that all routed ticks are remembered.
+/// The value of the horizon for a load balancer without a horizon, which remembers all routed ticks.
 pub(super) const NO_HORIZON: u64 = u64::MAX;
 
 /// The sets of tables of one load balancer, and the routed ticks that are remembered.

@@ -11,8 +11,7 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// The indexes in `Tally::traffic` of the counters of the members that [`LbTables::members`] returns, in the same
-/// order.
+/// For each member that [`LbTables::members`] returns, the index of the member's counters in `Tally::traffic`.
 pub(super) type Places = Vec<u32>;
 
 /// The index of a member for which there is no rule. No packet is sent to a member without rules.
@@ -61,8 +60,8 @@ impl Tally {
     /// comparison takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// The maximum number of members with counters. If more members have counters, members that are in no tables lose
-    /// their counters.
+    /// The maximum number of members with counters. If the number of members with counters exceeds this maximum,
+    /// members that are in no tables lose their counters.
     const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
     pub(super) fn new(seed: u64) -> Self {

@@ -1,4 +1,5 @@
-//! Bitmaps of the segments of events. A bitmap consists of blocks, and a block is taken when a segment for it arrives.
+//! Bitmaps of the segments of events. A bitmap consists of blocks, and a block is taken when the first segment with a
+//! bit in this block arrives.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -9,7 +10,7 @@ use super::lists::NONE;
 /// The number of segments that one block has bits for.
 pub(super) const SEGMENTS: u32 = 512;
 /// The number of recently used blocks of an event that are found without the index. If segments arrive out of order,
-/// segments of several blocks of an event arrive at the same time.
+/// consecutive segments may belong to different blocks of the event.
 const RECENT: usize = 4;
 
 /// The linked blocks of one event.
@@ -32,8 +33,7 @@ impl Chain {
     }
 }
 
-/// The bit of a segment, with the index of its block. `chunk` is `None` if no segment of the block has arrived for the
-/// event yet.
+/// The bit of a segment, with the index of its block. `chunk` is `None` until a segment of the block has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Numbering;
 use crate::wire::Versions;
 
-/// The definition of one sender, for limits by sender. Events of different senders are different events, even if they
-/// have the same event number and data id.
+/// The definition of one sender for the limits of one sender, such as [`Config::max_open_per_source`]. Events of
+/// different senders are different events, even if they have the same event number and data id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
     /// Each address is one sender.
@@ -52,11 +52,11 @@ pub struct Config {
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,
-    /// The maximum number of senders that are counted separately. If there are more senders, the additional senders
-    /// count as unknown senders.
+    /// The maximum number of senders that are counted separately. If there are more than `max_sources` senders, the
+    /// additional senders count as unknown senders.
     pub max_sources: u32,
-    /// The number of complete events whose late segments are recognised. The number of remembered events that were
-    /// given up is limited to the same number.
+    /// The number of complete events whose late segments are recognised. The reassembler also remembers at most
+    /// `remembered` events that were given up.
     pub remembered: u32,
     /// The number of bitmap blocks, each for 512 segments. Events whose segments arrive out of order need bitmap
     /// blocks.

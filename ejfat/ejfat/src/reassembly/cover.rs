@@ -17,7 +17,7 @@ use super::{
 
 const INTERVALS: usize = 24;
 /// The minimum stride in bytes. Segments that are shorter than this minimum get no cells, because a few short segments
-/// could take all blocks. Segments of full length are longer than this minimum for any permitted MTU.
+/// could take all blocks. For any permitted MTU, the segments of a long event are longer than this minimum.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]

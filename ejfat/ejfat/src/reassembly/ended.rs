@@ -16,7 +16,7 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this entry, because events with the same key can end several times.
+    /// A number that distinguishes several ends of events with the same key.
     number: u64,
 }
 

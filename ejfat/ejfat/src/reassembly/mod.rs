@@ -133,7 +133,7 @@ pub struct Incomplete {
 pub enum Cause {
     /// The datagram is shorter than its headers.
     Short,
-    /// The datagram begins with a header of another protocol or version.
+    /// The datagram begins with a header whose protocol or version is not accepted.
     Version,
     /// The segment has no payload, or the event has no bytes.
     Empty,
@@ -361,8 +361,8 @@ impl Reassembler {
     }
 
     /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
-    /// most bytes are chosen first. As long as the lengths of the chosen events are too small together, the longest
-    /// events of the sender with the next most bytes are added.
+    /// most bytes are chosen first. Until the chosen events have `lacks` bytes together, the longest events of the
+    /// sender with the next most bytes are added.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -381,8 +381,8 @@ impl Reassembler {
     }
 
     /// Makes room for a part of an event by evicting the largest open event of the sender with the most memory. Returns
-    /// an error if the part belongs to this largest event, or if evicting this event would free too little memory for
-    /// the part.
+    /// an error if the part belongs to the largest event, or if evicting the largest event would free too little memory
+    /// for the part.
     #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);
@@ -417,8 +417,8 @@ impl Reassembler {
     /// open for [`Config::lifetime`]. The event's memory is free or already used for another event. The caller must
     /// call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // `now` may be earlier than the time of the last handled segment. The later one of these two times is
-        // remembered for an event that ends in this function.
+        // An event that ends in this function is remembered with the later one of two times: `now`, and the time of the
+        // last handled segment.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);

@@ -186,11 +186,11 @@ impl Slots {
         self.memory
     }
 
-    /// Returns the number of bytes of memory that are missing to accept a part of an event. `slot` is the event buffer
-    /// of an open event, or `None` for a new event.
+    /// Returns the number of bytes of memory that must be freed before a part of an event can be accepted. `slot` is
+    /// the event buffer of an open event, or `None` for a new event.
     #[inline]
     pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
-        // In most cases, the free memory is enough for all pages that the part touches.
+        // In most cases, the free memory is enough for all pages that the part touches, so this check comes first.
         if self.memory + self.touched_by(part) <= self.most_memory {
             return 0;
         }
@@ -221,8 +221,8 @@ impl Slots {
     }
 
     /// Returns the longest open events of a sender, and the sum of their lengths. The function stops adding events when
-    /// this sum is at least `bytes` or when there are [`MOST_EVICTED`] events. If events have equal lengths, the event
-    /// that got no segment for the longest time is chosen first.
+    /// the sum of their lengths is at least `bytes` or when there are [`MOST_EVICTED`] events. If events have equal
+    /// lengths, the event that got no segment for the longest time is chosen first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();

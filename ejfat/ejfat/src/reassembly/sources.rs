@@ -123,9 +123,9 @@ struct Seat {
 }
 
 impl Seat {
-    /// Returns the time from which another sender may take this entry, if this sender has no open event. A sender that
-    /// completed an event keeps its entry for [`KEPT`], so that datagrams from forged addresses do not displace this
-    /// sender.
+    /// Returns the time from which another sender may take this entry, if the current sender has no open event. A
+    /// sender that completed an event keeps its entry for [`KEPT`], so that datagrams from forged addresses do not
+    /// displace this sender.
     fn free_from(&self) -> Time {
         if self.proven { self.last_heard + KEPT } else { Time::default() }
     }
@@ -209,9 +209,9 @@ impl Sources {
         new as u32
     }
 
-    /// Finds an entry that a new sender may take, because the old sender of this entry has no open event. This function
-    /// is called for each datagram of a sender without an entry. To save time, the function searches the entries only
-    /// if an entry may be free.
+    /// Finds an entry that a new sender may take, because the current sender of this entry has no open event. This
+    /// function is called for each datagram of a sender without an entry. To save time, the function searches the
+    /// entries only if an entry may be free.
     fn free_seat(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;

@@ -22,7 +22,8 @@ pub enum GeometryError {
 
 impl Geometry {
     pub const MOST_SLOTS: u32 = 1 << 16;
-    /// The unit of a slot's size in bytes, so that every event begins at the start of a cache line.
+    /// The size of a slot is a multiple of this number of bytes, so that every event begins at the start of a cache
+    /// line.
     pub const UNIT: u32 = 64;
 
     pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, GeometryError> {

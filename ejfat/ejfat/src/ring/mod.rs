@@ -23,8 +23,8 @@
 //! used. A flag in the descriptor marks an event that is delivered again.
 //!
 //! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` (80), with a region for each
-//! parameter. After the response to this call, the bridge writes events and descriptors. The immediate of a
-//! descriptor's WRITE is the sequence number of the event. The first event has sequence number 1.
+//! parameter. After the response to the call of `subscribe`, the bridge writes events and descriptors. The immediate of
+//! a descriptor's WRITE is the sequence number of the event. The first event has sequence number 1.
 //!
 //! | parameter | bytes | who writes it while subscribed |
 //! |---|---|---|

@@ -148,7 +148,7 @@ impl Slots {
         Some(Run { slot, slots, generation })
     }
 
-    /// Returns the first slot of the first `slots` adjacent slots that are free.
+    /// Returns the lowest slot at which `slots` adjacent slots are free.
     fn find(&self, slots: u32) -> Option<u32> {
         if slots >= self.in_vain.get() {
             return None;

@@ -1,4 +1,4 @@
-//! The header of a segment that the load balancer reads (LB header).
+//! The LB header of a segment, which is for the load balancer.
 //!
 //! ```text
 //! v2   'L' 'B' | 2 | protocol u8 | zero u16        | entropy u16     | tick u64

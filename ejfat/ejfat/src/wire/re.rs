@@ -28,7 +28,7 @@ impl Versions {
     /// The set that contains only version 1. E2SAR accepts no other version of RE headers.
     pub const ONE: Self = Self(1 << 1);
 
-    /// Creates the set of these versions.
+    /// Creates the set of the versions in `versions`.
     ///
     /// # Panics
     /// Panics if a version does not fit into 4 bits.
