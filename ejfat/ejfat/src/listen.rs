@@ -93,8 +93,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
 }
 
 /// Recognises an IPv6 address with a port but without brackets, such as `fd00::1:16384`. The returned error shows the
-/// address with brackets, which is the correct spelling. `fd00::1:9100` is a valid address without a port, so this
-/// function is not called for it.
+/// address with brackets, which is the correct spelling. `fd00::1:9100` is a valid address without a port, so it does
+/// not reach this function.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;

@@ -140,7 +140,8 @@ impl Iterator for Segments {
 
 impl ExactSizeIterator for Segments {}
 
-/// The ticks of a sender. Ticks are UNIX microseconds, as in E2SAR, but each tick is higher than the previous tick.
+/// A generator of the ticks that a sender writes into LB headers. Ticks are UNIX microseconds, as in E2SAR, but each
+/// tick is higher than the previous tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     next: u64,

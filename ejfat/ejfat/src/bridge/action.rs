@@ -30,7 +30,7 @@ pub struct Opened {
 /// The location of an event's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// The event is in a worker's ring, at this offset in bytes.
+    /// The event is in the ring of `worker`, at the byte `offset`.
     Ring { worker: WorkerId, offset: u64 },
     /// The event is in the caller's spill memory.
     Spill,
@@ -39,10 +39,10 @@ pub enum Home {
 /// An action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Copy an event from spill memory to this offset of a worker's ring or staging ring.
+    /// Copy an event from spill memory to the byte `offset` of a worker's ring or staging ring.
     Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
     /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the staging
-    /// ring, because the event was reassembled or moved there, first WRITE the event to the worker's ring.
+    /// ring, first WRITE the event to the worker's ring.
     Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
     /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. After this action,
     /// the location of the event is spill memory.

@@ -72,7 +72,7 @@ impl Ended {
 
 impl Dispatcher {
     /// Keeps the events of an ended worker that are in the bridge's memory, so that they can be delivered again. Keeps
-    /// no events if no worker of version 2 can be expected.
+    /// no events if no worker of version 2 can get them.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();

@@ -34,8 +34,8 @@ pub struct Config {
     /// The maximum number of complete events that wait. If more than `most_waiting` events wait, an event of the target
     /// with the most waiting events is lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
-    /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the same
-    /// time to be delivered again.
+    /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
+    /// `hold` to be delivered again.
     pub hold: Duration,
     /// The maximum number of bytes of all kept rings of ended workers together. If the kept rings have more than
     /// `again_bytes` bytes together, the bridge gives up the largest ring. The number of kept rings is at most
@@ -48,7 +48,7 @@ pub struct Config {
     /// releases an event. A stalled worker gets one event each time the stall time has passed, because some workers
     /// keep an event until the next event comes.
     pub stall: Duration,
-    /// The time without an acknowledgement of its WRITEs after which a worker counts as stalled.
+    /// A worker counts as stalled if it has not acknowledged a WRITE for this time.
     pub silence: Duration,
     /// The number of events in the trace buffer.
     pub journal: u32,

@@ -6,9 +6,10 @@ use super::Histogram;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Loss {
-    /// No subscribed worker takes events of this target.
+    /// No subscribed worker takes events of the event's target.
     NoWorker,
-    /// No worker had room, and the event could not wait because of the policy or the limit.
+    /// No worker had room, and the event could not wait because of the back-pressure policy, or because too many events
+    /// waited already.
     NoCredit,
     /// The event is longer than the ring of every worker that may get the event.
     TooLarge,

@@ -48,7 +48,7 @@ use worker::{Choice, Need, Workers};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The event is in the ring of this worker, in these slots.
+    /// The event is in the ring of the worker, in the slots of the [`Run`].
     Ring(WorkerId, Run),
     Spill,
     Waiting {

@@ -21,7 +21,7 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// staged only for ticks that no packet has had yet, so an update of tables splits no event. Each load balancer has its
 /// own ticks, because the ticks of different experiments are independent of each other. The destination addresses
 /// belong to the whole data plane, so a change of these addresses applies to all ticks at once. A source address is
-/// allowed if the tables for its packet's tick, or any tables for later ticks, allow it.
+/// allowed if the tables for its packet's tick, or any tables for later ticks, allow this address.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -130,8 +130,8 @@ impl Balancer {
     }
 
     /// Applies a load balancer's tables from the tick `from` on, whatever ticks were routed or staged. Sets of the load
-    /// balancer that begin at this tick or later are dropped, and the number of dropped sets is returned. The segments
-    /// of an event in flight may go to different workers if the event's tick is `from` or higher.
+    /// balancer that begin at the tick `from` or later are dropped, and the number of dropped sets is returned. The
+    /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -183,7 +183,7 @@ impl Balancer {
         self.find_places(lb, 0);
     }
 
-    /// Replaces the addresses to which packets are sent. The change applies to all ticks at once.
+    /// Replaces the addresses to which packets are sent. The new addresses apply to all ticks at once.
     pub fn set_destinations(&mut self, rules: &Rules) {
         self.destinations = Arc::new(Tables::destinations(rules));
     }

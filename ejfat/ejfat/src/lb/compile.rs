@@ -12,8 +12,8 @@ const NONE: u16 = u16::MAX;
 /// each slot that has a rule, whatever the numbers of the slots are.
 const MOST_SPREAD: usize = 8;
 
-/// An epoch, and the location of the slots of its calendar. Slots that no epoch with this calendar can reach are
-/// omitted.
+/// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch with this calendar can select
+/// are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,

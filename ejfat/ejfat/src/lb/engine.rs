@@ -20,7 +20,7 @@ pub trait Engine: std::fmt::Debug + Send {
     ///
     /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. If the
     /// engine has forwarded a packet with the guard's tick or a higher tick since the last [`Engine::take`], the engine
-    /// refuses the image, because the segments of an event could go to different workers.
+    /// refuses the image, because the segments of an event could otherwise go to different workers.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
@@ -35,8 +35,8 @@ pub trait Engine: std::fmt::Debug + Send {
     /// bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns the counters since the previous call of this function. In the returned counters, numbers of bytes are
-    /// lengths of UDP payloads.
+    /// Returns the counters since the previous call of this function. In the returned counters, the numbers of bytes
+    /// are lengths of UDP payloads.
     fn take(&mut self) -> Counted;
 }
 

@@ -178,8 +178,8 @@ impl Rules {
         Self { destinations, ..Self::default() }
     }
 
-    /// Adds the rules of `other`. A rule that exists already is replaced by the added rule with the same key. The
-    /// number of rules may exceed the tables' limits.
+    /// Adds the rules of `other`. A rule that exists already is replaced by the added rule with the same key. After
+    /// this call, the number of rules may exceed the tables' limits.
     pub fn add(&mut self, other: &Self) {
         self.destinations.extend(&other.destinations);
         self.sources_v4.extend(&other.sources_v4);

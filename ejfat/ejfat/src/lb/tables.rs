@@ -1,4 +1,4 @@
-//! Rules compiled for lookups.
+//! Tables, which are compiled from rules for fast lookups.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -14,7 +14,7 @@ use crate::{Time, wire::LbHeader};
 /// For each member that [`LbTables::members`] returns, the index of the member's counters in `Tally::traffic`.
 pub(super) type Places = Vec<u32>;
 
-/// The index of a member for which there is no rule. No packet is sent to a member without rules.
+/// The index that stands for the counters of a member without rules. No packet is sent to a member without rules.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]

@@ -92,8 +92,8 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns two values: true if the bit of any of these segments is set, and true if the bits of all these segments
-    /// are set.
+    /// Returns two values: true if the bit of any segment in `segments` is set, and true if the bits of all segments in
+    /// `segments` are set.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {

@@ -26,9 +26,9 @@ const CLAIMED: u64 = 16;
 pub struct Config {
     /// The number of event buffers. Open events and complete events that are not released need an event buffer each.
     pub slots: u32,
-    /// The maximum number of open events. When another event is opened, the sender with the most open events loses its
-    /// event that got no segment for the longest time. If senders that never completed an event have more than half of
-    /// all open events, only these senders can lose an event.
+    /// The maximum number of open events. When another event is opened although `max_open` events are open, the sender
+    /// with the most open events loses its event that got no segment for the longest time. If senders that never
+    /// completed an event have more than half of all open events, only these senders can lose an event.
     pub max_open: u32,
     /// The maximum number of open events of one sender. When a sender with this number of open events opens another
     /// event, the sender loses its own event that got no segment for the longest time. All unknown senders together

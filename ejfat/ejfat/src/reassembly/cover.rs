@@ -4,7 +4,7 @@
 //! are. The stride is the length of the first aligned segment, and a cell is a range of stride bytes that has one bit.
 //! If there is no room for another interval, segments that are aligned to the stride are recorded as cells. Every
 //! accepted byte is in one interval or one cell, so an event is complete when the number of accepted bytes is equal to
-//! its length.
+//! the event's length.
 
 use std::ops::Range;
 

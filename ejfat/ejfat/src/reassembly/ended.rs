@@ -29,8 +29,8 @@ pub(super) struct Ended {
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
     /// The time after an event's end in which a segment with the event's key and without a tick counts as late. After
-    /// this time, a segment with the same key belongs to a new event, because a sender that was restarted uses the same
-    /// event numbers again.
+    /// this time, a segment with the event's key and without a tick belongs to a new event, because a sender that was
+    /// restarted uses its event numbers again.
     lateness: Duration,
     next: u64,
 }

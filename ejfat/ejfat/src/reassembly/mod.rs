@@ -12,9 +12,9 @@
 //! and an event with a gap is never complete.
 //!
 //! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes. The caller should
-//! only reserve the address space of this memory, because an event may claim a length and never send its bytes.
-//! [`Config::max_claimed`] limits the address space, and [`Config::memory`] limits the pages that segments touch. All
-//! tables are allocated when the reassembler is created.
+//! only reserve the address space of the events' memory, because an event may claim a length and never send its bytes.
+//! [`Config::max_claimed`] limits the address space that events claim, and [`Config::memory`] limits the memory of the
+//! pages that segments touch. All tables are allocated when the reassembler is created.
 //!
 //! Every segment is placed, or is counted under one [`Cause`]. Every event that was opened ends as complete, timed out,
 //! evicted or abandoned.
@@ -86,7 +86,7 @@ pub struct Place {
     pub complete: bool,
 }
 
-/// The limit for which an event was evicted.
+/// The limit because of which an event was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Eviction {
@@ -338,8 +338,8 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Makes room for the length of a new event by evicting the longest open events of the sender with the most bytes.
-    /// Returns an error if evictions cannot make enough room.
+    /// Makes address space for a new event of `length` bytes by evicting the longest open events of the sender with the
+    /// most bytes. Returns an error if evictions cannot make enough room.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
         let lacks = self.lacks_addresses(length);
@@ -361,8 +361,8 @@ impl Reassembler {
     }
 
     /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
-    /// most bytes are chosen first. Until the chosen events have `lacks` bytes together, the longest events of the
-    /// sender with the next most bytes are added.
+    /// most bytes are chosen first. Until the chosen events have `lacks` bytes together, the longest events of further
+    /// senders are added, in the descending order of the senders' bytes.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());

@@ -42,7 +42,7 @@ impl Counters {
         self.dropped.iter().sum()
     }
 
-    /// Returns the number of events that were evicted for this reason.
+    /// Returns the number of events that were evicted because of the limit `eviction`.
     pub fn evicted(&self, eviction: Eviction) -> u64 {
         self.evicted[eviction as usize]
     }

@@ -25,7 +25,6 @@ pub const DESCRIPTORS_AT: usize = BLOCK;
 /// supported machine.
 pub const PAGE: usize = 1 << 16;
 
-/// The offset of the count of credits in the file of credits, in bytes. The region of credits over RDMA has the count
-/// at the same offset.
+/// The offset in bytes of the count of credits, in the file of credits and in the region of credits over RDMA.
 pub const COUNT_AT: usize = 0;
 pub const ASLEEP_AT: usize = CREDIT;

@@ -54,8 +54,8 @@ pub struct Slots {
     /// One bit for each slot, in words of 64 bits. The bit is set if the slot is in use.
     used: Vec<u64>,
     in_use: u32,
-    /// A lower bound of the first free slot. The first free slots are used first, because CPU caches are likely to
-    /// contain them.
+    /// A lower bound of the number of the first free slot. Free slots with low numbers are used first, because CPU
+    /// caches are likely to contain them.
     lowest: u32,
     states: Vec<State>,
     /// For each slot, the generation of the last event that began in this slot.
@@ -356,7 +356,7 @@ mod tests {
         let run = slots.take(64).unwrap();
         slots.send(run.slot, 0);
         slots.acknowledge();
-        // The word had the value 1 before the event was sent, so this value is not a credit for the event.
+        // The credit word had the value 1 before the event was sent, so this value is not a credit for the event.
         assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, Looked::default()));
         assert_eq!(look(&mut slots, [3, 0, 0, 9]), Looked { credits: 0, wrong: 2 });
         assert_eq!(slots.in_use(), 1);

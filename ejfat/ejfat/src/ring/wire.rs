@@ -24,7 +24,7 @@ use crate::reassembly::Name;
 
 /// The number of bytes of a subscription, an answer or a descriptor.
 pub const BLOCK: usize = 64;
-/// The number of bytes of a credit word. The worker's count of credits has the same number of bytes.
+/// The number of bytes of a credit word, and of the worker's count of credits.
 pub const CREDIT: usize = 4;
 /// The version of the protocol in which no event is delivered again.
 const ONCE: u32 = 1;
@@ -232,7 +232,7 @@ impl Fields<'_> {
     }
 }
 
-/// Returns a block that consists of these fields, filled up with zeros.
+/// Returns a block that consists of the fields in `fields`, filled up with zeros.
 fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
     let (mut block, mut at) = ([0; BLOCK], 0);
     for field in fields {

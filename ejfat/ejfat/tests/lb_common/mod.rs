@@ -45,7 +45,7 @@ pub(crate) fn rules(of: impl IntoIterator<Item = Rule>) -> Rules {
     rules
 }
 
-/// Returns a rule by which all ticks have the epoch.
+/// Returns a rule by which all ticks belong to the epoch `epoch`.
 pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
     Rule::Epoch { lb, ticks: TickPrefix::new(0, 0).unwrap(), epoch }
 }
