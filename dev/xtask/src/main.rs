@@ -6,6 +6,7 @@ mod check_icrc;
 mod compat;
 mod deny;
 mod docs;
+mod explained;
 mod fpga;
 mod fuzz;
 mod header;
@@ -14,6 +15,7 @@ mod install;
 mod interop;
 mod loom;
 mod metadata;
+mod mutants;
 mod packages;
 mod pcap;
 mod proto;
@@ -27,6 +29,7 @@ mod source;
 mod table;
 mod test;
 mod tidy;
+mod tool;
 mod venv;
 mod words;
 
@@ -84,6 +87,8 @@ enum Command {
     Loom,
     /// Build and run the fuzz targets with libFuzzer
     Fuzz(fuzz::Options),
+    /// Put small faults into the Rust of pure crates, and see to it that the tests find them
+    Mutants(mutants::Options),
     /// Lint, simulate, synthesise and time the RTL of fpga/rtl
     Fpga(fpga::Options),
     /// Run a command on a kernel soft-RoCE device in a small virtual machine, or in one of two on a wire
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         Command::Compat(options) => compat::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
+        Command::Mutants(options) => mutants::run(options),
         Command::Fpga(options) => fpga::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),
         Command::RpingMatrix(options) => rping_matrix::run(options),

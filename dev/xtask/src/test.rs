@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// More seeds, demonstrations in full size, longer fuzzing, the whole matrices: some hours
     #[arg(long)]
     long: bool,
-    /// Run the step of this name only; may be repeated
+    /// Run the step of this name only, or the steps whose names begin with this word; may be repeated
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
     /// Name the steps
@@ -121,8 +121,13 @@ fn may_be_skipped(step: &Step, why: &str) -> bool {
 fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
     let (rest, other) = if options.long { (LONG, SHORT) } else { (SHORT, LONG) };
     let all: Vec<_> = CHECKS.iter().chain(rest).collect();
+    // The first word of several steps' names stands for all of them.
+    let is_named = |name: &str, step: &Step| {
+        let begins = || step.name.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '));
+        step.name == name || all.iter().all(|step| step.name != name) && begins()
+    };
     for name in &options.only {
-        if all.iter().any(|step| step.name == *name) {
+        if all.iter().any(|step| is_named(name, step)) {
             continue;
         }
         let remedy = if options.long { "leave out --long" } else { "add --long" };
@@ -130,8 +135,9 @@ fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
         let names: Vec<_> = all.iter().map(|step| step.name).collect();
         bail!("there is no step {name}; the steps are: {}", names.join(", "));
     }
-    let wanted = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| *name == step.name);
-    Ok(all.into_iter().filter(wanted).collect())
+    let wanted =
+        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| is_named(name, step));
+    Ok(all.iter().copied().filter(wanted).collect())
 }
 
 fn list(steps: &[&Step]) {
@@ -198,6 +204,9 @@ mod tests {
     fn steps_are_chosen_by_name() {
         assert_eq!(names(false, &["sim", "tidy"]).unwrap(), ["tidy", "sim"]);
         assert_eq!(names(true, &["sim"]).unwrap(), ["sim"]);
+        // A word that is no name stands for all names that begin with it.
+        assert_eq!(names(true, &["mutants"]).unwrap().len(), 3);
+        assert_eq!(names(true, &["fpga"]).unwrap(), ["fpga"]);
         assert!(names(false, &[]).unwrap().len() > 10);
         let error = names(false, &["rping-matrix"]).unwrap_err().to_string();
         assert!(error.contains("--long"), "{error}");

@@ -4,13 +4,11 @@
 //! costs only short runs of the module's test.
 
 mod designs;
-mod explained;
 mod trial;
 
-use crate::{repo, table, venv::Venv};
+use crate::{explained::Explained, repo, table, venv::Venv};
 use anyhow::{Context, Result, anyhow};
 use designs::{DESIGNS, Mutant};
-use explained::Explained;
 use naa_fpga::Tools;
 use std::{
     num::NonZero,
@@ -39,7 +37,12 @@ pub(super) fn run(venv: &Venv, count: usize, seed: u64) -> Result<ExitCode> {
         if !is_caught {
             println!("mutant {} survived: {mutant}", mutant.number);
         }
-        Ok(Outcome { mutant, is_caught, reason: explained.reason(mutant), time: begun.elapsed() })
+        Ok(Outcome {
+            mutant,
+            is_caught,
+            reason: explained.reason(&mutant.to_string()),
+            time: begun.elapsed(),
+        })
     })?;
     println!();
     table::print(&rows(&outcomes));

@@ -46,6 +46,10 @@ const fn interop(name: &'static str, arguments: &'static [&'static str]) -> Step
         .needs(User::Interop)
 }
 
+const fn mutants(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    step(name, 900, Xtask, arguments, "the tests of a pure crate find small faults in it")
+}
+
 /// Seconds of a part of the whole matrix, with a boot and a half.
 pub(crate) const INTEROP_PART: u32 = 800;
 
@@ -276,6 +280,9 @@ pub(super) const LONG: &[Step] = &[
     .needs(User::Fpga),
     step("fpga mutants", 900, Xtask, &["fpga", "--mutate"], "the tests of the RTL find small faults in it")
         .needs(User::Fpga),
+    mutants("mutants roce", &["mutants", "--package", "roce"]),
+    mutants("mutants mrsp", &["mutants", "--package", "mrsp"]),
+    mutants("mutants ejfat", &["mutants", "--package", "ejfat"]),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
     step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
         .needs(User::RpingMatrix),

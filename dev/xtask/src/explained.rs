@@ -1,17 +1,16 @@
-//! The mutants that no test can find, with the reason of each: `fpga/mutants.txt`.
+//! Lists of mutants that no test can find, with the reason of each: `fpga/mutants.txt` and `dev/mutants.txt`.
 
-use super::designs::Mutant;
 use anyhow::{Context, Result, ensure};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// The reason of each mutant, which is named as it is printed: the design and the mutation.
+/// The reason of each mutant. A mutant has the name that is printed when the mutant survives.
 #[derive(Debug)]
-pub(super) struct Explained(BTreeMap<String, String>);
+pub(crate) struct Explained(BTreeMap<String, String>);
 
 impl Explained {
     /// Reads the list. Each mutant has two lines: itself, and the reason, which is indented. Empty lines and lines that begin with `#` do not
     /// count.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         Self::parse(&text).with_context(|| path.display().to_string())
     }
@@ -28,8 +27,8 @@ impl Explained {
         Ok(Self(reasons))
     }
 
-    pub(super) fn reason(&self, mutant: &Mutant) -> Option<&str> {
-        self.0.get(&mutant.to_string()).map(String::as_str)
+    pub(crate) fn reason(&self, mutant: &str) -> Option<&str> {
+        self.0.get(mutant).map(String::as_str)
     }
 }
 

@@ -1,0 +1,188 @@
+//! `mutants`: puts small faults into pure crates, one at a time, and looks whether the tests find them.
+//!
+//! cargo-mutants lists and makes the faults. A seed draws some of them. The crate's own tests run with each; what
+//! survives is tried again with the simulation.
+
+use crate::{explained::Explained, repo, table, tool};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use simnet::Random;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Instant,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask mutants --package roce              100 mutants of one crate
+  cargo xtask mutants --package mrsp --seed 7     100 others
+  cargo xtask mutants --package roce --within rdma/roce/src/qp/completer.rs --count 1000
+
+A mutant that survives is printed. Mend the tests so that they find it, or give its reason in dev/mutants.txt.";
+
+/// The least share of mutants that a crate's own tests must find, in percent.
+const LEAST_BY_OWN: usize = 75;
+/// The least share of mutants that the own tests and the simulation must find together, in percent.
+const LEAST_BY_BOTH: usize = 97;
+/// The seconds after which a test that hangs counts as failed.
+const PATIENCE: &str = "60";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The crate
+    #[arg(long, value_name = "CRATE")]
+    package: String,
+    /// How many mutants
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: usize,
+    /// The seed of the choice
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Mutants of this file only
+    #[arg(long, value_name = "FILE")]
+    within: Option<PathBuf>,
+}
+
+/// A fault, as cargo-mutants describes it.
+#[derive(Clone, Debug, Deserialize)]
+struct Mutant {
+    /// File, line, column, and the change.
+    name: String,
+    file: PathBuf,
+}
+
+impl Mutant {
+    /// The name without line and column, which change with every commit.
+    fn stable_name(&self) -> String {
+        let change = self.name.splitn(4, ':').nth(3).unwrap_or(&self.name);
+        format!("{}:{change}", self.file.display())
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let program = tool::find("cargo-mutants")?;
+    let explained = Explained::read(&repo::root().join("dev/mutants.txt"))?;
+    let drawn = draw(list(&program, options)?, options);
+    ensure!(!drawn.is_empty(), "{} has no mutants there", options.package);
+    println!("{} mutants of {}, by its own tests", drawn.len(), options.package);
+    let start = Instant::now();
+    let own = try_out(&program, options, &drawn, &[])?;
+    println!("{} survived after {} s; now the simulation", own.missed.len(), table::seconds(start.elapsed()));
+    let simulated = if own.missed.is_empty() {
+        Tried::default()
+    } else {
+        let left: Vec<_> = drawn.iter().filter(|mutant| own.missed.contains(&mutant.name)).cloned().collect();
+        try_out(&program, options, &left, &["--profile", "release", "--test-package", "sim"])?
+    };
+    let viable = own.caught + own.missed.len();
+    let found = viable - simulated.missed.len();
+    let percent = |part: usize| format!("{:.1} %", 100.0 * part as f64 / viable as f64);
+    table::print(&[
+        ["crate", "mutants", "by own tests", "with the simulation", "seconds"].map(str::to_owned),
+        [
+            options.package.clone(),
+            viable.to_string(),
+            percent(own.caught),
+            percent(found),
+            table::seconds(start.elapsed()),
+        ],
+    ]);
+    let mut is_good = 100 * own.caught >= LEAST_BY_OWN * viable && 100 * found >= LEAST_BY_BOTH * viable;
+    println!("the least: {LEAST_BY_OWN} % by own tests, {LEAST_BY_BOTH} % with the simulation");
+    for mutant in drawn.iter().filter(|mutant| simulated.missed.contains(&mutant.name)) {
+        if let Some(reason) = explained.reason(&mutant.stable_name()) {
+            println!("{}\n    survived: {reason}", mutant.name);
+        } else {
+            is_good = false;
+            println!("{}\n    SURVIVED, and dev/mutants.txt has no reason for it", mutant.name);
+        }
+    }
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn list(program: &Path, options: &Options) -> Result<Vec<Mutant>> {
+    let mut command = mutants(program, options);
+    let output = command.args(["--list", "--json"]).stderr(Stdio::inherit()).output();
+    let output = output.context("cannot run cargo-mutants")?;
+    ensure!(output.status.success(), "cargo-mutants cannot list mutants: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("the list of cargo-mutants")
+}
+
+fn draw(mut all: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
+    let mut random = Random::new(options.seed, 0);
+    let count = options.count.min(all.len());
+    (0..count).map(|_| all.swap_remove(random.below(all.len() as u64) as usize)).collect()
+}
+
+fn mutants(program: &Path, options: &Options) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(repo::root()).args(["mutants", "--no-shuffle", "--package", &options.package]);
+    if let Some(file) = &options.within {
+        command.arg("--file").arg(file);
+    }
+    command
+}
+
+/// The result of a run of cargo-mutants. Mutants that do not compile are in neither field.
+#[derive(Debug, Default)]
+struct Tried {
+    caught: usize,
+    missed: BTreeSet<String>,
+}
+
+fn try_out(program: &Path, options: &Options, wanted: &[Mutant], more: &[&str]) -> Result<Tried> {
+    let folder = repo::target_dir().join("mutants").join(&options.package);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut command = mutants(program, options);
+    // cargo-mutants builds in copies of the checkout, side by side.
+    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_INCREMENTAL");
+    command.args(["--jobs", "2", "--timeout", PATIENCE, "--no-times", "--output"]).arg(&folder).args(more);
+    for mutant in wanted {
+        command.arg("--re").arg(format!("^{}$", escaped(&mutant.name)));
+    }
+    let status = command.status().context("cannot run cargo-mutants")?;
+    // 0: all were caught; 2: some were missed; 3: some ran too long.
+    ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants failed: {status}");
+    let lines = |name: &str| {
+        let path = folder.join("mutants.out").join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    let caught = lines("caught.txt")?.lines().count() + lines("timeout.txt")?.lines().count();
+    let missed: BTreeSet<_> = lines("missed.txt")?.lines().map(str::to_owned).collect();
+    let unknown = missed.iter().find(|name| wanted.iter().all(|mutant| mutant.name != **name));
+    if let Some(name) = unknown {
+        bail!("cargo-mutants tried {name:?}, which was not drawn");
+    }
+    Ok(Tried { caught, missed })
+}
+
+/// A regular expression that matches `text` only.
+fn escaped(text: &str) -> String {
+    let special = |c: char| c.is_ascii_punctuation() && c != '_';
+    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_lasts_longer_than_its_line() {
+        let name = "rdma/roce/src/psn.rs:20:9: replace Psn::plus -> Self with Default::default()".to_owned();
+        let mutant = Mutant { name, file: "rdma/roce/src/psn.rs".into() };
+        assert_eq!(
+            mutant.stable_name(),
+            "rdma/roce/src/psn.rs: replace Psn::plus -> Self with Default::default()"
+        );
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escaped("a_b + (c)"), r"a_b \+ \(c\)");
+    }
+}
