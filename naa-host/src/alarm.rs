@@ -19,7 +19,7 @@ use rustix::{
 pub(crate) struct Alarm {
     both: OwnedFd,
     clock: OwnedFd,
-    /// The device's file descriptor, which must stay open as long as `both` reports on it.
+    /// The device's file descriptor, which must stay open as long as the epoll descriptor `both` watches it.
     _device: OwnedFd,
 }
 
@@ -34,8 +34,8 @@ impl Alarm {
         Ok(Self { both, clock, _device: device })
     }
 
-    /// Sets the timer, so that the file descriptor becomes readable at `at` at the latest. `None`: only the device
-    /// makes the file descriptor readable.
+    /// Sets the timer, so that the file descriptor becomes readable at the time `at` at the latest. If `at` is `None`,
+    /// only the device makes the file descriptor readable.
     pub(crate) fn set(&self, at: Option<Instant>) -> io::Result<()> {
         // A timer that is set to zero never expires, so the shortest time is one nanosecond.
         let left = at.map_or(Duration::ZERO, |at| {

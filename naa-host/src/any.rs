@@ -1,4 +1,4 @@
-//! Waiting for the first of several calls to end.
+//! A function that waits until the first of several calls ends.
 
 use std::{
     borrow::BorrowMut,
@@ -14,7 +14,8 @@ use crate::{Error, Outcome, Session};
 #[derive(Debug)]
 #[must_use = "the call may have failed"]
 pub enum Any {
-    /// The call of the session with this number has ended, or the session itself has ended.
+    /// The call of a session has ended, or the session itself has ended; the number is the session's index in the
+    /// slice.
     Ended(usize, Result<Outcome, Error>),
     /// All calls still run at the deadline.
     Running,
@@ -29,7 +30,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// [`WaitMode`] of the first session with a call is used for all sessions.
 ///
 /// # Errors
-/// [`Error::Device`] if the file descriptors to sleep on cannot be made. All calls go on after this error.
+/// Fails with [`Error::Device`] if the file descriptors on which the thread sleeps cannot be created or polled. The
+/// error ends none of the calls.
 pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
     let mut running = sessions.iter().enumerate().filter(|(_, session)| (*session).borrow().is_in_call());
     let Some((first, session)) = running.next() else { return Ok(Any::NoCall) };
@@ -44,8 +46,9 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
     sleep(sessions, deadline)
 }
 
-/// Looks at all sessions for an ended call, once or, if `mode` spins, repeatedly for a limited time. `None`: the caller
-/// is to sleep.
+/// Returns a call that has ended, or `None` if no call has ended and the caller is to sleep. The sessions are checked
+/// once if `mode` does not spin, repeatedly for the time `SPIN` if `mode` is adaptive, and repeatedly until `deadline`
+/// if `mode` only spins.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {
@@ -70,7 +73,7 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
     }
 }
 
-/// Lets each device make progress once, since no other thread may do this while this thread waits.
+/// Lets each device make progress once, since perhaps no other thread drives the devices while this thread waits.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     for at in 0..sessions.len() {
         let (before, rest) = sessions.split_at_mut(at);
@@ -85,7 +88,8 @@ fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
 
 /// Sleeps on the file descriptors of all sessions until a call has ended, or until `deadline`.
 fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
-    // Marks the sessions to look at, whose file descriptors became readable.
+    // `rang` is true for each session whose file descriptor became readable, because only the calls of these sessions
+    // must be tested again.
     let mut rang = vec![true; sessions.len()];
     loop {
         for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {

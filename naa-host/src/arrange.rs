@@ -1,4 +1,4 @@
-//! The choice of a session's layout.
+//! Chooses the layout of a session.
 
 use mrsp::{
     RegionFlags,
@@ -14,15 +14,15 @@ pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 /// The layout rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
-        // These numbers were not measured on a NIC. On a NIC, WRITEs cost less, and the program can copy bytes while
-        // the NIC sends.
+        // The numbers in this rule were not measured on a NIC. WRITEs cost less on a NIC than with the embedded
+        // provider, and the program can copy bytes while the NIC sends.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
 }
 
-/// Returns where the parameters are to lie on the accelerator; internal regions are not among `params`. `None`: each
-/// parameter lies in a region of its own.
+/// Returns the locations at which the parameters are to lie on the accelerator, or `None` if each parameter lies in a
+/// region of its own. `params` must not contain internal regions.
 pub(crate) fn arrange(
     config: &SessionConfig,
     provider: &str,
@@ -32,8 +32,9 @@ pub(crate) fn arrange(
         Choice::Fixed(layout) => layout,
         Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
-    // Addresses that the program asks for are addresses of regions, so each parameter needs a region of its own. A
-    // parameter that is too large also needs a region of its own, so that the error names this parameter.
+    // If the program asks for the address of a parameter, each parameter needs a region of its own, because only
+    // regions have addresses. A parameter that is too large also needs a region of its own, so that the error names
+    // this parameter.
     let has_address = params.iter().any(|param| param.address.is_some());
     let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
     let sizes: Option<Vec<(RegionFlags, u32)>> =
@@ -54,7 +55,7 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
 /// The layout rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if the variable is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if the value of the variable is not a layout rule.
+/// Fails with [`Error::Environment`] if the value of the variable is not a layout rule.
 pub fn rule_from_env() -> Result<Option<Rule>, Error> {
     let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
     match value.parse() {

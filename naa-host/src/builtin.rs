@@ -1,8 +1,8 @@
 //! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first output.
 //!
-//! [`call`] connects, calls and disconnects. With [`Job`], a program can read a file directly into the region of an input.
-//! If the device takes the accelerator's access back, the program can also write a file directly from the region of an
-//! output.
+//! [`call`] connects, calls a function and disconnects. With [`Job`], a program can read a file directly into the
+//! region of an input. If the device takes the accelerator's access back, the program can also write a file directly
+//! from the region of an output.
 
 use std::{borrow::Cow, net::SocketAddr};
 
@@ -15,8 +15,8 @@ use crate::{Device, Error, Param, Session, SessionConfig};
 
 pub use mrsp::builtin::{Arguments, Element, FftDirection, Group, NAMES, SortOrder, by_name, name};
 
-/// A session with the regions that a built-in function needs. Inputs and outputs are counted from 0, without argument block
-/// and status block.
+/// A session with the regions that a built-in function needs. Inputs and outputs are counted from 0; the argument block
+/// and the status block are not counted.
 #[derive(Debug)]
 pub struct Job {
     session: Session,
@@ -30,7 +30,7 @@ impl Job {
     /// Connects with regions for inputs and outputs of the sizes in `inputs` and `outputs`, in bytes.
     ///
     /// # Errors
-    /// The same errors as [`Session::connect`].
+    /// Fails with the same errors as [`Session::connect`].
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -49,10 +49,10 @@ impl Job {
         Ok(Self { session, inputs: inputs.len(), outputs: outputs.len(), produced })
     }
 
-    /// The region of input `index`, which the program is to fill.
+    /// Returns the memory of input `index`, which the program must fill before the call.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`].
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter with this index.
     pub fn input(&mut self, index: usize) -> Result<&mut [u8], Error> {
         if index >= self.inputs {
             return Err(Error::NoSuchParam { index, params: self.inputs });
@@ -60,10 +60,10 @@ impl Job {
         self.session.lease_mut(1 + index)
     }
 
-    /// Sends only the first `bytes` of input `index`; `None`: the whole input is sent.
+    /// Lets later calls send only the first `bytes` bytes of input `index`, or the whole input if `bytes` is `None`.
     ///
     /// # Errors
-    /// The same errors as [`Session::set_bytes_to_send`].
+    /// Fails with the same errors as [`Session::set_bytes_to_send`].
     pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
         if index >= self.inputs {
             return Err(Error::NoSuchParam { index, params: self.inputs });
@@ -74,14 +74,15 @@ impl Job {
     /// Calls the function and waits for the end of the call.
     ///
     /// # Errors
-    /// [`Error::Function`] with the status block's detail if the function fails; [`Error::Status`] and [`Error::Produced`]
-    /// if the status block is not valid; else the same errors as [`Session::call`].
+    /// Fails with [`Error::Function`], which has the detail of the status block, if the function fails, with
+    /// [`Error::Status`] or [`Error::Produced`] if the status block is not valid, and with the same errors as
+    /// [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);
         self.session.write(0, 0, &arguments.encode())?;
-        // The status block is cleared, so that a status block of the last call cannot be taken for the status block of this
-        // call.
+        // The status block is cleared before the call, so that the status block of an earlier call cannot be taken for
+        // the status block of this call.
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
         match self.session.call(function) {
             Ok(_) => self.accept(&self.session.status_block()?),
@@ -89,18 +90,18 @@ impl Job {
         }
     }
 
-    /// The bytes that the function produced in output `index`. The bytes are borrowed if nobody else can write the output,
-    /// and copied if the device does not take the accelerator's access back ([`Session::bytes`]).
+    /// Returns the bytes that the function produced in output `index`. The bytes are borrowed if the device takes the
+    /// accelerator's access back after a call, and copied otherwise, as by [`Session::bytes`].
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`].
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter with this index.
     pub fn output(&self, index: usize) -> Result<Cow<'_, [u8]>, Error> {
         let produced = *self.produced.get(index).ok_or(Error::NoSuchParam { index, params: self.outputs })?;
         self.session.bytes(2 + self.inputs + index, ..produced)
     }
 
     /// # Errors
-    /// The same errors as [`Session::finalize`].
+    /// Fails with the same errors as [`Session::finalize`].
     pub fn finalize(self) -> Result<(), Error> {
         self.session.finalize()
     }
@@ -116,8 +117,8 @@ impl Job {
         Ok(())
     }
 
-    /// Adds the detail of the status block to `error`, if a status block arrived. The detail says more than the response
-    /// immediate.
+    /// Adds the detail of the status block to `error`, if a status block arrived. The detail of the status block
+    /// describes the failure more closely than the return code in the response immediate.
     fn detailed(&self, error: Error, function: FunctionCode) -> Error {
         match (error, self.session.status_block()) {
             (Error::Function { peer, code, .. }, Ok(status)) if status.code == Some(code) => {
@@ -128,10 +129,11 @@ impl Job {
     }
 }
 
-/// Calls a function once: sends `inputs` and returns the bytes produced. `outputs` is the most bytes of each output.
+/// Calls a function once over a session of its own: sends `inputs` and returns the bytes that the function produced.
+/// `outputs` has the most bytes of each output.
 ///
 /// # Errors
-/// The same errors as [`Job::connect`] and [`Job::run`].
+/// Fails with the same errors as [`Job::connect`] and [`Job::run`].
 pub fn call(
     device: &Device,
     peer: SocketAddr,

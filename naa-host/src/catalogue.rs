@@ -16,17 +16,18 @@ const MAX_BYTES: usize = 16 << 20;
 /// The functions that `peer` offers.
 ///
 /// # Errors
-/// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if the accelerator has no catalogue,
-/// [`Error::Catalogue`] if the accelerator wrote no valid catalogue; else the same errors as [`Session::connect`].
+/// Fails with [`Error::Function`], which has [`ReturnCode::UNKNOWN_FUNCTION`] or another code, if the accelerator has
+/// no catalogue, with [`Error::Catalogue`] if the accelerator wrote no valid catalogue, and with the same errors as
+/// [`Session::connect`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// The functions that `peer` offers, which are read over a session with the settings of `config`. Layout and dialect of
-/// `config` are ignored: the layout is always symmetric, and the dialect is always `main`.
+/// Returns the functions that `peer` offers. They are read over a session with the settings of `config`. The layout and
+/// the dialect in `config` are ignored: the layout is always symmetric, and the dialect is always `main`.
 ///
 /// # Errors
-/// The same errors as [`functions`].
+/// Fails with the same errors as [`functions`].
 pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig) -> Result<Catalogue, Error> {
     let config = SessionConfig {
         layout: LayoutChoice::Fixed(Layout::Symmetric),
@@ -45,7 +46,7 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
 
 enum Answer {
     Whole(Catalogue),
-    /// The catalogue does not fit into the output, and needs this number of bytes.
+    /// The catalogue does not fit into the output, and needs an output of `bytes` bytes.
     Larger {
         error: Error,
         bytes: usize,

@@ -5,12 +5,12 @@ use std::time::Instant;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Reads the exact time only when the coarse time of the Linux kernel has advanced. The coarse time advances every 1 to
-/// 10 ms, and reading it costs a third of reading the exact time. So tests in a tight loop cost little, and a program
-/// that tests once a second gets the exact time at each test.
+/// 10 ms, and reading it costs a third of reading the exact time. A program that tests for the end of a call in a tight
+/// loop therefore seldom reads the exact time. A program that tests once a second gets the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The coarse time at the last look. `None`: the next look reads the exact time, even if the coarse time has not
-    /// advanced.
+    /// The coarse time at the last call of [`look`](Self::look). If it is `None`, the next call of `look` reads the
+    /// exact time, even if the coarse time has not advanced.
     tick: Option<Timespec>,
     now: Instant,
 }
@@ -20,7 +20,7 @@ impl Clock {
         Self { tick: None, now: Instant::now() }
     }
 
-    /// Returns the exact time if the coarse time has advanced since the last look, else `None`.
+    /// Returns the exact time if the coarse time has advanced since the last call of this method, else `None`.
     pub(crate) fn look(&mut self) -> Option<Instant> {
         let tick = Some(clock_gettime(ClockId::MonotonicCoarse));
         if tick == self.tick {
@@ -31,13 +31,14 @@ impl Clock {
         Some(self.now)
     }
 
-    /// Returns the time, which may be late by one step of the coarse time.
+    /// Returns the time, which may be behind the exact time by one step of the coarse time (1 to 10 ms).
     pub(crate) fn now(&mut self) -> Instant {
         self.look();
         self.now
     }
 
-    /// Makes the next look read the exact time. This is called when a timer may have ended a wait.
+    /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method when a timer may have
+    /// ended a wait.
     pub(crate) fn rang(&mut self) {
         self.tick = None;
     }
@@ -58,7 +59,7 @@ mod tests {
             looks += 1;
             reads += u32::from(clock.look().is_some());
         }
-        // In 100 ms, steps of 1 ms make 101 reads.
+        // If the coarse time advances every 1 ms, the clock reads the exact time 101 times in 100 ms.
         assert!((1..=102).contains(&reads) && reads < looks, "{reads} of {looks}");
     }
 

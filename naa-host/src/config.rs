@@ -12,11 +12,12 @@ use verbs::{ConnParam, WaitMode};
 
 use crate::{Error, overdue::Limits, variable};
 
-/// The environment variable that says how many seconds a call, and session setup, may take.
+/// The environment variable that has the time limit, in seconds, of a call and of session setup.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
 
-/// How long a call may take, however the program waits for its end. A call that takes longer ends with
-/// [`Error::CallTimedOut`]. The session of such a call is over, because the accelerator may still write to the outputs.
+/// The time limit of a call. A call that takes longer than its time limit ends with [`Error::CallTimedOut`], no matter
+/// how the program waits for the end of the call. The session of a call that timed out is over, because the accelerator
+/// may still write to the outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallTimeout {
     /// The time limit is `NAA_TIMEOUT`, in seconds; if `NAA_TIMEOUT` is not set, there is no limit.
@@ -29,13 +30,13 @@ pub enum CallTimeout {
 }
 
 impl CallTimeout {
-    /// The longest time that `NAA_TIMEOUT` may say, a century, because the clock cannot count much longer times.
+    /// The longest time that `NAA_TIMEOUT` may contain, a century, because the clock cannot count much longer times.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
     /// The time limit; `None` if there is no limit.
     ///
     /// # Errors
-    /// [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
+    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
     pub fn limit(self) -> Result<Option<Duration>, Error> {
         match self {
             Self::Environment => timeout_from_env(),
@@ -45,10 +46,10 @@ impl CallTimeout {
     }
 }
 
-/// The time that `NAA_TIMEOUT` says; `None` if the variable is not set, or empty.
+/// Returns the time limit in `NAA_TIMEOUT`, or `None` if `NAA_TIMEOUT` is not set or is empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if `NAA_TIMEOUT` is not a valid time.
+/// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is not a valid time.
 pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
     let Some(text) = variable(TIMEOUT_VARIABLE)? else { return Ok(None) };
     let time = seconds(&text).ok_or_else(|| Error::Environment {
@@ -68,37 +69,39 @@ fn seconds(text: &str) -> Option<Duration> {
     (!time.is_zero() && time <= CallTimeout::LONGEST).then_some(time)
 }
 
-/// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
+/// Settings of a [`Session`](crate::Session). The default values suit every accelerator that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// The time limit of connecting and agreeing on regions. The default is what `NAA_TIMEOUT` says, and 10 s if
+    /// The time limit of connecting and agreeing on regions. The default is the time in `NAA_TIMEOUT`, or 10 s if
     /// `NAA_TIMEOUT` is not set.
     pub setup_timeout: Duration,
     /// The time limit of a call.
     pub call_timeout: CallTimeout,
-    /// A call that takes longer than this time is reported by one warning. The warning names the accelerator and the
-    /// function, and says whether the accelerator answers probes. `None`: calls are not reported.
+    /// A call that takes longer than `report_after` is reported by one warning, which names the accelerator and the
+    /// function, and says whether the accelerator answers probes. If `report_after` is `None`, calls are not reported.
     pub report_after: Option<Duration>,
-    /// Whether waiting threads spin or sleep.
+    /// The mode in which threads wait: by spinning, by sleeping, or by both.
     pub wait: WaitMode,
-    /// The time between liveness probes of the accelerator during a call. `None`: there are no probes, and the death of
-    /// an accelerator during a call may go unnoticed for ever.
+    /// The time between liveness probes of the accelerator during a call. If `probe_interval` is `None`, no probes are
+    /// sent, and the host may never notice that an accelerator failed during a call.
     pub probe_interval: Option<Duration>,
-    /// With n, 1-31, an unacknowledged packet is given up after about eight times 4.096 us * 2^n; 17 means 4.3 s.
+    /// The ACK time-out is 4.096 us * 2^n, where n, from 1 to 31, is the value of this field. With seven retries, the
+    /// connection is given up after about eight ACK time-outs without an acknowledgement, which are 4.3 s if n is 17.
     pub ack_timeout: u8,
-    /// How often an unacknowledged packet is sent again before the connection is given up, 0-7.
+    /// The number of times, from 0 to 7, that an unacknowledged packet is sent again before the connection is given up.
     pub retry_count: u8,
     /// The dialect by which the upper 24 bits of the accelerator's response immediates are read.
     pub dialect: Dialect,
-    /// The accelerator address to ask for the first region.
+    /// The address on the accelerator that the host requests for the first region.
     pub address_start: NaaAddress,
-    /// The most regions, parameters and internal regions together. C servers crash with more than 31.
+    /// The most regions that a session may request, counting parameters and internal regions. Servers of the C library
+    /// crash if a session has more than 31 regions.
     pub max_regions: u8,
-    /// How parameters lie in the accelerator's regions and get there. With an accelerator that supports no layouts, the
-    /// layout is symmetric. [`Session::layout`](crate::Session::layout) says which layout is used.
+    /// The layout of the parameters in the accelerator's regions. If the accelerator supports no layouts, the layout is
+    /// symmetric. [`Session::layout`](crate::Session::layout) returns the layout that is used.
     pub layout: Choice,
-    /// The layout rule of [`Choice::Auto`]. `None`: the rule in `NAA_LAYOUT_RULE`, or the provider's default rule if
-    /// `NAA_LAYOUT_RULE` is not set.
+    /// The layout rule of [`Choice::Auto`]. If `layout_rule` is `None`, the rule in `NAA_LAYOUT_RULE` is used, or the
+    /// provider's default rule if `NAA_LAYOUT_RULE` is not set.
     pub layout_rule: Option<Rule>,
 }
 
@@ -109,7 +112,8 @@ impl Default for SessionConfig {
     fn default() -> Self {
         let HostConfig { address_start, max_regions, dialect } = HostConfig::default();
         Self {
-            // An invalid value is ignored here, and is an error when a session is set up.
+            // An invalid value of `NAA_TIMEOUT` is ignored here, because the setup of a session fails if the value is
+            // needed and is not valid.
             setup_timeout: timeout_from_env().ok().flatten().unwrap_or(SETUP_TIMEOUT),
             call_timeout: CallTimeout::default(),
             report_after: Some(REPORT_AFTER),
@@ -140,8 +144,8 @@ impl SessionConfig {
             ack_timeout: Some(self.ack_timeout),
             connect_timeout: Some(timeout),
             retry_count: self.retry_count.min(7),
-            // The C library uses the same value. With 7, the device would wait without limit for a peer that posts no
-            // receive.
+            // The C library also uses the value 6. With the value 7, the device would retry without limit if the peer
+            // posts no receive.
             rnr_retry_count: 6,
             ..ConnParam::default()
         }

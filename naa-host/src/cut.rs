@@ -12,11 +12,12 @@ use crate::error::function_name;
 
 static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 
-/// The number of calls of this process that were cut (ended without the function's result), in all its sessions. A call is
-/// cut if an error ended the session before the response, or if the response was
-/// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each cut call is also logged, at the level `warn`. Calls that this
-/// side gave up are not counted. This side gives up calls that take longer than
-/// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), and calls of sessions that the program ends.
+/// Returns the number of calls that were cut, that is, ended without the result of the function, in all sessions of
+/// this process. A call is cut if an error ended the session before the response, or if the response was
+/// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that is cut is also logged at the level `warn`.
+/// Calls that the host gives up are not counted, that is, calls that take longer than
+/// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), and calls that still run when the program ends
+/// their session.
 pub fn calls_cut() -> u64 {
     CALLS_CUT.load(Ordering::Relaxed)
 }

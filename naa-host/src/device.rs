@@ -1,4 +1,4 @@
-//! Devices of the process. There is one device for each local address and provider.
+//! The devices that a process has opened. A process has at most one device for each local address and provider.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +12,16 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// The environment variable that names the local address to use, instead of the address that the route gives.
+/// The environment variable that names the local address to use. If it is not set, the address from which the route to
+/// the peer starts is used.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
 /// The process ID, the address and the provider of a device. The process ID is a part of the key because a forked child
 /// cannot use its parent's device.
 type Key = (u32, IpAddr, Provider);
 
-/// All devices that are not closed yet. Opening an address again waits until the former device has freed its UDP port.
+/// All devices that are not closed yet. If a device on the same address is being closed, opening waits until this
+/// device has freed its UDP port.
 static OPENED: Mutex<BTreeMap<Key, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 static CLOSED: Condvar = Condvar::new();
 
@@ -27,7 +29,7 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An opened device. Its clones, and all callers in one process that open the same address, share one device.
+/// An opened device. Clones of a `Device`, and all callers in one process that open the same address, share one device.
 ///
 /// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For any other address, the
 /// embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a provider. [`Device::describe`] says
@@ -55,11 +57,11 @@ impl Drop for Entry {
 }
 
 impl Device {
-    /// The device on `local`, a concrete address of this machine.
+    /// Opens the device on `local`, a concrete address of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`] if there is no such address or the address cannot be used, [`Error::Environment`] for a bad
-    /// `NAA_PROVIDER`.
+    /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used,
+    /// and with [`Error::Environment`] if `NAA_PROVIDER` is not valid.
     pub fn open(local: IpAddr) -> Result<Self, Error> {
         Self::open_with(local, from_env()?)
     }
@@ -67,17 +69,17 @@ impl Device {
     /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of the provider in `NAA_PROVIDER`.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used.
     pub fn open_with(local: IpAddr, choice: Choice) -> Result<Self, Error> {
         Self::open_because(local, choice, "which the program gave")
     }
 
-    /// The device from which `peer` is reached. Its address is `NAA_LOCAL_IP` if this variable is set, else the address
-    /// from which the route to `peer` starts.
+    /// Opens the device from which `peer` is reached. The device's address is `NAA_LOCAL_IP` if this variable is set,
+    /// else the address from which the route to `peer` starts.
     ///
     /// # Errors
-    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP` or `NAA_PROVIDER`, [`Error::Device`] if no route leads to `peer` or
-    /// the device cannot be opened.
+    /// Fails with [`Error::Environment`] if `NAA_LOCAL_IP` or `NAA_PROVIDER` is not valid, and with [`Error::Device`]
+    /// if no route leads to `peer` or the device cannot be opened.
     pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
         Self::towards_with(peer, from_env()?)
     }
@@ -86,7 +88,7 @@ impl Device {
     /// `NAA_PROVIDER`.
     ///
     /// # Errors
-    /// The same errors as [`Self::towards`].
+    /// Fails with the same errors as [`Self::towards`].
     pub fn towards_with(peer: SocketAddr, choice: Choice) -> Result<Self, Error> {
         match variable(LOCAL_IP_VARIABLE)? {
             Some(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
@@ -101,16 +103,17 @@ impl Device {
     fn open_because(local: IpAddr, choice: Choice, reason: &str) -> Result<Self, Error> {
         let chosen = naa_provider::choose(local, choice)?;
         let key = (std::process::id(), local.to_canonical(), chosen.provider);
-        // The lock is held while opening, since two devices on one address would disturb each other.
+        // The lock is held while a device is opened, since two devices cannot use one address at the same time.
         let mut opened = opened();
         while let Some(device) = opened.get(&key) {
             if let Some(inner) = device.upgrade() {
                 return Ok(Self(inner));
             }
-            // The device is being closed.
+            // The device on this address is being closed, and its entry is removed when it is closed.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
-        // A program that uses a buffer again then need not wait for its registration.
+        // The device keeps registrations, so that a program that uses a buffer in a second session need not wait until
+        // the buffer is registered again.
         let config = DeviceConfig { keep_registrations: true, ..DeviceConfig::default() };
         let Opened { context, why, is_surprising } = chosen.open(&config)?;
         let description = describe(context.attr(), &why, reason);
@@ -125,7 +128,7 @@ impl Device {
         &self.0.description
     }
 
-    /// "embedded" or "verbs".
+    /// Returns the name of the device's provider, "embedded" or "verbs".
     pub fn provider(&self) -> &'static str {
         self.context().attr().provider
     }
@@ -135,9 +138,9 @@ impl Device {
         &self.0.why
     }
 
-    /// Whether a program should print [`Self::why`] although the user did not ask for it. This is so if the embedded
-    /// provider was chosen automatically for an address that is not a loopback address, and the machine has an RDMA
-    /// device.
+    /// Returns true if a program should print [`Self::why`] although the user did not ask for it. The result is true if
+    /// the embedded provider was chosen automatically for an address that is not a loopback address, although the
+    /// machine has an RDMA device.
     pub fn is_surprising(&self) -> bool {
         self.0.is_surprising
     }
@@ -147,12 +150,13 @@ impl Device {
         self.context().attr().address
     }
 
-    /// The device's counters by name. If rxe's hw_counters have the same counter, its name is the same.
+    /// The device's counters by name. If a counter also exists in the hw_counters of the Linux kernel's soft-RoCE
+    /// device (rxe), both have the same name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.context().driver().counters()
     }
 
-    /// Whether `self` and `other` are the same device.
+    /// Returns true if `self` and `other` are the same device.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -210,8 +214,8 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
     }
 }
 
-/// Whether `local` is not an address of this machine. Other problems of the address are reported when its device is
-/// opened.
+/// Returns true if `local` is not an address of this machine. Any other problem of `local` is reported when the device
+/// on `local` is opened.
 fn is_elsewhere(local: IpAddr) -> bool {
     UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }

@@ -1,14 +1,14 @@
-//! Environment variables, by which users change settings without changing the program.
+//! Reads environment variables, by which users change settings without changing the program.
 
 use std::env::{self, VarError};
 
 use crate::Error;
 
-/// The value of the environment variable `name`. `None` if the variable is not set, is empty, or holds white space
-/// only.
+/// Returns the value of the environment variable `name`, or `None` if the variable is not set, is empty, or has white
+/// space only.
 ///
 /// # Errors
-/// [`Error::Environment`] if the value is not text in UTF-8.
+/// Fails with [`Error::Environment`] if the value is not text in UTF-8.
 pub fn variable(name: &'static str) -> Result<Option<String>, Error> {
     match env::var(name) {
         Ok(text) if text.trim().is_empty() => Ok(None),

@@ -1,4 +1,5 @@
-//! Errors. The text of each error says what went wrong and what to do about it, and [`Error::party`] says who has to act.
+//! The errors of this crate. The text of each error says what went wrong and what to do about it, and [`Error::party`]
+//! says who has to act.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -12,7 +13,7 @@ use verbs::{RejectReason, Unreachable, WcStatus};
 
 use crate::spec::SpecError;
 
-/// The party that has to act.
+/// The party that has to act so that an error does not occur again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// The calling program, or the person who set the program's environment.
@@ -23,7 +24,7 @@ pub enum Party {
     Accelerator,
 }
 
-/// How a connection ended before its session did.
+/// The reason why a connection ended before its session was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gone {
@@ -44,8 +45,8 @@ impl fmt::Display for Gone {
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
-            // Work requests were flushed, but none of them had failed, and the peer did not disconnect. So the device
-            // refused what the peer sent.
+            // If work requests were flushed, but none of them had failed and the peer did not disconnect, the device
+            // has refused something that the peer sent.
             Self::Failed(WcStatus::WrFlushError) => f.write_str(
                 "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
             ),
@@ -60,19 +61,20 @@ pub enum Error {
     /// `said` is the text that the accelerator gave as a reason, if it gave any.
     #[error("{peer} refused the connection: {}", refusal(*reason, said.as_deref()))]
     ConnectionRefused { peer: SocketAddr, reason: RejectReason, said: Option<String> },
-    /// `device` describes the local side, for people.
+    /// `device` is a text for people that describes the local device.
     #[error("{peer} cannot be reached from {device}: {why}")]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
     #[error("the name {name} is not known here: {source}; correct it, or give an address")]
     Name { name: String, source: std::io::Error },
-    /// `tried` has each address of the name, and why the address cannot be used.
+    /// `tried` has each address of the name, with the error of the attempt to use this address.
     #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
     NoneReached { name: String, tried: Vec<(SocketAddr, Self)> },
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
     SetupTimedOut { peer: SocketAddr, limit: Duration },
     #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
     AnswerTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
-    /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout). The session is over.
+    /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), so the session is
+    /// over.
     #[error(
         "{peer} did not finish the call of {} within {limit:?}; see its load, or allow more (--timeout, NAA_TIMEOUT, or \
          the call timeout that the program sets)",
@@ -91,8 +93,8 @@ pub enum Error {
         peer: SocketAddr,
         function: FunctionCode,
         code: ReturnCode,
-        /// The detail in a built-in function's status block. With OUTPUT_TOO_SMALL, the detail is the number of bytes
-        /// needed, 0 if unknown.
+        /// The detail in a built-in function's status block. If the return code is OUTPUT_TOO_SMALL, the detail is the
+        /// number of bytes that the output needs, or 0 if this number is unknown.
         detail: u64,
     },
     #[error("{peer} wrote no usable catalogue: {source}")]
@@ -109,7 +111,7 @@ pub enum Error {
     Setup(#[from] SetupError),
     #[error("invalid call: {0}")]
     Call(#[from] CallError),
-    /// `why` says what ended the session.
+    /// `why` is the text of the error that ended the session.
     #[error("the session with {peer} is over: {why}")]
     Over { peer: SocketAddr, why: String, party: Party },
     #[error("the regions are in use by a call; wait for its outcome first")]
@@ -139,7 +141,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The party that has to act.
+    /// Returns the party that has to act so that the error does not occur again.
     pub fn party(&self) -> Party {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
@@ -178,7 +180,7 @@ impl Error {
         }
     }
 
-    /// The return code of a function that failed; `None` for other errors.
+    /// Returns the return code if the error is that a function failed, else `None`.
     pub fn return_code(&self) -> Option<ReturnCode> {
         match self {
             Self::Function { code, .. } => Some(*code),
@@ -187,7 +189,8 @@ impl Error {
     }
 }
 
-/// The numbered errors of all addresses, as one text. Each error begins with its address.
+/// Returns the errors of all addresses as one text. The errors are numbered, and the text of each error begins with the
+/// address that was tried.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
     let told = tried.iter().zip(1..).map(|((address, error), number)| {
         let (address, error) = (address.to_string(), error.to_string());
@@ -246,7 +249,7 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
         format!("; it is no {format}, or one that is cut off or damaged")
     } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
-        // A response contains no text, so only the log of the accelerator may say more.
+        // A response contains no text, so only the log of the accelerator may say more about the failure.
         "; the accelerator's log may say more".into()
     } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
         format!("; the function needs {detail} bytes beside its regions, which its session may not have")
@@ -264,8 +267,8 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// Return codes that kernels may return and whose text does not refer to the accelerator's log. The text of INTERNAL,
-/// which kernels may return, too, refers to the log already.
+/// Return codes that kernels may return and whose text does not refer to the accelerator's log. Kernels may also return
+/// INTERNAL, which is not in this list because the text of INTERNAL already refers to the log.
 const RAN: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,

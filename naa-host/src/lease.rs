@@ -1,15 +1,17 @@
-//! Regions of a session. At any time, a region belongs either to the program or to a call.
+//! The regions of a session. At any time, a region belongs either to the program or to a call.
 //!
-//! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices while nobody else can write to that
-//! memory. A region's memory leaves this module only for the device, which uses the memory only between `lend` and `take_back`. `lend` needs
-//! exclusive access to the region, so no slice exists while the device uses the memory. The regions of a stream are not taken back before they
-//! are dropped. The module hands out only the `Memory` of a stream's regions, which makes no slices without `unsafe`.
+//! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
+//! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
+//! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
+//! device uses the memory. The regions of a stream are lent until the stream is dropped. For these regions, the module
+//! hands out only their `Memory`, and making a slice of a `Memory` needs `unsafe`.
 //!
-//! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the device does not revoke, the
-//! accelerator can write to outputs as long as the session lives. Accelerators of later sessions can also write to the memory, if the device
-//! keeps its registration. Memory to which an accelerator can write at any time is called in reach, and stays in reach. The bytes of memory in
-//! reach are copied by [`Memory`], which needs no slices. A program gets slices of memory in reach only if the program promises that nobody
-//! else writes to the memory while the slices exist.
+//! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the
+//! device does not revoke access rights, the accelerator can write to outputs until the session ends. Accelerators of
+//! later sessions can also write to the memory of these outputs if the device keeps the registration of this memory.
+//! Memory to which an accelerator can write at any time is called in reach, and stays in reach. Methods of [`Memory`]
+//! copy the bytes of memory in reach without making slices. A program gets slices of memory in reach only if the
+//! program promises that nobody else writes to the memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -22,21 +24,23 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 
 use crate::{Error, Session};
 
-/// Memory for a parameter, which outlives sessions or is the program's own. [`Session::connect_with`](crate::Session::connect_with) takes
-/// buffers, and [`Session::into_buffers`](crate::Session::into_buffers) returns them.
+/// Memory for a parameter that a program can use for several sessions, and that the program may allocate itself.
+/// [`Session::connect_with`](crate::Session::connect_with) takes buffers, and
+/// [`Session::into_buffers`](crate::Session::into_buffers) returns these buffers.
 ///
-/// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for the next session. This
-/// saves most of the time to connect if buffers are large. After a buffer was dropped, its pages are freed when the device next registers
-/// something or is closed.
+/// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for
+/// the next session. Without this registration, a session with large buffers is set up in a fraction of the time. After
+/// a buffer was dropped, its pages are freed when the device next registers memory or is closed.
 ///
-/// Devices of the verbs provider do not take access back. Memory that was an output over such a device stays in reach of accelerators. The
-/// session's accelerator could write to the memory until the session ended. Accelerators of later sessions can write to the memory with a key
-/// that they guess. A buffer in reach gives no slices; its bytes are copied.
+/// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If memory was an
+/// output over a device of the verbs provider, the memory stays in reach of accelerators: The session's accelerator can
+/// write to the memory until the session ends. Accelerators of later sessions can write to the memory if they guess the
+/// memory's RKey. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
     /// The memory of the buffer. Only the buffer, and a registration that the device may keep, refer to this memory.
     memory: Memory,
-    /// Whether accelerators may write the memory at any time.
+    /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,
 }
 
@@ -44,19 +48,22 @@ impl Buffer {
     /// Makes a buffer of `len` zeroed bytes.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// Fails with [`Error::Memory`] if the memory cannot be allocated.
     pub fn new(len: usize) -> Result<Self, Error> {
         Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false })
     }
 
-    /// Makes a buffer of memory of the program's own, so that nothing is copied. A device that keeps registrations recognizes the memory by its
-    /// owner, which is the same for clones and parts of one [`Memory`].
+    /// Makes a buffer of memory that the program allocated, without copying the memory. A device that keeps
+    /// registrations recognizes the memory by the owner of the [`Memory`]. Clones and parts of one [`Memory`] have the
+    /// same owner.
     ///
     /// # Safety
-    /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's bytes only by raw
-    /// pointers. The program must not read or write the bytes from the time a call is posted until the outcome of the call was handed out. Both
-    /// rules also apply to other buffers of the same memory. While the buffer is borrowed as a slice, no accelerator may be able to write to
-    /// it. An accelerator is able to do so if the memory was an output, in another buffer, over a device that does not take access back.
+    /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
+    /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
+    /// until the outcome of the call was returned. The program must also keep these two rules when it uses another
+    /// buffer of the same memory. While the buffer is borrowed as a slice, no accelerator may be able to write to the
+    /// buffer's memory. An accelerator is able to write to the memory if the memory was, in another buffer, an output
+    /// over a device that does not take access back.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -69,36 +76,38 @@ impl Buffer {
         self.memory.is_empty()
     }
 
-    /// The bytes in place.
+    /// Returns the bytes of the buffer as a slice, without a copy.
     ///
     /// # Errors
-    /// [`Error::InReach`].
+    /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_slice(&self) -> Result<&[u8], Error> {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: the memory belongs to this buffer alone (`new`, `into_buffer`, contract of `from_memory`). No session has the memory, since a
-        // session takes a buffer by value, and destroys its queue pair before it returns the buffer. Peers have no access to the memory, since
-        // it was never registered for their access on a device that does not take access back.
+        // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
+        // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
+        // before it returns the buffer. Peers have no access to the memory, since it was never registered for their
+        // access on a device that does not take access back.
         Ok(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes in place, mutable.
+    /// Returns the bytes of the buffer as a mutable slice, without a copy.
     ///
     /// # Errors
-    /// [`Error::InReach`].
+    /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_mut_slice(&mut self) -> Result<&mut [u8], Error> {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: nobody else has access to the memory, as in `as_slice`, and `&mut self` excludes other slices.
+        // SAFETY: nobody else has access to the memory, for the reasons given in `as_slice`, and `&mut self` excludes
+        // other slices of the memory.
         Ok(unsafe { self.memory.as_mut_slice() })
     }
 
-    /// Copies bytes from `offset` on to `out`, as many as `out` has.
+    /// Fills `out` with the bytes of the buffer from `offset` on.
     ///
     /// # Panics
-    /// If the bytes do not lie inside the buffer.
+    /// Panics if the bytes do not lie inside the buffer.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.memory.read(offset, out);
     }
@@ -106,18 +115,18 @@ impl Buffer {
     /// Copies `bytes` into the buffer, from `offset` on.
     ///
     /// # Panics
-    /// If `bytes` do not fit into the buffer.
+    /// Panics if `bytes` do not fit into the buffer.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.memory.write(offset, bytes);
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the buffer's bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec(0, self.len())
     }
 }
 
-/// Methods that return slices even over devices that do not take access back.
+/// Methods that return slices of outputs even if the device does not take the accelerator's access to the outputs back.
 ///
 /// ```compile_fail,E0133
 /// fn first(session: &naa_host::Session) -> u8 {
@@ -128,32 +137,36 @@ impl Session {
     /// Returns the bytes of a parameter as [`lease`](Self::lease) does, even if an accelerator can still write to the memory.
     ///
     /// # Errors
-    /// [`Error::InCall`], [`Error::NoSuchParam`].
+    /// Fails with [`Error::InCall`] while a call runs, and with [`Error::NoSuchParam`] if there is no parameter
+    /// `index`.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody may write to the parameter. Over a device that does not take access back, the accelerator is able to
-    /// write to it. Anybody who knows the parameter's RKey and can send packets in the accelerator's name is able, too. So you promise that the
-    /// accelerator is a program that keeps to the protocol. You also promise that nobody else on its machine, or on the network between, can
-    /// act in its place.
+    /// As long as the slice lives, nobody may write to the parameter. If the device does not take access back, the
+    /// accelerator is able to write to the parameter at any time. Anybody who knows the parameter's RKey and can send
+    /// packets in the accelerator's name is also able to write to the parameter. The caller therefore promises that the
+    /// accelerator is a program that keeps to the protocol. The caller also promises that nobody on the accelerator's
+    /// machine, or on the network, can act in the accelerator's place.
     pub unsafe fn lease_trusting_the_accelerator(&self, index: usize) -> Result<&[u8], Error> {
         let region = self.region(index)?;
         region.check_not_lent()?;
-        // SAFETY: no call has the region, as in `Region::bytes`. By this function's contract, nobody else writes to the memory.
+        // SAFETY: `check_not_lent` ensures that no call uses the region. By this function's contract, nobody else
+        // writes to the memory.
         Ok(unsafe { region.memory.as_slice() })
     }
 
     /// Returns the bytes of a parameter as [`lease_mut`](Self::lease_mut) does, even if an accelerator can still write to the memory.
     ///
     /// # Errors
-    /// [`Error::InCall`], [`Error::NoSuchParam`].
+    /// Fails with [`Error::InCall`] while a call runs, and with [`Error::NoSuchParam`] if there is no parameter
+    /// `index`.
     ///
     /// # Safety
-    /// The contract is that of [`lease_trusting_the_accelerator`](Self::lease_trusting_the_accelerator).
+    /// The caller must keep the contract of [`lease_trusting_the_accelerator`](Self::lease_trusting_the_accelerator).
     pub unsafe fn lease_mut_trusting_the_accelerator(&mut self, index: usize) -> Result<&mut [u8], Error> {
         let region = self.region_mut(index)?;
         region.check_not_lent()?;
-        // SAFETY: no call has the region and no other slice exists, as in `Region::bytes_mut`. By this function's contract, nobody else writes
-        // to the memory.
+        // SAFETY: `check_not_lent` ensures that no call uses the region, and `&mut self` excludes other slices. By this
+        // function's contract, nobody else writes to the memory.
         Ok(unsafe { region.memory.as_mut_slice() })
     }
 }
@@ -162,14 +175,15 @@ impl Session {
 #[derive(Debug)]
 struct Registered {
     mr: Mr,
-    /// Whether the accelerator may write to the memory of this registration.
+    /// True if the accelerator may write to the memory of this registration.
     is_open: AtomicBool,
 }
 
 impl Registered {
-    /// Registers `memory`. Peers have no access before `open` is called.
+    /// Registers `memory`. If the device revokes access rights, peers have no access to the memory before `open` is
+    /// called.
     fn new(pd: &Pd, memory: &Memory, is_output: bool) -> Result<Arc<Self>, verbs::Error> {
-        // The device only reads inputs, so a registration without write access is enough for them.
+        // The device only reads inputs, so the memory of an input is registered without remote write access.
         let mr = pd.reg_mr(memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
         let registered = Self { mr, is_open: AtomicBool::new(is_output) };
         registered.close()?;
@@ -195,24 +209,26 @@ impl Registered {
 /// The memory of a parameter.
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// The registration of the memory. `None` if the parameter is copied to and from a staging region, which is registered in its place.
+    /// The registration of the memory. `None` if the parameter is copied to and from a staging region, because only the
+    /// staging region is registered.
     registered: Option<Arc<Registered>>,
     memory: Memory,
     flags: RegionFlags,
-    /// Whether a call, and not the program, has the region.
+    /// True while the region is lent to a call and the program must not use it.
     lent: bool,
-    /// Whether the accelerator may write to the region at any time, even between calls.
+    /// True if the accelerator may be able to write to the region at any time, even between calls.
     in_reach: bool,
 }
 
-/// Whether the accelerator can write to a parameter with these flags at any time. The result is the same for parameters that are copied to a
-/// staging region, so that programs do not depend on the layout.
+/// Returns true if the accelerator can write to a parameter with these flags at any time. The result does not depend on
+/// whether the parameter is copied to a staging region, so that programs do not depend on the layout.
 fn stays_in_reach(pd: &Pd, flags: RegionFlags) -> bool {
     flags.contains(RegionFlags::OUTPUT) && !pd.context().attr().revokes
 }
 
 impl Region {
-    /// Makes a registered region of `buffer`. Peers have no access to the region before a call has it.
+    /// Makes a registered region of `buffer`. If the device revokes access rights, peers have no access to the region
+    /// before the region is lent to a call.
     pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
         let mut region = Self::copied(pd, flags, buffer);
         region.register(pd)?;
@@ -225,8 +241,8 @@ impl Region {
         Self { registered: None, memory: buffer.memory, flags, lent: false, in_reach }
     }
 
-    /// Makes regions of outputs that lie side by side in one registration. `outputs` has flags, start and size in bytes of each output. The
-    /// outputs do not overlap.
+    /// Makes regions of outputs that lie side by side in one registration. `outputs` has the flags, the start and the
+    /// size in bytes of each output. The outputs must not overlap.
     pub(crate) fn side_by_side(pd: &Pd, outputs: &[(RegionFlags, usize, usize)]) -> Result<Vec<Self>, Error> {
         let len = outputs.iter().map(|(_, start, len)| start + len).max().unwrap_or(0);
         let Buffer { memory, .. } = Buffer::new(len)?;
@@ -250,12 +266,13 @@ impl Region {
         Ok(())
     }
 
-    /// Ends the registration and returns the memory. `None` if a call has the region.
+    /// Ends the use of the registration and returns the memory, or returns `None` if the region is lent to a call.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
         (!self.lent).then_some(Buffer { memory: self.memory, in_reach: self.in_reach })
     }
 
-    /// Gives the region to a call. From now on the device may read the region, and the accelerator may write to the region if it is an output.
+    /// Lends the region to a call. While the region is lent, the device may read it, and the accelerator may write to
+    /// it if the region is an output.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         self.lent = true;
         match &self.registered {
@@ -264,8 +281,8 @@ impl Region {
         }
     }
 
-    /// Gives the region back to the program. Before this, all work requests on the region must have completed, or their queue pair must be
-    /// destroyed.
+    /// Gives the region back to the program. Before this method is called, all work requests that use the region must
+    /// have completed, or their queue pair must be destroyed.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         if let Some(registered) = self.registered.as_ref().filter(|_| self.lent) {
             registered.close()?;
@@ -278,65 +295,72 @@ impl Region {
         if self.is_lent() { Err(Error::InCall) } else { Ok(()) }
     }
 
-    /// The bytes of the region. This is an error while a call has the region, and if the accelerator keeps its access.
+    /// Returns the bytes of the region. Fails with [`Error::InCall`] while the region is lent to a call, and with
+    /// [`Error::InReach`] if an accelerator may be able to write to the region at any time.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         self.check_not_lent()?;
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: the region is not lent and not in reach, so peers have no access (`Registered::new`, `take_back`). Regions of one
-        // registration are lent and taken back with `&mut` to all regions of the session. The device writes only what peers send, and the
-        // program needs `&mut self` to write.
+        // SAFETY: the region is not lent and not in reach, so peers have no access to the region, because
+        // `Registered::new` and `take_back` close the registration. If several regions share one registration, they are
+        // lent and taken back only by code that has `&mut` to all regions of the session. The device writes only what
+        // peers send, and the program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes of the region as a mutable slice, with the same errors as [`bytes`](Self::bytes).
+    /// Returns the bytes of the region as a mutable slice. Fails with the same errors as [`bytes`](Self::bytes).
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         self.check_not_lent()?;
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: peers have no access, as in `bytes`. The device has no work request that reads the region (`take_back`), and `&mut self`
-        // excludes other slices.
+        // SAFETY: peers have no access to the region, for the reasons given in `bytes`. By the contract of `take_back`,
+        // the device has no work request that reads the region. `&mut self` excludes other slices of the region.
         Ok(unsafe { self.memory.as_mut_slice() })
     }
 
-    /// Copies bytes from `offset` on to `out`, unless a call has the region. The bytes must lie inside the region.
+    /// Fills `out` with the bytes of the region from `offset` on. Fails with [`Error::InCall`] while the region is lent
+    /// to a call. The bytes must lie inside the region.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         self.check_not_lent()?;
         self.memory.read(offset, out);
         Ok(())
     }
 
-    /// Copies `bytes` into the region from `offset` on, unless a call has the region. The bytes must lie inside the region.
+    /// Copies `bytes` into the region from `offset` on. Fails with [`Error::InCall`] while the region is lent to a
+    /// call. The bytes must lie inside the region.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.check_not_lent()?;
         self.memory.write(offset, bytes);
         Ok(())
     }
 
-    /// Whether a call has the region, or has another region of the same registration, or access to the registration could not be taken back.
+    /// Returns true if the program must not use the region. The result is true while a call has the region or another
+    /// region of the same registration, and after an error prevented that the accelerator's access was taken back.
     pub(crate) fn is_lent(&self) -> bool {
         let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
         self.lent || self.registered.as_ref().is_some_and(is_open)
     }
 
-    /// Copies bytes of the region from `offset` on to `out`, even while a call has the region.
+    /// Fills `out` with the bytes of the region from `offset` on, even while the region is lent to a call.
     pub(crate) fn copy_to(&self, offset: u64, out: &mut [u8]) {
         self.memory.read(offset as usize, out);
     }
 
-    /// Copies the whole region to offset `at` of a staging region.
+    /// Copies all bytes of the region to offset `at` of the staging region `staging`.
     pub(crate) fn stage(&self, staging: &Self, at: usize) {
         self.memory.copy_to(0, &staging.memory, at, self.len());
     }
 
-    /// Copies the whole region from offset `at` of a staging region. No peer may write to the staging region at this time.
+    /// Overwrites the whole region with the bytes at offset `at` of a staging region. While the bytes are copied, no
+    /// peer may write to the staging region.
     pub(crate) fn unstage(&mut self, staging: &Self, at: usize) {
         staging.memory.copy_to(at, &self.memory, 0, self.len());
     }
 
-    /// The memory of the region while a call has it, for copies from and to it.
+    /// Returns the memory of the region while the region is lent to a call, so that a stream can copy bytes from and to
+    /// this memory; else `None`.
     pub(crate) fn memory(&self) -> Option<&Memory> {
         self.lent.then_some(&self.memory)
     }
@@ -349,21 +373,24 @@ impl Region {
         self.flags
     }
 
-    /// A scatter-gather element for a part of the region. `None` if the region is copied to a staging region and has no registration.
+    /// Returns a scatter-gather element for a part of the region, or `None` if the region has no registration because
+    /// it is copied to a staging region.
     pub(crate) fn sge(&self, offset: u64, length: u32) -> Option<Sge> {
         let Registered { mr, .. } = &**self.registered.as_ref()?;
-        // The region's memory is the registration's memory, or a part of it.
+        // The memory of the region is the memory of the registration, or a part of that memory.
         Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 
-    /// The parameter as it is announced to the accelerator. The RKey is 0 if the parameter is copied to a staging region.
+    /// Returns the description of the parameter that is announced to the accelerator. Its RKey is 0 if the parameter is
+    /// copied to a staging region.
     pub(crate) fn announced(&self) -> mrsp::Param {
         let rkey = self.registered.as_ref().map_or(0, |registered| registered.mr.rkey());
         mrsp::Param { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }
     }
 
-    /// The size of the registration in bytes, if this region is not empty and starts where the registration starts; else 0. So the sum over
-    /// regions that share a registration has its size once.
+    /// Returns the size of the registration in bytes if this region is not empty and starts where the registration
+    /// starts, else 0. If regions share a registration, the sum over these regions therefore counts the registration
+    /// only once.
     pub(crate) fn registered_bytes(&self) -> usize {
         match &self.registered {
             Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {

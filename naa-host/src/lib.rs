@@ -1,4 +1,4 @@
-//! Offloading calls to network-attached accelerators.
+//! A library to make calls to network-attached accelerators.
 //!
 //! ```no_run
 //! use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
@@ -28,10 +28,10 @@
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
 //! A region belongs to the program between calls. During a call, the region belongs to the device and the accelerator.
-//! They get access to the region when the call is posted, and lose it before the outcome of the call is handed out. So
-//! between calls a region is an ordinary slice, and the borrow checker ensures that no slice is left when the next call
-//! starts. Over a NIC the accelerator keeps its access to outputs, so outputs are copied. The table at [`Session`] says
-//! what is copied.
+//! Device and accelerator get access to the region when the call is posted, and lose their access before the outcome of
+//! the call is returned. Between calls, the program can therefore use a region as an ordinary slice, and the borrow
+//! checker ensures that no slice is left when the next call starts. Over a NIC, the accelerator keeps its access to
+//! outputs, so outputs are copied. The table at [`Session`] says which bytes are copied.
 
 mod alarm;
 mod any;

@@ -20,30 +20,32 @@ const MESSAGE: u64 = 1;
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
-/// The kind of a signaled WRITE of a stream. Its completion means that the WRITEs before it have arrived, too.
+/// The kind of a signaled WRITE of a stream. When a signaled WRITE completes, all earlier WRITEs of the stream have
+/// also arrived.
 pub(crate) const STREAMED: u64 = 5;
 
-/// Bits of a work request's number that hold its kind (`MESSAGE`, `CALL`, `PROBE`, `RECEIVE` or `STREAMED`). The other
-/// bits hold the queue pair's generation, because QPNs are used again while completions of earlier queue pairs are
-/// still queued.
+/// The number of low bits of a work request's number that contain the kind of the work request: `MESSAGE`, `CALL`,
+/// `PROBE`, `RECEIVE` or `STREAMED`. The high bits of a work request's number contain the queue pair's generation,
+/// because a QPN may be used again while completions of an earlier queue pair with this QPN are still queued.
 const KIND_BITS: u32 = 8;
 
-/// How long the program waits for the CM event that explains why work requests were flushed. The completions may reach
-/// the program before the CM event, because they come on different paths.
+/// The time for which the program waits for the CM event that explains why work requests were flushed. The completions
+/// of flushed work requests may reach the program before this CM event, because completions and CM events come from
+/// different queues.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Work requests of a session in addition to one WRITE for each region: an MRSP message, a probe, a call without
-/// inputs.
+/// The number of send work requests of a session in addition to one WRITE for each region. They are for an MRSP
+/// message, a probe and the WRITE of a call without inputs.
 const SPARE_SENDS: u32 = 4;
 /// The most posted receives of a session. A session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
-/// Work requests that a connection has room for, in addition to the work requests of a session's calls.
+/// The number of work requests for which a connection has room, in addition to the work requests of a session's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) sends: u32,
     pub(crate) receives: u32,
-    /// See [`QpCap::late_acks`].
+    /// The value of [`QpCap::late_acks`] for the queue pair.
     pub(crate) late_acks: bool,
 }
 
@@ -53,10 +55,11 @@ impl Extra {
 /// The most completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The end of a connection by a flush, which always has another reason that is reported in its place if it is known.
+/// The reason that stands for "work requests were flushed". A flush always follows from another reason for the end of
+/// the connection, which is reported instead if it is known.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
-/// What happened on a connection.
+/// Something that happened on a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Established,
@@ -77,24 +80,26 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
-    /// Bytes of payload per packet; 0 until the connection is established.
+    /// The most bytes of payload in a packet; 0 until the connection is established.
     pub(crate) path_mtu: u32,
-    /// What the accelerator can do beyond MRSP. The value is known once the connection is established.
+    /// The accelerator's abilities beyond MRSP. The field is set when the connection is established.
     pub(crate) abilities: Abilities,
     /// The queue pair; `None` once the connection is closed.
     qp: Option<Arc<Qp>>,
     cap: QpCap,
     id: Option<CmId>,
-    /// Why the connection ended. The reason is reported after everything that arrived before the end was taken.
+    /// The reason why the connection ended, if it ended. The reason is reported only after all completions that arrived
+    /// before the end of the connection were handled.
     gone: Option<Gone>,
-    /// Whether this side has already waited for the reason of a flush.
+    /// True if the host has already waited for the CM event that explains a flush.
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
-    /// When the accelerator is to be probed. The transport reports a probe that is not answered.
+    /// The time at which the next liveness probe is due. If a probe is not answered, the transport reports this
+    /// failure.
     pub(crate) liveness: Liveness,
     taken: [Wc; BATCH],
-    /// The completions in `taken` that are still to be handled.
+    /// The indexes of the completions in `taken` that are not handled yet.
     fresh: std::ops::Range<usize>,
     /// Memory for a received message, followed by memory for a message to send.
     messages: Mr,
@@ -107,8 +112,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Makes everything that a connection needs, but does not connect. A call takes one WRITE for each region and
-    /// `further` more WRITEs, each of up to `elements` elements. A silent accelerator is probed after `probe_interval`.
+    /// Makes everything that a connection needs, but does not connect. The queue pair has room for calls of one WRITE
+    /// for each region and `further` more WRITEs, each of up to `elements` scatter-gather elements. If nothing arrives
+    /// from the accelerator for the time `probe_interval`, the accelerator is probed.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -173,8 +179,8 @@ impl Link {
         Ok(())
     }
 
-    /// Posts a receive with the message buffer. A receive is posted during calls, too, so that an error message of the
-    /// accelerator can be read.
+    /// Posts a receive with the message buffer. Receives are posted during session setup and also during calls, because
+    /// the accelerator may send an error message during a call.
     pub(crate) fn post_receive(&self) -> Result<(), Error> {
         let Some(qp) = &self.qp else { return Err(self.lost()) };
         let buffer = self.messages.sge(0, self.message_bytes as u32);
@@ -182,8 +188,8 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        // The message fits, because the buffer has room for one entry for each region and one layout entry for each
-        // parameter.
+        // The message fits into the buffer, because the buffer has room for one entry for each region and one layout
+        // entry for each parameter.
         self.messages.memory().write(self.message_bytes, message);
         let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
         self.post(&[SendWr {
@@ -203,7 +209,7 @@ impl Link {
         Ok(qp.post_send(wrs).map_err(|(_, error)| error)?)
     }
 
-    /// Sends a liveness probe, a WRITE of no bytes, unless the last probe was not answered yet.
+    /// Sends a liveness probe, which is a WRITE of no bytes, unless the last probe is still unanswered.
     pub(crate) fn probe(&mut self, to: RemoteAddr, now: Instant) -> Result<(), Error> {
         if self.is_probing() {
             return Ok(());
@@ -213,18 +219,19 @@ impl Link {
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
     }
 
-    /// Whether a liveness probe was sent and not answered yet.
+    /// Returns true if a liveness probe was sent and is not answered yet.
     pub(crate) fn is_probing(&self) -> bool {
         self.liveness.probing_since().is_some()
     }
 
-    /// The queue pair, for a `Writer` that posts to it from another thread. For a closed connection, the result is an
-    /// empty `Weak`.
+    /// Returns the queue pair, so that a `Writer` can post work requests from another thread. If the connection is
+    /// closed, the result is an empty `Weak`.
     pub(crate) fn queue_pair(&self) -> Weak<Qp> {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
-    /// The number of a work request of this kind: the generation of the queue pair and the kind.
+    /// Returns the number of a work request with the kind `kind`. The number consists of the queue pair's generation
+    /// and the kind.
     pub(crate) fn number(&self, kind: u64) -> u64 {
         self.generation << KIND_BITS | kind
     }
@@ -233,8 +240,8 @@ impl Link {
         self.device.context().attr().max_inline_data as usize
     }
 
-    /// Returns the next event of the connection, in the order in which they happened. An error is the last result; no
-    /// event follows it.
+    /// Returns the next event of the connection, or `None` if no event has arrived. Events are returned in the order in
+    /// which they happened. After the method has returned an error, no event follows.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {
@@ -251,11 +258,11 @@ impl Link {
             }
             let event = self.channel.next_event()?;
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
-                // The CM event belongs to an earlier connection.
+                // A CM event with another connection ID belongs to an earlier connection and is ignored.
                 continue;
             }
             match event {
-                // Completions that came before the disconnect are handled first.
+                // Completions that arrived before the disconnect are handled before the disconnect is reported.
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
                 Some(CmEvent::Established { param, .. }) => {
                     self.path_mtu = param.path_mtu;
@@ -282,7 +289,7 @@ impl Link {
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
         let (generation, kind) = (wc.wr_id >> KIND_BITS, wc.wr_id & ((1 << KIND_BITS) - 1));
         if generation != self.generation {
-            // The completion belongs to an earlier queue pair.
+            // A completion with another generation belongs to an earlier queue pair and is ignored.
             return None;
         }
         match wc.status {
@@ -312,8 +319,8 @@ impl Link {
         }
     }
 
-    /// Keeps the first reason for the end of the connection. A flush does not count as a reason, since it only follows
-    /// from another one.
+    /// Records why the connection ended. The first reason is kept, except that any reason replaces a flush, since a
+    /// flush only follows from another reason.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
@@ -329,7 +336,7 @@ impl Link {
         Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
     }
 
-    /// Waits until there may be a completion or a CM event to take, or until `deadline`.
+    /// Waits until a completion or a CM event may have arrived, or until `deadline`.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         Ok(self.device.context().wait(self.on(), mode, deadline)?)
     }
@@ -343,13 +350,15 @@ impl Link {
         Ok(Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?)
     }
 
-    /// Arms the alarm. Returns false if there is a completion or a CM event to take already.
+    /// Arms `alarm`, so that its file descriptor becomes readable when a completion or a CM event arrives, or at the
+    /// time `until`. Returns false if a completion or a CM event has already arrived.
     pub(crate) fn arm(&self, alarm: &Alarm, until: Option<Instant>) -> Result<bool, Error> {
         alarm.set(until).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
         Ok(self.device.context().arm(self.on())?)
     }
 
-    /// Ends the connection without waiting for the peer. After this, the connection has no work requests any more.
+    /// Ends the connection without waiting for the peer. The queue pair is destroyed, so the connection has no work
+    /// requests any more.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(qp) = self.qp.take() else { return Ok(()) };
         let told = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
@@ -362,8 +371,8 @@ impl Link {
     }
 }
 
-/// Checks that the device can hold this number of work requests and completions. The device's own error would name no
-/// remedy.
+/// Checks that the device supports `work_requests` work requests and `completions` completions. The check is made here
+/// because the error that the device itself would return does not name a remedy.
 fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), verbs::Error> {
     const REMEDY: &str = "let fewer messages be under way, as a ring of fewer slots does";
     if work_requests > attr.max_qp_wr {
@@ -377,8 +386,8 @@ fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), 
     Ok(())
 }
 
-/// The text in the private data of a rejection, up to the first zero byte. `None` if there are other bytes than
-/// printable ASCII characters.
+/// Returns the text in the private data of a rejection, up to the first zero byte. Returns `None` if the text is empty
+/// or has bytes that are not printable ASCII characters.
 fn words(private_data: &[u8]) -> Option<String> {
     let text = private_data.split(|&byte| byte == 0).next()?;
     let is_text = !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
@@ -387,7 +396,7 @@ fn words(private_data: &[u8]) -> Option<String> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // `drop` cannot return the error of closing.
+        // `drop` cannot return the error of `close`, so the error is ignored.
         let _ = self.close();
     }
 }

@@ -1,4 +1,4 @@
-//! The variable NAA_LOG, which filters log lines on standard error.
+//! Reads the environment variable `NAA_LOG`, which filters the log lines on standard error.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -6,9 +6,9 @@ use tracing::level_filters::LevelFilter;
 
 use crate::{Error, variable};
 
-/// The environment variable with the filter of lines that programs write to standard error. `naa` and the C library read
-/// the filter in the grammar of tracing-subscriber's `Targets`. This library only emits log records, and does not read
-/// the filter.
+/// The environment variable with the filter of log lines that programs write to standard error. The program `naa` and
+/// the C library read the filter, whose grammar is that of tracing-subscriber's `Targets`. This library only emits log
+/// records, and does not read the filter.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
 /// The path of each module of this project begins with one of these words.
@@ -17,11 +17,11 @@ const OWN: [&str; 5] = ["naa", "roce", "verbs", "ejfat", "mrsp"];
 const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVEL such as naa_server=debug, with commas \
                       between several";
 
-/// The filter in [`LOG_VARIABLE`]; `None` if the variable is not set, or empty.
+/// Returns the filter in [`LOG_VARIABLE`], or `None` if the variable is not set or is empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if the value is not a valid filter. A word without `=` must be a level or begin like a module
-/// of this project. Any other word would silently switch all lines off.
+/// Fails with [`Error::Environment`] if the value is not a valid filter. An element of the filter that has no `=` must
+/// be a level or begin like a module of this project, because any other word would silently switch all lines off.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

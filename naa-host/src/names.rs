@@ -8,26 +8,27 @@ use std::{
 
 use crate::{Device, Error, Opening, SessionConfig, Stage};
 
-/// The addresses that the operating system knows for the name of a machine, with `port`, in the order in which they are to be
-/// tried.
+/// Returns the addresses of the machine with the name `host`, each with the port `port`, in the order in which the
+/// operating system recommends them.
 ///
 /// # Errors
-/// The operating system's error, if it does not know the name.
+/// Fails with the error of the operating system if the operating system does not know the name.
 pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Finds the address of `host` to use, and opens a device for this address with `open`. `resolve` looks the name up, as
-/// [`addresses_of`] does. If the name has several addresses, they are tried in order by connections that are closed at once.
-/// The first address that accepts a connection is used.
+/// Finds an address of `host` that works, and opens a device for this address with `open`. `resolve` looks the name up,
+/// as [`addresses_of`] does. If the name has several addresses, the addresses are tried in order: a connection to each
+/// address is set up and closed at once, and the first address that accepts a connection is used.
 ///
-/// So an accelerator whose name has several addresses counts and logs one session more. An accelerator with room for a single
-/// session may refuse the next connection until it has noticed the end of the first. Finding the address takes up to the
-/// `setup_timeout` of `config`, and connecting takes up to the same time again.
+/// If the name of an accelerator has several addresses, the accelerator therefore counts and logs one session more. An
+/// accelerator with room for a single session may refuse the program's own connection until the accelerator has noticed
+/// the end of the trial connection. Finding the address takes up to the `setup_timeout` of `config`, and connecting
+/// takes up to the same time again.
 ///
 /// # Errors
-/// [`Error::Name`] if the name is not known; the error of `open`, if the name has one address; else the same errors as
-/// [`try_each`].
+/// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with
+/// the same errors as [`try_each`] if the name has several addresses.
 pub fn find(
     resolve: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
     (host, port): (&str, u16),
@@ -51,12 +52,14 @@ pub fn find(
     }
 }
 
-/// Calls `attempt` with one address after the other, until it succeeds. Each attempt gets an equal part of the time left. An
-/// error that is not about the address ends the search at once. `name` is the name that has these addresses.
+/// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Each attempt gets an equal
+/// part of the time that is left of `limit`. If an error of `attempt` does not concern the address, it ends the search
+/// at once. `name` is the name that has these addresses.
 ///
 /// # Errors
-/// The error of `attempt` if there is one address, or if all errors are about the environment; else [`Error::NoneReached`],
-/// which has the error of each address. [`Error::Name`] if there is no address.
+/// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all
+/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`], which has the error of each address, if all
+/// attempts fail in another way. Fails with [`Error::Name`] if `addresses` is empty.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],
@@ -89,7 +92,7 @@ pub fn try_each<T>(
     }
 }
 
-/// Whether the error is about this address, so that another address may work.
+/// Returns true if the error concerns the address that was tried, so that another address may work.
 fn is_of_the_address(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,5 @@
-//! Session setup in steps: first the connection, then the regions. Only [`Opening::reach`] and [`Opening::wait`] wait.
+//! The setup of a session in steps: first the connection, then the regions. The methods return at once, except that
+//! [`Opening::reach`] and [`Opening::wait`] block the thread.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -23,7 +24,7 @@ pub enum Stage {
     Idle,
     Connecting,
     Connected,
-    /// The accelerator was asked for regions, and has not answered yet.
+    /// The host has requested regions, and the accelerator has not answered yet.
     Agreeing,
     Agreed,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Terms {
     pub(crate) machine: HostSession,
     pub(crate) regions: Regions,
     pub(crate) plan: CallPlan,
-    /// Where the parameters lie in shared regions. `None`: each parameter has a region of its own.
+    /// The locations of the parameters in shared regions, or `None` if each parameter has a region of its own.
     placed: Option<Placed>,
     internals: Vec<u64>,
 }
@@ -72,23 +73,24 @@ impl Terms {
 #[derive(Debug)]
 pub struct Opening {
     stage: Stage,
-    /// The number of further queue pairs that may be tried.
+    /// The number of new queue pairs that may still be tried after the accelerator rejects the current one.
     spare: usize,
     room: Room,
     config: SessionConfig,
     limits: Limits,
-    // This field is before the regions, so that its queue pair is destroyed first.
+    // This field is before `terms`, so that the queue pair is destroyed before the regions.
     link: Link,
     terms: Option<Terms>,
     // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     device: Device,
 }
 
-/// The number of work requests, and of elements in each, for which the queue pair was made.
+/// The sizes for which the queue pair was made: the number of WRITEs, and the number of scatter-gather elements in each
+/// WRITE.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     regions: usize,
-    /// The number of WRITEs in addition to one for each region.
+    /// The number of WRITEs of a call in addition to one WRITE for each region.
     further: u64,
     /// The most elements in the scatter-gather list of a WRITE.
     elements: u32,
@@ -100,22 +102,23 @@ impl Room {
         let shared = params.iter().filter(|param| !param.is_internal());
         let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
         let may_gather = !matches!(config.layout, Choice::Fixed(Layout::Symmetric | Layout::Asymmetric));
-        // The gap between two parameters can be an element, too.
+        // Besides each parameter, the gap between two parameters can also take an element.
         let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
         Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
     }
 }
 
-/// How many queue pairs are tried if the accelerator rejects the QPN of each one because it remembers an earlier
-/// connection with this QPN.
+/// The number of queue pairs that are tried. A new queue pair is tried if the accelerator rejects a QPN because the
+/// accelerator still remembers an earlier connection with this QPN.
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Makes everything that a session on `params` needs, except the connection and the regions. Only the number and the
-    /// sizes of `params` are used here.
+    /// Makes everything that a session on `params` needs, except the connection and the regions. This method uses only
+    /// the number and the sizes of `params`.
     ///
     /// # Errors
-    /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
+    /// Fails with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated, and with
+    /// [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
     pub fn new(
         device: &Device,
         peer: SocketAddr,
@@ -125,7 +128,7 @@ impl Opening {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// Makes the same as [`new`](Self::new), with room for the work requests of `extra`.
+    /// Makes the same as [`new`](Self::new), but with room for the additional work requests in `extra`.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,
@@ -158,10 +161,10 @@ impl Opening {
         self.link.peer
     }
 
-    /// Asks the accelerator for a connection. In any stage except Idle, this does nothing.
+    /// Requests a connection from the accelerator if the stage is Idle; in any other stage, the method does nothing.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if the device fails.
     pub fn connect(&mut self) -> Result<(), Error> {
         if self.stage == Stage::Idle {
             self.dial()?;
@@ -175,13 +178,15 @@ impl Opening {
         self.link.connect(&self.config.connection(self.config.setup_timeout))
     }
 
-    /// Registers the regions of `params`. This must be done before Agreeing, and again if `params` change. `buffers` are
-    /// as for [`Session::connect_with`]; `None`: the memory is allocated.
+    /// Registers the regions of `params`. The program must call this method before [`agree`](Self::agree), and again if
+    /// `params` have changed. `buffers` has the memory of the parameters, as for [`Session::connect_with`]; if
+    /// `buffers` is `None`, the memory is allocated.
     ///
     /// # Errors
-    /// [`Error::Setup`], [`Error::OutOfBounds`], [`Error::Buffers`] or [`Error::Buffer`] if `params` are not valid for a
-    /// session, or need more work requests than the parameters given to [`new`](Self::new); [`Error::Device`] and
-    /// [`Error::Memory`].
+    /// Fails with [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, or need more work
+    /// requests than the parameters given to [`new`](Self::new). Fails with [`Error::Buffers`] or [`Error::Buffer`] if
+    /// the number or a length of the buffers is wrong, with [`Error::Environment`] if `NAA_LAYOUT_RULE` is used and is
+    /// not valid, and with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated.
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
         let attr = self.device.context().attr();
         let room = Room::of(params, &self.config, attr);
@@ -219,12 +224,13 @@ impl Opening {
         Ok(())
     }
 
-    /// Asks the accelerator for the regions that were prepared. Returns true if the request was sent, that is, if the
-    /// stage was Connected and regions were prepared. An accelerator that does not support the layout is asked for a
-    /// region for each parameter.
+    /// Sends the accelerator a request for the regions that were prepared. If the accelerator does not support the
+    /// layout, one region for each parameter is requested. Returns true if the request was sent, that is, if the stage
+    /// was Connected and regions were prepared.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if there are too many regions.
+    /// Fails with [`Error::Device`] if the device fails, with [`Error::PeerGone`] if the connection has ended, and with
+    /// [`Error::Setup`] if one region for each parameter must be requested and these are too many regions.
     pub fn agree(&mut self) -> Result<bool, Error> {
         let (Stage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
         terms.fit(self.link.abilities.slots, &self.link, &self.config.host())?;
@@ -237,7 +243,9 @@ impl Opening {
     /// Handles completions and CM events that have arrived, without waiting.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::PeerGone`], [`Error::Peer`], [`Error::Device`].
+    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, with
+    /// [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator refuses the regions or
+    /// breaks the protocol, and with [`Error::Device`] if the device fails.
     pub fn step(&mut self) -> Result<Stage, Error> {
         while matches!(self.stage, Stage::Connecting | Stage::Agreeing) {
             match self.link.next() {
@@ -263,11 +271,12 @@ impl Opening {
             (Event::Established, _) if self.stage == Stage::Connecting => self.stage = Stage::Connected,
             (Event::Message { len }, Some(terms)) if self.stage == Stage::Agreeing => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
-                // This receive will take the response to the first call.
+                // The receive that is posted here will be used by the response to the first call.
                 self.link.post_receive()?;
                 self.stage = Stage::Agreed;
             }
-            // In this stage, an accelerator that keeps to the protocol sends no message.
+            // A message that arrives in any other stage than Agreeing breaks the protocol, so `handle_message` returns
+            // an error.
             (Event::Message { len }, Some(terms)) => {
                 terms.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
             }
@@ -279,19 +288,21 @@ impl Opening {
         Ok(())
     }
 
-    /// Waits until [`step`](Self::step) may have something to do, at most until the time `until`.
+    /// Waits until a completion or a CM event has arrived that [`step`](Self::step) can handle, but not longer than
+    /// until the time `until`.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if the device fails.
     pub fn wait(&self, until: Instant) -> Result<(), Error> {
         self.link.wait(self.config.wait, Some(until)).map(drop)
     }
 
-    /// Calls [`step`](Self::step) and waits, until `stage` is reached or `deadline` passes.
+    /// Calls [`step`](Self::step) repeatedly and waits between the calls, until `stage` is reached or `deadline`
+    /// passes.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes; else the same errors as
-    /// [`step`](Self::step).
+    /// Fails with [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes, and with the same errors
+    /// as [`step`](Self::step).
     pub fn reach(&mut self, stage: Stage, deadline: Instant) -> Result<(), Error> {
         while self.step()? < stage {
             if Instant::now() >= deadline {
@@ -302,7 +313,7 @@ impl Opening {
         Ok(())
     }
 
-    /// The error for a session setup that was not finished in time.
+    /// Returns the error for a session setup that was not finished in time.
     pub fn late(&self) -> Error {
         match self.stage {
             Stage::Agreeing | Stage::Agreed => {
@@ -321,7 +332,7 @@ impl Opening {
     }
 }
 
-/// Returns `buffers` if they fit `params` in number and size.
+/// Returns `buffers` if `buffers` and `params` agree in number and in sizes, else an error.
 fn fitting(buffers: Vec<Buffer>, params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
     if buffers.len() != params.len() {
         return Err(Error::Buffers { buffers: buffers.len(), params: params.len() });

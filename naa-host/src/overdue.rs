@@ -1,4 +1,4 @@
-//! Calls that take long. The module decides when they are reported and given up, and writes the report.
+//! Decides when a call that takes long is reported and given up, and writes the report.
 
 use std::{
     net::SocketAddr,
@@ -12,7 +12,7 @@ use crate::error::function_name;
 /// The time for which the report of a call waits for the answer to a probe.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When a call that does not end is reported, and when it is given up.
+/// The time limits after which a call that has not ended is reported and given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) report_after: Option<Duration>,
@@ -27,20 +27,20 @@ pub(crate) struct Overdue {
     limit: Option<(Instant, Duration)>,
 }
 
-/// What the session must do about a call that has not ended.
+/// The action that the session must take for a call that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// Probe the accelerator, so that the report can say whether the accelerator answers.
+    /// The session must probe the accelerator, so that the report can say whether the accelerator answers.
     Probe,
-    /// Report the call to the user.
+    /// The session must report the call to the user.
     Report,
-    /// Give up the call, because it has reached this time limit.
+    /// The session must give up the call, because the call has reached this time limit.
     GiveUp(Duration),
 }
 
 impl Overdue {
-    /// The schedule of a call that is posted at `now`.
+    /// Returns the times for a call that is posted at `now`.
     pub(crate) fn new(limits: Limits, now: Instant) -> Self {
         let at = |time| now.checked_add(time);
         Self {
@@ -50,23 +50,25 @@ impl Overdue {
         }
     }
 
-    /// Changes the time limit of the call, counted from its beginning.
+    /// Changes the time limit of the call. The time limit is counted from the beginning of the call.
     pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit.and_then(|limit| Some((self.since.checked_add(limit)?, limit)));
     }
 
-    /// When the call is next to be reported or given up, with the `liveness` of its accelerator.
+    /// Returns the next time at which the call is to be reported or given up. `liveness` is the liveness of the
+    /// accelerator.
     pub(crate) fn next(&self, liveness: &Liveness) -> Option<Instant> {
         [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
-    /// When to report the call. If a probe was sent, the report waits for its answer for up to `GRACE`.
+    /// Returns the time at which the call is to be reported. If a probe was sent and is not answered yet, the report is
+    /// delayed until `GRACE` after the probe.
     fn report_time(&self, liveness: &Liveness) -> Option<Instant> {
         let settled = liveness.probing_since().and_then(|probe| probe.checked_add(GRACE));
         self.report_at.map(|at| settled.map_or(at, |settled| at.max(settled)))
     }
 
-    /// What is to be done about the call at `now`. A call is reported once.
+    /// Returns what the session must do about the call at the time `now`. A call is reported at most once.
     pub(crate) fn due(&mut self, now: Instant, liveness: &Liveness) -> Due {
         if let Some((at, limit)) = self.limit
             && now >= at
@@ -84,7 +86,7 @@ impl Overdue {
         Due::Report
     }
 
-    /// The text of the report at `now`.
+    /// Returns the text of the report if the call is reported at the time `now`.
     pub(crate) fn report(
         &self,
         now: Instant,
@@ -123,7 +125,7 @@ impl Overdue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) liveness: &'a Liveness,
-    /// Whether the accelerator's side has acknowledged all inputs.
+    /// True if the accelerator's device has acknowledged the WRITEs of all inputs.
     pub(crate) is_written: bool,
     pub(crate) has_outputs: bool,
 }

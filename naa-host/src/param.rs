@@ -7,11 +7,11 @@ use mrsp::{RegionFlags, region::NaaAddress};
 #[derive(Clone, Copy, Debug)]
 pub struct Param<'a> {
     pub(crate) flags: RegionFlags,
-    /// The size in bytes, up to 2 GiB.
+    /// The size in bytes, at most 2 GiB.
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
-    /// The address to ask for on the accelerator. `None`: the address is computed from the session's first address and
-    /// the sizes of the regions before.
+    /// The address on the accelerator that the host requests. If it is `None`, the address is computed from the
+    /// session's first address and the sizes of the preceding regions.
     pub(crate) address: Option<NaaAddress>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Param<'a> {
         Self::new(RegionFlags::INPUT, len)
     }
 
-    /// An input whose initial content is `content`. Its size is the length of `content`.
+    /// An input whose initial content is `content` and whose size is the length of `content`.
     pub const fn data(content: &'a [u8]) -> Self {
         Self { flags: RegionFlags::INPUT, len: content.len(), content, address: None }
     }
@@ -40,12 +40,13 @@ impl<'a> Param<'a> {
         Self::new(RegionFlags::INPUT.union(RegionFlags::OUTPUT), len)
     }
 
-    /// A parameter of `len` bytes that is neither sent nor received; the accelerator has a region for it.
+    /// A parameter of `len` bytes that is neither sent nor received, but has a region on the accelerator.
     pub const fn idle(len: usize) -> Self {
         Self::new(RegionFlags::NONE, len)
     }
 
-    /// An internal region of `len` bytes, which only the accelerator has. It has no index in the session.
+    /// An internal region of `len` bytes, which only the accelerator has. An internal region has no index in the
+    /// session.
     pub const fn internal(len: usize) -> Self {
         Self::new(RegionFlags::INTERNAL, len)
     }
@@ -57,8 +58,8 @@ impl<'a> Param<'a> {
         self
     }
 
-    /// Asks for this address on the accelerator. Either all regions of a session ask for an address, or none of them
-    /// does.
+    /// Requests `address` on the accelerator for this region. A session must request addresses either for all its
+    /// regions or for none.
     #[must_use]
     pub const fn at(mut self, address: NaaAddress) -> Self {
         self.address = Some(address);

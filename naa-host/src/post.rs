@@ -11,7 +11,8 @@ use crate::{
 
 /// The most work requests that are posted at once.
 const CHUNK: usize = 8;
-/// The most bytes of inline data in the work requests of one chunk. The device reads further bytes from the region.
+/// The most bytes of inline data in the work requests that are posted at once. The device reads the bytes of all other
+/// WRITEs from the regions.
 const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. After an error, some of the WRITEs may have been posted.
@@ -31,7 +32,7 @@ pub(crate) fn post(
     Ok(())
 }
 
-/// Posts one WRITE whose bytes come from several pieces.
+/// Posts one WRITE that takes its bytes from several pieces of regions.
 fn gather(
     link: &mut Link,
     regions: &Regions,
@@ -59,7 +60,7 @@ fn gather(
     link.post(&[request(number, write, Payload::Sges(elements))])
 }
 
-/// Posts WRITEs whose bytes come from one piece each.
+/// Posts WRITEs, each of which takes its bytes from one piece of a region.
 fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(), Error> {
     let number = link.number(CALL);
     let max_inline = link.max_inline_data().min(INLINE);
@@ -102,8 +103,8 @@ impl Source<'_> {
     }
 }
 
-/// Returns the source of a WRITE's bytes. The bytes of short WRITEs are copied to `room` as inline data, as long as
-/// there is room.
+/// Returns the source of a WRITE's bytes. The bytes of a WRITE of at most `max_inline` bytes are copied to `room` as
+/// inline data, unless the rest of `room` is too short.
 fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
     let Some(region) = regions.source(write.param) else { return Source::Inline(&[]) };
     let length = write.length as usize;

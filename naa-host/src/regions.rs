@@ -23,7 +23,7 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Makes regions with a registration for each parameter.
+    /// Makes the regions of the symmetric layout, in which each parameter has its own registration.
     pub(crate) fn symmetric(
         pd: &Pd,
         params: &[&Param<'_>],
@@ -66,8 +66,8 @@ impl Regions {
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
-            // A buffer without initial content is not written to, because another session may be using memory of the
-            // program's own in a call.
+            // If a parameter has no initial content, its buffer is not written, because another session may be using
+            // the same memory in a call.
             if len > region.len() {
                 return Err(Error::OutOfBounds { index, offset: 0, len, size });
             }
@@ -78,14 +78,14 @@ impl Regions {
         Ok(self)
     }
 
-    /// Registers each parameter separately, for an accelerator that supports no layouts.
+    /// Registers each parameter separately, because the accelerator does not support the layout.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))
     }
 
-    /// The parameters as they are announced to the accelerator. For parameters that are copied, the address lies in the
-    /// staging region.
+    /// Returns the descriptions of the parameters that are announced to the accelerator. If a parameter is copied, its
+    /// announced address lies in the staging region.
     pub(crate) fn announced(&self) -> Vec<mrsp::Param> {
         let mut announced: Vec<_> = self.params.iter().map(Region::announced).collect();
         if let Some(Staging { region, copies }) = &self.staging {
@@ -97,7 +97,7 @@ impl Regions {
         announced
     }
 
-    /// Gives all regions to a call, after parameters that are copied were copied to the staging region.
+    /// Copies parameters to the staging region if the layout requires it, and then lends all regions to a call.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         if let Some(Staging { region, copies }) = &mut self.staging {
             for &(param, at) in &*copies {
@@ -108,13 +108,13 @@ impl Regions {
         self.params.iter_mut().try_for_each(Region::lend)
     }
 
-    /// Gives all regions back to the program, after results in the staging region were copied to their parameters. See
-    /// [`Region::take_back`].
+    /// Gives all regions back to the program and copies results from the staging region to their parameters. The
+    /// conditions of [`Region::take_back`] apply.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         self.params.iter_mut().try_for_each(Region::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
-        // If no call has the staging region, the program may have changed the parameters, so they must not be
-        // overwritten.
+        // If the staging region is not lent to a call, the program may have changed the parameters since the last call,
+        // so the parameters must not be overwritten.
         if !region.is_lent() {
             return Ok(());
         }
@@ -127,8 +127,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Takes regions back as [`take_back`](Self::take_back) does, but goes on after an error. The program has no access
-    /// to a region that cannot be taken back.
+    /// Takes regions back as [`take_back`](Self::take_back) does, but continues with the next region after an error. If
+    /// a region cannot be taken back, the program has no access to this region.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {
@@ -137,8 +137,8 @@ impl Regions {
         }
     }
 
-    /// The region from which a WRITE of `param` reads. If `param` equals the number of parameters, this is the staging
-    /// region.
+    /// Returns the region from which a WRITE of `param` reads. If `param` equals the number of parameters, the result
+    /// is the staging region.
     pub(crate) fn source(&self, param: usize) -> Option<&Region> {
         let staging = self.staging.as_ref().filter(|_| param == self.params.len());
         self.params.get(param).or(staging.map(|staging| &staging.region))
@@ -170,8 +170,8 @@ fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
     placed.is_staged(*place, param.len as u32)
 }
 
-/// Makes regions in which outputs lie as they do on the accelerator, so that one WRITE of the accelerator transfers all
-/// outputs.
+/// Makes regions in which the outputs lie at the same distances as on the accelerator, so that one WRITE of the
+/// accelerator transfers all outputs.
 fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
     let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
     let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));

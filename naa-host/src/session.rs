@@ -40,7 +40,7 @@ fn inside(index: usize, offset: usize, len: usize, size: usize) -> Result<(), Er
     }
 }
 
-/// How a call ended.
+/// The result of a call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the function may have failed"]
 pub struct Outcome {
@@ -53,7 +53,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// # Errors
-    /// [`Error::Function`] if the function failed.
+    /// Fails with [`Error::Function`] if the function failed.
     pub fn into_result(self) -> Result<Self, Error> {
         match self.answer {
             Answer::Failure(code) => {
@@ -68,13 +68,14 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     function: FunctionCode,
-    /// Whether the WRITEs of the call are acknowledged, so that the device no longer reads the regions.
+    /// True if the WRITEs of the call are acknowledged, so that the device no longer reads the regions.
     written: bool,
     answer: Option<CallOutcome>,
     overdue: Overdue,
 }
 
-/// The target of a probe. A probe is a WRITE of no bytes, for which no responder checks address and RKey.
+/// Returns the remote address and RKey for a liveness probe. A probe is a WRITE of no bytes, and no responder checks
+/// the remote address and RKey of such a WRITE.
 pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
     let first = machine.peer_regions().and_then(<[_]>::first);
     first.map_or(RemoteAddr { addr: 0, rkey: 0 }, |first| RemoteAddr { addr: first.addr, rkey: first.rkey })
@@ -83,15 +84,16 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several sessions
 /// may run in parallel.
 ///
-/// Regions are numbered in the order of the parameters, and internal regions have no number. After an error the session is
-/// over, unless the error is a wrong argument or a failure of the function. The regions of a session that is over can still
-/// be read. Dropping a session disconnects it.
+/// Regions are numbered in the order of the parameters, and internal regions have no number. After an error, the
+/// session is over, unless the error is that an argument is wrong or that the function failed. The regions of a session
+/// that is over can still be read. Dropping a session disconnects it.
 ///
-/// The embedded provider takes the accelerator's access to the regions back with each response. So with this provider, an
-/// accelerator has no access while no call runs. On a NIC, revoking access would take too long, so over the verbs provider
-/// an accelerator can write to outputs as long as the session lasts. An accelerator that keeps to the protocol does not
-/// write to outputs while no call runs, but nothing prevents it. So there are no slices of outputs over the verbs provider.
-/// This table says which methods work with which provider:
+/// The embedded provider takes the accelerator's access to the regions back with each response. With the embedded
+/// provider, an accelerator therefore has no access to the regions while no call runs. On a NIC, revoking access would
+/// take too long, so over the verbs provider an accelerator can write to outputs until the session ends. An accelerator
+/// that keeps to the protocol does not write to outputs while no call runs, but no device prevents a WRITE of an
+/// accelerator that breaks the protocol. A session over the verbs provider therefore returns no slices of outputs. The
+/// table shows which methods work with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -105,17 +107,18 @@ pub struct Session {
     plan: CallPlan,
     parts: Vec<Option<Part>>,
     running: Option<Running>,
-    /// The error that ended the session, and the party that has to act.
+    /// The party that has to act, and the text of the error that ended the session.
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,
     limits: Limits,
-    /// The timer and file descriptor for a program that sleeps in its own event loop.
+    /// The timer and the file descriptor, which exist if the program waits for the session in its own event loop.
     alarm: Option<Alarm>,
-    // This field is before the regions, so that its queue pair is destroyed first.
+    // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
-    /// The scatter-gather elements of the WRITE that is being posted. The field keeps the allocation for the next WRITE.
+    /// The scatter-gather elements of the WRITE that is being posted. The field keeps the vector's allocation for the
+    /// next WRITE.
     elements: Vec<Sge>,
     _claim: Option<Claim>,
     // This field is the last, because the objects in the other fields belong to the device and are dropped first.
@@ -136,9 +139,11 @@ impl Session {
     /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`] if there is no
-    /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or [`Error::OutOfBounds`] if
-    /// `params` are not valid for a session; [`Error::Device`] and [`Error::Memory`].
+    /// Fails with [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`]
+    /// if the connection cannot be set up, and with [`Error::Peer`] if the accelerator refuses the regions. Fails with
+    /// [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, with [`Error::Environment`]
+    /// if `NAA_TIMEOUT` or `NAA_LAYOUT_RULE` is used and is not valid, with [`Error::Device`] if the device fails, and
+    /// with [`Error::Memory`] if memory cannot be allocated.
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -148,13 +153,14 @@ impl Session {
         Self::establish(device, peer, params, None, config)
     }
 
-    /// Connects as [`connect`](Self::connect) does, with memory of the program. There is one buffer for each parameter that
-    /// is not internal, in the same order and of the same length. The buffers keep their content, except where a parameter
-    /// has initial content. An error drops the buffers.
+    /// Connects as [`connect`](Self::connect) does, but uses `buffers` as the memory of the parameters. `buffers` must
+    /// have one buffer for each parameter that is not internal, in the same order and of the same length. The buffers
+    /// keep their content, except that the initial content of a parameter is copied into its buffer. If connecting
+    /// fails, the buffers are dropped.
     ///
     /// # Errors
-    /// [`Error::Buffers`] or [`Error::Buffer`] if the number or lengths of the buffers are wrong; else the same errors as
-    /// [`connect`](Self::connect).
+    /// Fails with [`Error::Buffers`] or [`Error::Buffer`] if the number or a length of the buffers is wrong, and with
+    /// the same errors as [`connect`](Self::connect).
     pub fn connect_with(
         device: &Device,
         peer: SocketAddr,
@@ -227,14 +233,16 @@ impl Session {
     /// Posts a call, without waiting for its end. `user` are the 24 user bits, which the function can read.
     ///
     /// # Errors
-    /// [`Error::InCall`]; [`Error::Over`] if the session was over before. All other errors end the session.
+    /// Fails with [`Error::InCall`] while another call runs, with [`Error::Over`] if the session is over, and with
+    /// [`Error::Call`] if the call is not valid. Any other error ends the session.
     pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
         if self.running.is_some() {
             return Err(Error::InCall);
         }
         self.not_over()?;
         if self.machine.is_ready() {
-            // A response that belongs to no call must not be taken for the response to this call.
+            // A response that arrived before this call is posted belongs to no call, and must not be taken for the
+            // response to this call.
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
@@ -249,17 +257,18 @@ impl Session {
             .map_err(Error::Device)
             .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan, &mut self.elements));
         posted.map_err(|error| {
-            // If the connection had ended before, the reason of its end is reported as the error.
+            // If posting failed because the connection has ended, the reason why the connection ended is reported as
+            // the error.
             let error = self.drain().err().unwrap_or(error);
             self.fail(error)
         })
     }
 
-    /// Returns the outcome if the call has ended, without waiting. If the call has not ended, this arms the file
-    /// [descriptor](Self::descriptor), if the program has asked for one.
+    /// Returns the outcome if the call has ended, without waiting. If the call has not ended and the program uses
+    /// [`descriptor`](Self::descriptor), the method arms this file descriptor.
     ///
     /// # Errors
-    /// The same errors as [`wait`](Self::wait).
+    /// Fails with the same errors as [`wait`](Self::wait).
     pub fn test(&mut self) -> Result<Option<Outcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
@@ -268,18 +277,18 @@ impl Session {
         ended.map_err(|error| self.fail(error))
     }
 
-    /// A file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, the file
-    /// descriptor becomes readable when `test` has something to do. The program must not read from the file descriptor,
-    /// which is valid as long as the session lives.
+    /// Returns a file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, the
+    /// file descriptor becomes readable when the program must call `test` again. The program must not read from the
+    /// file descriptor, which is valid as long as the session exists.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if the file descriptor cannot be created.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         let alarm = match self.alarm.take() {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // The last `test` had no file descriptor to arm, so this one becomes readable at once.
+                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -294,17 +303,18 @@ impl Session {
         ended.map_err(|error| self.fail(error))
     }
 
-    /// Lets the device make progress once. The next call of [`look`](Self::look) reports errors of the device.
+    /// Lets the device make progress once. If the device returns an error, the next call of [`look`](Self::look)
+    /// reports the error.
     pub(crate) fn turn(&self, now: Instant) {
         let _ = self.link.wait(WaitMode::Spin, Some(now));
     }
 
-    /// The mode in which threads wait.
+    /// Returns the mode in which threads wait for this session.
     pub fn wait_mode(&self) -> WaitMode {
         self.wait
     }
 
-    /// Sets the mode in which threads wait from now on.
+    /// Sets the mode in which threads wait for this session.
     pub fn set_wait_mode(&mut self, wait: WaitMode) {
         self.wait = wait;
     }
@@ -316,7 +326,7 @@ impl Session {
     fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
         loop {
             if self.alarm.is_some() {
-                // The timer may have ended the wait.
+                // Perhaps the program calls `test` because the timer has expired, so the exact time is read.
                 self.link.clock.rang();
             }
             if let Some(outcome) = self.step()? {
@@ -333,8 +343,9 @@ impl Session {
     /// Waits for the call to end.
     ///
     /// # Errors
-    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] and [`Error::Device`], each of which
-    /// ends the session.
+    /// Fails with [`Error::NoCall`] if no call was posted. Fails with [`Error::PeerGone`], [`Error::Peer`],
+    /// [`Error::CallTimedOut`] or [`Error::Device`] if the call cannot be finished, and each of these four errors ends
+    /// the session.
     pub fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
             if let Some(outcome) = self.wait_until(None)? {
@@ -343,18 +354,18 @@ impl Session {
         }
     }
 
-    /// Waits for the call to end; `None` if the call is still running after `timeout`.
+    /// Waits for the call to end, or returns `None` if the call is still running after `timeout`.
     ///
     /// # Errors
-    /// The same errors as [`wait`](Self::wait).
+    /// Fails with the same errors as [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, Error> {
         self.wait_until(Instant::now().checked_add(timeout))
     }
 
-    /// Waits for the call to end; `None` if the call is still running at `deadline`.
+    /// Waits for the call to end, or returns `None` if the call is still running at `deadline`.
     ///
     /// # Errors
-    /// The same errors as [`wait`](Self::wait).
+    /// Fails with the same errors as [`wait`](Self::wait).
     pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
@@ -378,27 +389,29 @@ impl Session {
     /// Calls a function and waits for the call to end.
     ///
     /// # Errors
-    /// [`Error::Function`] if the function fails; else the same errors as [`invoke`](Self::invoke) and [`wait`](Self::wait).
+    /// Fails with [`Error::Function`] if the function fails, and with the same errors as [`invoke`](Self::invoke) and
+    /// [`wait`](Self::wait).
     pub fn call(&mut self, function: FunctionCode) -> Result<(), Error> {
         self.invoke(function, U24::ZERO)?;
         self.wait()?.into_result().map(drop)
     }
 
-    /// Disconnects, without waiting for the accelerator's confirmation. A call that is running is given up.
+    /// Disconnects without waiting for the accelerator's confirmation. If a call is running, the call is given up.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if the accelerator cannot be notified.
     pub fn finalize(mut self) -> Result<(), Error> {
         self.link.close()
     }
 
-    /// Disconnects as [`finalize`](Self::finalize) does, and returns the memory of the parameters for another session. The
-    /// memory keeps its content. If a call was given up, outputs may hold a part of its results.
+    /// Disconnects as [`finalize`](Self::finalize) does, and returns the memory of the parameters for another session.
+    /// The memory keeps its content. If a running call is given up, outputs may contain a part of the call's results.
     ///
     /// # Errors
-    /// [`Error::Device`] if memory could not be taken back.
+    /// Fails with [`Error::Device`] if the accelerator's access to the memory cannot be taken back.
     pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
-        // After `close` there is no work request any more, even if the accelerator could not be notified.
+        // After `close`, no work request uses the regions any more, even if `close` could not notify the accelerator
+        // and failed.
         let _ = self.link.close();
         self.regions.take_back()?;
         self.regions
@@ -408,29 +421,31 @@ impl Session {
             .collect()
     }
 
-    /// The bytes of parameter `index`, without a copy.
+    /// Returns the bytes of parameter `index` as a slice, without a copy.
     ///
     /// # Errors
-    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`];
-    /// [`Error::InReach`] for an output over a device that does not take access back.
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::InReach`] if an accelerator may still
+    /// be able to write to the parameter.
     pub fn lease(&self, index: usize) -> Result<&[u8], Error> {
         self.region(index)?.bytes()
     }
 
-    /// The bytes of parameter `index` as a mutable slice, without a copy.
+    /// Returns the bytes of parameter `index` as a mutable slice, without a copy.
     ///
     /// # Errors
-    /// The same errors as [`lease`](Self::lease).
+    /// Fails with the same errors as [`lease`](Self::lease).
     pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
         self.region_mut(index)?.bytes_mut()
     }
 
-    /// The bytes of parameter `index` in `range`. Without a copy if nobody else can write to them, and a copy if the
-    /// accelerator can. This works with every device, and copies nothing if the device takes access back.
+    /// Returns the bytes of parameter `index` in `range`. The bytes are copied only if an accelerator may still be able
+    /// to write to the parameter. The method works with every device.
     ///
     /// # Errors
-    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
-    /// [`Error::OutOfBounds`].
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
+    /// inside the parameter.
     pub fn bytes(&self, index: usize, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u8]>, Error> {
         let region = self.region(index)?;
         let size = region.len();
@@ -457,10 +472,11 @@ impl Session {
         }
     }
 
-    /// A copy of all bytes of parameter `index`.
+    /// Returns a copy of all bytes of parameter `index`.
     ///
     /// # Errors
-    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`].
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, and with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`.
     pub fn to_vec(&self, index: usize) -> Result<Vec<u8>, Error> {
         let region = self.region(index)?;
         let mut copy = vec![0; region.len()];
@@ -471,8 +487,9 @@ impl Session {
     /// Copies `bytes` into parameter `index`, from `offset` on.
     ///
     /// # Errors
-    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
-    /// [`Error::OutOfBounds`].
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
+    /// inside the parameter.
     pub fn write(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let region = self.region_mut(index)?;
         inside(index, offset, bytes.len(), region.len())?;
@@ -482,34 +499,35 @@ impl Session {
     /// Copies bytes of parameter `index`, from `offset` on, to `out`.
     ///
     /// # Errors
-    /// The same errors as [`write`](Self::write).
+    /// Fails with the same errors as [`write`](Self::write).
     pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let region = self.region(index)?;
         inside(index, offset, out.len(), region.len())?;
         region.read(offset, out)
     }
 
-    /// The length of parameter `index` in bytes.
+    /// Returns the length of parameter `index` in bytes.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`].
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`.
     pub fn param_len(&self, index: usize) -> Result<usize, Error> {
         Ok(self.region(index)?.len())
     }
 
-    /// From now on, calls send only the first `bytes` of input `index`; `None`: the whole input.
+    /// Lets later calls send only the first `bytes` bytes of input `index`, or the whole input if `bytes` is `None`.
     ///
     /// # Errors
-    /// The same errors as [`set_part_to_send`](Self::set_part_to_send).
+    /// Fails with the same errors as [`set_part_to_send`](Self::set_part_to_send).
     pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
         self.set_part_to_send(index, bytes.map(Part::prefix))
     }
 
-    /// From now on, calls send only `part` of input `index`. The part keeps its offset in the accelerator's region. `None`:
-    /// the whole input.
+    /// Lets later calls send only `part` of input `index`, or the whole input if `part` is `None`. The part has the
+    /// same offset in the host's and in the accelerator's region.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`].
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`, with [`Error::NotInput`] if the parameter is
+    /// not an input, and with [`Error::OutOfBounds`] if the part does not lie inside the parameter.
     pub fn set_part_to_send(&mut self, index: usize, part: Option<Part>) -> Result<(), Error> {
         let region = self.region(index)?;
         if !region.flags().intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND) {
@@ -526,10 +544,10 @@ impl Session {
         Ok(())
     }
 
-    /// The status block of a built-in function, which lies at the start of the first output.
+    /// Returns the status block of a built-in function, which lies at the start of the first output.
     ///
     /// # Errors
-    /// [`Error::Status`] if there is no valid status block; [`Error::InCall`].
+    /// Fails with [`Error::Status`] if there is no valid status block, and with [`Error::InCall`] while a call runs.
     pub fn status_block(&self) -> Result<StatusBlock, Error> {
         let mut params = self.regions.params().iter();
         let mut block = [0; BLOCK_BYTES];
@@ -541,17 +559,17 @@ impl Session {
         StatusBlock::decode(&block[..len]).map_err(|source| Error::Status { peer: self.link.peer, source })
     }
 
-    /// Whether a call was posted whose outcome was not handed out yet.
+    /// Returns true if a call was posted and its outcome was not returned yet.
     pub fn is_in_call(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the accelerator's side has acknowledged all inputs of the running call.
+    /// Returns true if a call is running and the accelerator's device has acknowledged all its inputs.
     pub fn is_sent(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.written)
     }
 
-    /// Whether the session is over, so that further calls need a new session.
+    /// Returns true if the session is over, so that further calls need a new session.
     pub fn is_over(&self) -> bool {
         self.machine.is_failed()
     }
@@ -559,7 +577,7 @@ impl Session {
     /// Returns an error if the session is over.
     ///
     /// # Errors
-    /// [`Error::Over`] with the error that ended the session.
+    /// Fails with [`Error::Over`], which has the text of the error that ended the session.
     pub fn not_over(&self) -> Result<(), Error> {
         match &self.over {
             None => Ok(()),
@@ -572,12 +590,13 @@ impl Session {
         self.link.peer
     }
 
-    /// The layout in use. This is the symmetric layout if the accelerator does not support the layout that was asked for.
+    /// Returns the layout that is used. If the accelerator does not support the layout that the host wanted, the result
+    /// is the symmetric layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The number of bytes that are registered with the device for the parameters.
+    /// Returns the number of bytes that are registered with the device for the parameters.
     pub fn registered_bytes(&self) -> u64 {
         self.regions.registered_bytes()
     }
@@ -606,14 +625,15 @@ impl Session {
         self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
     }
 
-    /// Handles what has arrived, and does what is due about a running call, such as a liveness probe. Returns the outcome if
+    /// Handles completions and CM events that have arrived. If a call is running, the method also sends a probe that is
+    /// due, reports a call that takes long, and gives up a call that has reached its time limit. Returns the outcome if
     /// the call has ended.
     fn step(&mut self) -> Result<Option<Outcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
         match (running.answer, drained) {
             (Some(answer), Ok(())) if running.written => self.end(answer).map(Some),
-            // A response that has arrived is returned even if the connection ended after it.
+            // A response that has arrived is returned even if the connection ended after the response.
             (Some(answer), Err(error)) => {
                 let _ = self.fail(error);
                 Ok(Some(self.outcome(answer)))
@@ -658,8 +678,8 @@ impl Session {
         }
     }
 
-    /// Splits the session into the parts that a stream takes over. The streaming call was posted, and no completion that
-    /// came after it was handled.
+    /// Splits the session into the parts that a stream takes over. The caller must have posted the streaming call, and
+    /// must not have handled any completion since.
     pub(crate) fn into_parts(self) -> Parts {
         let Self { machine, link, regions, device, wait, .. } = self;
         Parts { machine, link, regions, wait, device }
@@ -670,14 +690,16 @@ impl Session {
         (0..count).try_for_each(|_| self.link.post_receive())
     }
 
-    /// When a running call next needs a probe, a report or its end, if nothing comes from the accelerator.
+    /// Returns the next time at which the accelerator must be probed, or the running call must be reported or given up,
+    /// if nothing arrives from the accelerator until this time.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.link.liveness;
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// Sends a probe, reports the running call, or returns an error to give up the call, if that is due.
+    /// Sends a probe if a probe is due. Reports the running call if it takes long, and returns an error if the call has
+    /// reached its time limit.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
         let (Some(running), Some(now)) = (&mut self.running, self.link.clock.look()) else { return Ok(()) };
         let liveness = &self.link.liveness;
@@ -699,7 +721,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets how long a call may take, including a call that is running. The initial value is
+    /// Sets the time limit of later calls and of the running call. Before this method is called, the time limit is
     /// [`SessionConfig::call_timeout`].
     pub fn set_call_timeout(&mut self, limit: Option<Duration>) {
         self.limits.call_timeout = limit;
@@ -708,7 +730,7 @@ impl Session {
         }
     }
 
-    /// The time limit of a call; `None` if there is no limit.
+    /// Returns the time limit of a call, or `None` if there is no limit.
     pub fn call_timeout(&self) -> Option<Duration> {
         self.limits.call_timeout
     }
@@ -728,8 +750,8 @@ impl Session {
         Outcome { peer, function, answer, last_write_bytes }
     }
 
-    /// Ends the session because of `error`, which is returned with more detail. The queue pair is destroyed, so the regions
-    /// belong to the program again.
+    /// Ends the session because of `error`, and returns `error` with more detail. The method destroys the queue pair
+    /// and gives the regions back to the program.
     fn fail(&mut self, mut error: Error) -> Error {
         if let (Error::PeerGone { function, .. }, Some(running)) = (&mut error, &self.running) {
             *function = Some(running.function);

@@ -1,12 +1,13 @@
-//! The environment variable `NAA_SPEC`, which lists the accelerators that a batch job was given.
+//! Reads the environment variable `NAA_SPEC`, which lists the accelerators that a batch job may use.
 //!
 //! ```text
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! The format is the one of the C library's middleware. An empty port means 12345, and `inputs` is the number of input
-//! parameters. There are three differences to the C library. IPv6 addresses are possible, in brackets. An entry that is
-//! not valid is an error, and is not skipped. An entry can be used again once the session that used it has ended.
+//! The format of `NAA_SPEC` is that of the C library's middleware. If the port is empty, the port is 12345. `inputs` is
+//! the number of input parameters. This module differs from the C library in three ways: An address may be an IPv6
+//! address in brackets. If an entry of `NAA_SPEC` is not valid, reading `NAA_SPEC` fails, whereas the C library skips
+//! this entry. After a session has ended, its accelerator can be used for another session.
 
 use std::{
     fmt,
@@ -20,22 +21,22 @@ use mrsp::{FunctionCode, RegionFlags};
 
 use crate::{Device, Error, Param, Session, SessionConfig};
 
-/// The environment variable that lists the accelerators.
+/// The name of the environment variable that lists the accelerators.
 pub const SPEC_VARIABLE: &str = "NAA_SPEC";
 /// The default port of accelerators, the same as the C library's.
 pub const DEFAULT_PORT: u16 = 12345;
 
-/// An accelerator for one function. It serves one session at a time.
+/// An accelerator for one function, which serves one session at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub peer: SocketAddr,
     pub function: FunctionCode,
-    /// Number of input parameters.
+    /// The number of input parameters of the function.
     pub inputs: usize,
 }
 
-/// Why `NAA_SPEC` cannot be used: it is not valid, or has no free accelerator for the function. Entries are counted
-/// from 1.
+/// The reason why `NAA_SPEC` cannot be used: `NAA_SPEC` is not valid, or has no free accelerator for the function. The
+/// entries of `NAA_SPEC` are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("{SPEC_VARIABLE} is not set; set it to <address>:<port>:<function code>:<inputs>[,...]")]
@@ -58,7 +59,8 @@ pub enum SpecError {
     InUse { function: FunctionCode, inputs: usize, entries: usize },
 }
 
-/// The accelerators that `NAA_SPEC` lists, and which of them are in use. Clones share this state.
+/// The accelerators that `NAA_SPEC` lists, with the information which of them are in use. Clones of a `Spec` share this
+/// information.
 #[derive(Clone, Debug)]
 pub struct Spec(Arc<Shared>);
 
@@ -68,18 +70,18 @@ struct Shared {
     in_use: Mutex<Vec<bool>>,
 }
 
-/// The right to use an entry. Dropping the claim frees the entry.
+/// The right to use an accelerator of `NAA_SPEC`. When the claim is dropped, the accelerator is free again.
 pub struct Claim {
     spec: Spec,
     at: usize,
 }
 
 impl Spec {
-    /// Reads `NAA_SPEC`. A program should do this once and keep the result, since two results do not know which entries
-    /// the other one uses.
+    /// Reads `NAA_SPEC`. A program should call this function once and share clones of the result, because two separate
+    /// results could claim the same accelerator.
     ///
     /// # Errors
-    /// An error if `NAA_SPEC` is not set or empty, or if an entry is not valid.
+    /// Fails if `NAA_SPEC` is not set or is empty, or if an entry of `NAA_SPEC` is not valid.
     pub fn from_env() -> Result<Self, SpecError> {
         match std::env::var(SPEC_VARIABLE) {
             Ok(text) if text.trim().is_empty() => Err(SpecError::Unset),
@@ -93,11 +95,12 @@ impl Spec {
         &self.0.entries
     }
 
-    /// Connects to a free accelerator for `function` with the number of inputs in `params`. The entry of the
-    /// accelerator is free again when the session ends.
+    /// Connects to a free accelerator for `function` with as many inputs as `params` has. The accelerator is free again
+    /// when the session ends.
     ///
     /// # Errors
-    /// [`Error::Spec`] if no entry is free; else the same errors as [`Device::towards`] and [`Session::connect`].
+    /// Fails with [`Error::Spec`] if no accelerator for the function is free, and with the same errors as
+    /// [`Device::towards`] and [`Session::connect`].
     pub fn connect(
         &self,
         function: FunctionCode,
@@ -116,7 +119,7 @@ impl Spec {
     /// is dropped.
     ///
     /// # Errors
-    /// An error if no accelerator for `function` with `inputs` inputs is free.
+    /// Fails if no accelerator for `function` with `inputs` inputs is free.
     pub fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
         let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = 0;
@@ -165,7 +168,7 @@ impl FromStr for Spec {
     }
 }
 
-/// The entry that is being read.
+/// An entry of `NAA_SPEC` that is being read.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     entry: usize,

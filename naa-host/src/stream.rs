@@ -36,11 +36,12 @@ pub struct StreamRoom {
     pub writes: u32,
 }
 
-/// A session whose streaming call was answered, so that the accelerator goes on sending.
+/// A session with a streaming call, in which the accelerator continues to send after its response.
 ///
-/// The regions belong to the device and the accelerator until the stream is dropped, so there are no slices of their bytes. A
-/// program copies the bytes out of [`memory`](Self::memory). A program that knows which bytes the accelerator writes at which
-/// time can make slices of the memory, with `unsafe`. The memory stays mapped as long as a clone of its [`Memory`] exists.
+/// The regions belong to the device and the accelerator until the stream is dropped, so the program cannot borrow the
+/// regions' bytes as slices. A program copies the bytes out of [`memory`](Self::memory). If a program knows which bytes
+/// the accelerator writes at which time, the program can make slices of the memory with `unsafe`. The memory stays
+/// mapped as long as a clone of its [`Memory`] exists.
 #[derive(Debug)]
 pub struct Stream {
     machine: HostSession,
@@ -48,7 +49,7 @@ pub struct Stream {
     wait: WaitMode,
     config: SessionConfig,
     alarm: Option<Alarm>,
-    // This field is before the regions, so that its queue pair is destroyed first.
+    // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
     // This field is the last, because the objects in the other fields belong to the device and are dropped first.
@@ -60,9 +61,10 @@ impl Stream {
     /// `config` is ignored.
     ///
     /// # Errors
-    /// The same errors as [`Session::connect`]; [`Error::AnswerTimedOut`] after `config.setup_timeout`; [`Error::Function`] if
-    /// the function fails, with the first eight bytes of the first output as its detail; [`Error::Device`] if the device cannot
-    /// hold the work requests of `room`.
+    /// Fails with the same errors as [`Session::connect`], with [`Error::AnswerTimedOut`] if the response does not
+    /// arrive within `config.setup_timeout`, and with [`Error::Device`] if the device does not support as many work
+    /// requests as `room` needs. Fails with [`Error::Function`] if the function fails; the detail of this error is the
+    /// number in the first eight bytes of the first output.
     pub fn open(
         device: &Device,
         peer: SocketAddr,
@@ -76,8 +78,8 @@ impl Stream {
         let extra = Extra { sends: writes, receives: room.immediates, late_acks: false };
         let opening = Opening::with_extra(device, peer, params, &config, extra)?;
         let mut session = Session::complete(opening, params, None, &config)?;
-        // One receive is posted already. One more is posted for the response, and one for each immediate. All receives are posted
-        // before the call, since immediates may follow the response at once.
+        // In addition to the receive that is always posted, one receive is posted for the response and one for each
+        // immediate. All receives are posted before the call, since immediates may follow the response at once.
         session.post_receives(room.immediates.saturating_add(1))?;
         session.invoke(function, U24::ZERO)?;
         let Parts { machine, link, regions, wait, device } = session.into_parts();
@@ -99,8 +101,8 @@ impl Stream {
         Ok((stream, writer))
     }
 
-    /// Adds the detail of a function's failure to `error`. The detail is a little-endian number in the first eight bytes of the
-    /// first output.
+    /// Adds the detail of a function's failure to `error`. A function that fails writes its detail, a little-endian
+    /// number, to the first eight bytes of the first output.
     fn detailed(&self, error: Error) -> Error {
         let output = self.regions.params().iter().find(|region| region.flags().contains(RegionFlags::OUTPUT));
         match (error, output.and_then(|region| region.memory())) {
@@ -137,10 +139,12 @@ impl Stream {
         }
     }
 
-    /// Takes the next immediate, if an immediate has arrived. After this, the accelerator may send one more immediate.
+    /// Takes the next immediate, if an immediate has arrived. For each immediate that is taken, the accelerator may
+    /// send one more immediate.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`]. The stream is over after an error.
+    /// Fails with [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator breaks the
+    /// protocol, and with [`Error::Device`] if the device fails. After an error, the stream is over.
     pub fn try_next(&mut self) -> Result<Option<u32>, Error> {
         while let Some(event) = self.link.next()? {
             let Event::Response { immediate, .. } = event else {
@@ -163,7 +167,7 @@ impl Stream {
                 self.link.post_receive()
             }
             Event::Streamed => {
-                // This completion also acknowledges the WRITEs before the signaled WRITE.
+                // The completion of a signaled WRITE also acknowledges all WRITEs that were posted before this WRITE.
                 self.acknowledged.fetch_add(1, Ordering::Release);
                 Ok(())
             }
@@ -171,12 +175,12 @@ impl Stream {
         }
     }
 
-    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` at the deadline, when a WRITE was
-    /// acknowledged, and sometimes earlier without a reason. While it waits, liveness probes are sent at the `probe_interval` of
-    /// the configuration.
+    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
+    /// the deadline passes or a WRITE is acknowledged. May also return `None` earlier without a reason. During the
+    /// wait, the accelerator is probed at intervals of `probe_interval` of the configuration.
     ///
     /// # Errors
-    /// The same errors as [`try_next`](Self::try_next).
+    /// Fails with the same errors as [`try_next`](Self::try_next).
     pub fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<u32>, Error> {
         if let Some(immediate) = self.try_next()? {
             return Ok(Some(immediate));
@@ -190,18 +194,18 @@ impl Stream {
         self.try_next()
     }
 
-    /// Returns the next immediate as [`try_next`](Self::try_next) does. If there is no immediate, this arms the file
-    /// [descriptor](Self::descriptor).
+    /// Returns the next immediate as [`try_next`](Self::try_next) does. If no immediate has arrived and the program
+    /// uses [`descriptor`](Self::descriptor), the method arms this file descriptor.
     ///
     /// # Errors
-    /// The same errors as [`try_next`](Self::try_next).
+    /// Fails with the same errors as [`try_next`](Self::try_next).
     pub fn test(&mut self) -> Result<Option<u32>, Error> {
         loop {
             if let Some(immediate) = self.try_next()? {
                 return Ok(Some(immediate));
             }
             if self.alarm.is_some() {
-                // A deadline may have ended the wait.
+                // Perhaps the program calls `test` because the timer has expired, so the exact time is read.
                 self.link.clock.rang();
             }
             self.probe()?;
@@ -213,18 +217,18 @@ impl Stream {
         }
     }
 
-    /// A file descriptor for event loops. After [`test`](Self::test) returned no immediate, the file descriptor becomes readable
-    /// when `test` has something to do. The program must not read from the file descriptor, which is valid as long as the stream
-    /// lives.
+    /// Returns a file descriptor for event loops. After [`test`](Self::test) returned no immediate, the file descriptor
+    /// becomes readable when the program must call `test` again. The program must not read from the file descriptor,
+    /// which is valid as long as the stream exists.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Fails with [`Error::Device`] if the file descriptor cannot be created.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         let alarm = match self.alarm.take() {
             Some(alarm) => alarm,
             None => {
                 let alarm = self.link.alarm()?;
-                // The last `test` had no file descriptor to arm, so this one becomes readable at once.
+                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
                 alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
                 alarm
             }
@@ -241,14 +245,15 @@ impl Stream {
         self.link.probe(probe_target(&self.machine), now)
     }
 
-    /// Waits until all WRITEs of the program have arrived, at most for `limit`. Call this before a stream is dropped, since
-    /// WRITEs that have not arrived by then may be lost. Immediates that come during the wait are lost. Returns true if it is
-    /// certain that all WRITEs arrived.
+    /// Waits until all WRITEs of the program have arrived, at most for `limit`. A program should call this method
+    /// before it drops a stream, because WRITEs that have not arrived when the stream is dropped may be lost.
+    /// Immediates that arrive during the wait are lost. Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let to = probe_target(&self.machine);
         loop {
-            // If a probe is still unanswered, it may have been sent before the last WRITE, so another probe is needed.
+            // If an earlier probe is still unanswered, its answer proves nothing about later WRITEs, so another probe
+            // must be sent.
             let fresh = !self.link.is_probing();
             if self.link.probe(to, Instant::now()).is_err() {
                 return false;
@@ -270,10 +275,10 @@ impl Stream {
         }
     }
 
-    /// The memory of parameter `index`. Internal regions are not counted.
+    /// Returns the memory of parameter `index`. Internal regions have no index.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`].
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`.
     pub fn memory(&self, index: usize) -> Result<&Memory, Error> {
         let params = self.regions.params();
         let memory = params.get(index).and_then(|region| region.memory());

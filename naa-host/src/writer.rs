@@ -17,8 +17,8 @@ use crate::{
     regions::Regions,
 };
 
-/// Writes to the accelerator's regions, from any thread. A [`Stream`](crate::Stream) has one writer, which cannot write
-/// any more after the stream was dropped.
+/// Writes to the accelerator's regions from any thread. A [`Stream`](crate::Stream) has one writer. After the stream
+/// was dropped, the writer cannot write any more.
 #[derive(Debug)]
 pub struct Writer {
     peer: SocketAddr,
@@ -31,7 +31,7 @@ pub struct Writer {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// How many WRITEs share one completion, for a writer with room for `writes` unacknowledged WRITEs.
+/// Returns the number of WRITEs that share one completion, if a writer may have `writes` unacknowledged WRITEs.
 fn told_every(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
@@ -47,8 +47,9 @@ const EMPTY: SendWr<'static> = SendWr {
 };
 
 impl Writer {
-    /// Makes a writer to inputs. The part of an input that can be written is the part that lies in the regions of both
-    /// sides. The stream counts completions in `acknowledged`.
+    /// Makes a writer to the inputs of a session. If host and accelerator have regions of different sizes for an input,
+    /// only as many bytes as the smaller region has can be written. The stream counts the completions of the writer's
+    /// WRITEs in `acknowledged`.
     pub(crate) fn new(
         link: &Link,
         own: &Regions,
@@ -74,26 +75,29 @@ impl Writer {
         }
     }
 
-    /// The most bytes of one WRITE. On any device with inline data, one credit word fits into a WRITE.
+    /// Returns the most bytes of one WRITE, which are the most bytes of inline data that the device supports.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    /// How many WRITEs can be posted now.
+    /// Returns the number of WRITEs that can be posted now.
     pub fn room(&self) -> usize {
         let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(told_every(self.room));
         usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
     }
 
-    /// Writes each of `parts`, which are offset and bytes, into input `param`, in order. The bytes are copied. Returns how
-    /// many parts were posted, which are fewer than given if there is not enough room for unacknowledged WRITEs. There is
-    /// room again when the [`Stream`](crate::Stream) has taken acknowledgements, at which
+    /// Writes `parts` in order into input `param`. Each part consists of the offset in the input and the bytes to write
+    /// there. The bytes are copied before the method returns. Returns the number of parts that were posted. This number
+    /// is smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. More WRITEs can be
+    /// posted after the [`Stream`](crate::Stream) has taken an acknowledgement, on which
     /// [`Stream::wait`](crate::Stream::wait) returns.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`], also for more than
-    /// [`max_bytes`](Self::max_bytes); [`Error::PeerGone`] and [`Error::Device`], after which the writer cannot write any
-    /// more.
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is
+    /// not an input, and with [`Error::OutOfBounds`] if a part does not lie inside the input or has more than
+    /// [`max_bytes`](Self::max_bytes) bytes. Fails with [`Error::PeerGone`] if the stream was dropped, and with
+    /// [`Error::Device`] if the device refuses the work requests. After one of these two errors, the writer cannot
+    /// write any more.
     pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
         let target = *self.target(param)?;
         for &(offset, bytes) in parts {

@@ -34,7 +34,7 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&fake, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // The last of the four sessions has no call.
+        // `zip` has three times for four sessions, so the last session has no call.
         for (session, ms) in all.iter_mut().zip([300, 100, 200]) {
             session.invoke(F, user(ms)).unwrap();
         }

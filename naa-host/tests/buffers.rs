@@ -40,8 +40,8 @@ fn buffers_go_from_session_to_session() {
     let before = addresses(&buffers);
     for round in 1..=5 {
         let mut session = connect(&device, &fake, &params, buffers).unwrap();
-        // The new session has the bytes that the buffers had after the session before. The call sends the bytes of the
-        // buffers, and writes its results to the buffers.
+        // The buffers have the same bytes in this session as at the end of the previous session. The call sends the
+        // bytes of the buffers, and its results are written to the buffers.
         assert!(session.lease(0).unwrap().iter().all(|&byte| byte == 9 + round));
         session.call(F).unwrap();
         buffers = session.into_buffers().unwrap();
@@ -87,7 +87,7 @@ fn a_call_that_is_given_up_gives_its_buffers_back() {
     session.lease_mut(0).unwrap().fill(5);
     session.invoke(F, U24::ZERO).unwrap();
     let mut buffers = session.into_buffers().unwrap();
-    // The memory belongs to the program again, so a late response of the accelerator must not change it.
+    // The buffers belong to the program again, so a late response of the accelerator must not change their bytes.
     buffers[0].as_mut_slice().unwrap().fill(6);
     std::thread::sleep(Duration::from_millis(500));
     assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 6));

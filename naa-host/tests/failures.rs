@@ -123,8 +123,9 @@ fn it_answers_with_an_error_message() {
 fn it_answers_twice() {
     let fake = Fake::start("127.0.3.28", Limits::default(), |_, _| Action::Twice);
     let mut session = connect("127.0.3.128", fake.address, &[Param::in_out(8)]).unwrap();
-    // The second response belongs to no call. The WRITE of the second response is refused because the region has no
-    // access rights any more, or its immediate is an error because no call is in progress.
+    // The accelerator sends two responses, but the second response belongs to no call. Either the device refuses the
+    // WRITE of the second response, because the region has no access rights any more, or the host reports the immediate
+    // of the second response as an error, because no call is running.
     let _ = session.call(F);
     std::thread::sleep(Duration::from_millis(100));
     let error = session.call(F).unwrap_err();

@@ -109,7 +109,7 @@ fn who_says_what_is_not_so_is_named() {
 }
 
 /// Inputs lie on the accelerator where the layout announces them, and a call that sends parts of inputs changes only
-/// these parts. The script sends the bytes of the accelerator's region to the test at each call.
+/// these parts. At each call, the accelerator of the test passes the bytes of its region to the test.
 #[test]
 fn what_is_sent_lies_where_it_was_announced() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -120,7 +120,7 @@ fn what_is_sent_lies_where_it_was_announced() {
     });
     let device = device("127.0.3.183");
     for layout in ALL {
-        // The layout has three entries. The first two parameters can lie in any order.
+        // The first two parameters may lie in any order in the accelerator's region.
         let params = [Param::data(&[1; 64]), Param::data(&[2; 10]), Param::output(200)];
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         assert_eq!(session.layout(), layout);
@@ -135,7 +135,8 @@ fn what_is_sent_lies_where_it_was_announced() {
         };
         let (first, second) = (starts(1, 64), starts(2, 10));
 
-        // The second call sends only a part of each input, so all other bytes of both inputs stay as they are.
+        // The second call sends only a part of each input, so all other bytes of both inputs on the accelerator stay
+        // unchanged.
         session.write(0, 0, &[3; 64]).unwrap();
         session.write(1, 0, &[4; 10]).unwrap();
         session.set_part_to_send(0, Some(Part { offset: 5, bytes: 50 })).unwrap();
@@ -164,8 +165,8 @@ fn buffers_of_one_session_serve_several() {
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         session.call(F).unwrap();
         let buffers = session.into_buffers().unwrap();
-        // In the gathered layout, the buffers shared one registration. Each buffer now gets a session of its own, and
-        // the calls of these sessions run at the same time.
+        // Buffers that came from a session with the gathered layout shared one registration. The test now uses each
+        // buffer in a session of its own, and the calls of these sessions run at the same time.
         let begin = |buffer: Buffer| {
             let params = [Param::in_out(buffer.len())];
             let mut session =
@@ -281,7 +282,7 @@ fn what_no_layout_holds_is_refused_here() {
         let beyond = [Param::input(0xffff_fff0), Param::input(1)];
         match Session::connect(&device, fake.address, &beyond, &with(layout)).unwrap_err() {
             Error::Setup(error) => assert_eq!(error, SetupError::TooLarge { region: 0, bytes: 0xffff_fff0 }),
-            // On a small machine, there is not enough memory for the buffer.
+            // On a small machine, the memory is not enough for the buffer of the first parameter.
             Error::Memory(_) => {}
             other => panic!("{layout}: {other}"),
         }

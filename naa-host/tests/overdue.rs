@@ -34,7 +34,7 @@ fn calling(local: &str, fake: &Fake, params: &[Param<'_>], config: &SessionConfi
     session
 }
 
-/// The bytes that the logger of this thread wrote.
+/// The bytes of the log lines that this thread wrote.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -77,7 +77,8 @@ fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_
         }
     };
     assert!(matches!(error, Error::PeerGone { why: Gone::Silent, .. }), "{error}");
-    // The second call of `test` sends a probe, and the third call reports the error.
+    // The loop calls `test` every half second: the second call of `test` sends a probe, and the third call reports the
+    // error.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
@@ -135,7 +136,8 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // Before the report, the host sends only one probe, which the report itself needs.
+    // Because the probe interval is one hour, the host sends only the probe that the report needs to say whether the
+    // accelerator answers.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));

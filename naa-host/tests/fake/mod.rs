@@ -1,5 +1,5 @@
-//! A small accelerator for tests. The accelerator has one thread, serves any number of sessions, and runs a script for
-//! each call.
+//! A small accelerator for tests. The accelerator has one thread, serves any number of sessions, and runs the function
+//! `script` for each call.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use std::{
@@ -38,12 +38,12 @@ pub enum Action {
     Twice,
     /// The accelerator sends an MRSP error instead of a response.
     Error,
-    /// The accelerator sends a response, and directly after it the immediates from 1 to this number. The WRITE with the
-    /// immediate n sets word n - 1 of the first output to n.
+    /// The accelerator sends a response, and directly after the response, immediates from 1 to the number in this
+    /// variant. The WRITE with the immediate n sets word n - 1 of the first output to n.
     Stream(u32),
 }
 
-/// A region of the session. There is one `Region` for each region request of the AAR, also for each internal region.
+/// A region of the session. Each region request of the AAR has a `Region`, including the requests of internal regions.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,
@@ -78,7 +78,7 @@ impl Fake {
         Self::start_saying(ip, None, limits, script)
     }
 
-    /// Starts an accelerator that claims `abilities`, even if it does not have them.
+    /// Starts an accelerator that claims to have `abilities`, even if the accelerator does not have these abilities.
     pub fn start_saying(
         ip: &str,
         abilities: Option<Abilities>,
@@ -287,7 +287,7 @@ impl Session {
     }
 }
 
-/// A script for [`Fake::start`]: adds 1 to every byte of every output and responds.
+/// A function for [`Fake::start`] that adds 1 to every byte of every output and responds.
 pub fn increment(regions: &[Region], _: CallRequest) -> Action {
     for region in regions.iter().filter(|r| r.flags.contains(RegionFlags::OUTPUT)) {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();
