@@ -23,7 +23,7 @@ impl AddressPlan {
         Self { next: start.get() }
     }
 
-    /// Returns the address of the next region, which has `bytes` bytes.
+    /// Returns the accelerator address of the next region, whose size is `bytes` bytes.
     ///
     /// # Errors
     /// Returns an error if the region does not end inside the address space. After an error, the plan is unchanged.
@@ -33,7 +33,8 @@ impl AddressPlan {
         if !address.holds(bytes) {
             return Err(OutOfAddresses);
         }
-        // The last page of the region may end beyond the address space, although the region itself does not.
+        // The end of the region's last page may lie beyond the address space, although the region itself ends inside
+        // the address space.
         self.next = self.next.saturating_add(rounded);
         Ok(address)
     }

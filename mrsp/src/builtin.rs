@@ -9,8 +9,9 @@
 //! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the catalogue |
 //!
 //! Input i is the parameter with index i among the parameters that have the flag INPUT. Output i is the parameter with
-//! index i among the parameters that have the flag OUTPUT. A region may be larger than its content. The arguments say
-//! which part of an input is used, and the status block says how many bytes of an output were produced.
+//! index i among the parameters that have the flag OUTPUT. The region of an input or output may be larger than its
+//! data. The arguments say which part of an input the function uses, and the status block says how many bytes of each
+//! output the function produced.
 //!
 //! | function | arguments | inputs from 1 | output 1 |
 //! |---|---|---|---|
@@ -37,9 +38,9 @@ pub use block::{BLOCK_BYTES, BlockError};
 pub use element::Element;
 pub use status::StatusBlock;
 
-/// Adds 1 to every byte of every parameter.
+/// The function that adds 1 to every byte of every parameter.
 pub const INCREMENT: FunctionCode = FunctionCode::constant(1);
-/// Adds 2 to every byte of every parameter.
+/// The function that adds 2 to every byte of every parameter.
 pub const INCREMENT_BY_TWO: FunctionCode = FunctionCode::constant(2);
 pub const NOTHING: FunctionCode = FunctionCode::constant(3);
 pub const SHA256: FunctionCode = FunctionCode::constant(16);
@@ -83,8 +84,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// The services that a server may have. Input 0 of each service except `subscribe` is a request, and output 0 is a
-/// reply. Each request and each reply is a message of the crate `proto`, preceded by its length as a varint.
+/// The services that a server may have. Except for `subscribe`, input 0 of a service is a request and output 0 is a
+/// reply. Each request and each reply is a message of the crate `proto`, and its length comes before the message as a
+/// varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),

@@ -2,7 +2,7 @@
 //! output.
 //!
 //! The catalogue is an extension, because MRSP has no request for the list of functions. Version 1 of the catalogue has
-//! the following format, little-endian and without padding:
+//! the following format, in which integers are little-endian and no padding exists:
 //!
 //! ```text
 //! header     "NAAC" | version u16 | functions u16 | bytes in total u32 | zero u32                 16 bytes
@@ -11,10 +11,10 @@
 //! parameter  direction u8 | kind u8 | name length u8 | description length u8 | name | description
 //! ```
 //!
-//! The functions are in the order of their codes. Flag bit 0 of a function means that its calls run on pool threads and
-//! not in the server loop. Texts are UTF-8 without control characters, so that programs can print the texts unchanged.
-//! If the output is too small for the catalogue, function 127 writes only the header, which contains the size of the
-//! whole catalogue. A call whose output is too small has the return code
+//! In the catalogue, the functions are in the order of their codes. Flag bit 0 of a function means that its calls run
+//! on pool threads and not in the server loop. Texts are UTF-8 without control characters, so that programs can print
+//! the texts unchanged. If the output is too small for the catalogue, function 127 writes only the header, which
+//! contains the size of the whole catalogue. A call whose output is too small has the return code
 //! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
 
 mod decode;
@@ -54,8 +54,8 @@ pub struct Function {
 
 impl Function {
     /// Returns the parameters as a text for people, for example `<a:f64 <b:f64 >c:f64`. The sign `<` marks an input,
-    /// `>` an output, `=` an in-out parameter, and `~` an internal region. The text omits argument and status blocks.
-    /// The text is `any` if the function has no other parameters.
+    /// `>` an output, `=` an in-out parameter, and `~` an internal region. Argument blocks and status blocks are not in
+    /// the text. If a function has no parameters except argument blocks and status blocks, the text is `any`.
     pub fn signature(&self) -> String {
         let shown = self.parameters.iter().filter(|it| !matches!(it.kind, Kind::Arguments | Kind::Status));
         let shown: Vec<_> = shown
@@ -127,7 +127,7 @@ impl Kind {
         Self::ComplexF64,
     ];
 
-    /// Returns the name of the kind, which texts for people and JSON output contain.
+    /// Returns the name of the kind, for texts that people read and for JSON output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

@@ -8,10 +8,10 @@
 //!
 //! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! The length of a message must be exactly the length that its count requires. The C library checks only the count, so
-//! that a message that is too short makes the C library read beyond its buffer. The decoder accepts unknown flag bits
-//! and every value of address, RKey and size. The decoder also accepts any padding, because the C library does not
-//! clear the padding of an ERR.
+//! The length of a message must be exactly the length that follows from the count in its header. The C library checks
+//! only the count, so that a message that is too short makes the C library read beyond its buffer. The decoder accepts
+//! unknown flag bits and every value of address, RKey and size. The decoder also accepts any padding, because the C
+//! library does not clear the padding of an ERR.
 
 use crate::{
     layout::block::{self, Slot},

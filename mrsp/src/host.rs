@@ -15,12 +15,12 @@
 //! | Failed | a message or response | Failed | [`PeerError`] |
 //!
 //! If the host's own program calls a method in the wrong state, the method returns a [`CallError`] and the session is
-//! unchanged. A response without a call ends the session, because the next call could not distinguish such a response
-//! from its own.
+//! unchanged. If a response arrives while no call runs, the session fails, because the next call could not distinguish
+//! this response from its own response.
 //!
-//! Single-send parameters are written by the first call only. In later calls, the immediate is on the WRITE of the last
-//! input that is still sent, or on a WRITE of no bytes if no input is sent. Single-send parameters count as sent after
-//! a response has shown that their WRITEs arrived.
+//! Single-send parameters are written by the first call only. In a call that does not send single-send parameters, the
+//! immediate is on the WRITE of the last input that is sent, or on a WRITE of no bytes if no input is sent. Single-send
+//! parameters count as sent when the first response arrives, because the response proves that their WRITEs arrived.
 
 mod arranged;
 mod setup;
@@ -72,8 +72,8 @@ pub enum CallError {
 pub struct CallOutcome {
     pub function: FunctionCode,
     pub answer: Answer,
-    /// The number of bytes in the last WRITE of the response. After a successful call, this WRITE has bytes of the last
-    /// output, if there is an output.
+    /// The number of bytes in the last WRITE of the response. After a successful call of a session with outputs, the
+    /// last WRITE of the response contains bytes of the last output.
     pub last_write_bytes: u32,
 }
 
@@ -136,8 +136,8 @@ impl HostSession {
 
     /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
     /// have computed `placed` from the same parameters in the same order. The accelerator must support layouts. The
-    /// accelerator writes each result to the address and RKey in `params`. If results are copied together, their
-    /// entries in `params` must have addresses in the host's staging region.
+    /// accelerator writes each result to the address and RKey in `params`. If results of several parameters are copied
+    /// together, the addresses of these parameters in `params` must lie in the host's staging region.
     ///
     /// # Errors
     /// Returns an error for the reasons of [`new`](Self::new), or if `placed` was computed for another number of
@@ -155,7 +155,7 @@ impl HostSession {
     }
 
     /// Sets the accelerator addresses that the session requests, in the order of [`requests`](Self::requests). Regions
-    /// without an entry in `addresses` keep their consecutive addresses.
+    /// for which `addresses` has no entry keep the consecutive addresses that the session has computed.
     ///
     /// # Errors
     /// Returns an error if a region does not end inside the accelerator's address space.
@@ -189,8 +189,8 @@ impl HostSession {
     /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// Returns an error if the message is not an advertisement that fits the request. After an error, the session has
-    /// failed.
+    /// Returns an error if the message is not an advertisement, or if its regions do not fit the requested regions.
+    /// After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         match self.agree(bytes) {
             Ok(agreed) => {
@@ -238,8 +238,8 @@ impl HostSession {
     /// Plans the WRITEs that start a call. The caller must post the receive for the response before it posts the WRITEs
     /// in order.
     ///
-    /// If parameter i is sent, `parts[i]` is the part of it that is sent. Parameters without an entry in `parts` are
-    /// sent whole.
+    /// If parameter i is sent and `parts[i]` is not `None`, the call sends only the part `parts[i]` of this parameter.
+    /// Parameters without an entry in `parts` are sent whole.
     ///
     /// # Errors
     /// Returns an error if the session is not ready, or if a part is not inside its parameter. After an error, the
@@ -281,7 +281,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// Cancels a call whose WRITE_WITH_IMM was not posted. The accelerator has not received such a call.
+    /// Cancels a call whose WRITE_WITH_IMM was not posted, so that the accelerator has not received the call.
     ///
     /// # Errors
     /// Returns an error if no call is running.
@@ -363,7 +363,7 @@ impl HostSession {
         CallError::State { state: self.state.name(), needed }
     }
 
-    /// Replaces the state by the state that `next` makes from the old state.
+    /// Replaces the state of the session by the state that `next` returns for the old state.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }

@@ -5,8 +5,8 @@
 //! response   return code, 24 bits | ignored, 8 bits            return code 0: success
 //! ```
 //!
-//! Hosts set bit 7 of a request immediate. This crate accepts requests without bit 7, because the C library's own
-//! server ignores bit 7.
+//! A host sets bit 7 of the request immediate of each call. This crate accepts requests without bit 7, because the C
+//! library's own server ignores bit 7.
 
 use std::fmt;
 
@@ -49,15 +49,15 @@ pub struct FunctionCode(u8);
 impl FunctionCode {
     pub const MAX: u8 = 127;
 
-    /// Returns `None` if `code` is not 1 to 127.
+    /// Returns `None` if `code` is not from 1 to 127.
     pub const fn new(code: u8) -> Option<Self> {
         if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
     }
 
-    /// Returns the function code for a constant.
+    /// Returns `code` as a function code, for use in constants.
     ///
     /// # Panics
-    /// Panics if `code` is not 1 to 127.
+    /// Panics if `code` is not from 1 to 127.
     pub const fn constant(code: u8) -> Self {
         Self::new(code).expect("function codes are 1 to 127")
     }
@@ -111,11 +111,11 @@ impl Request {
 /// library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The dialect of the released library, in which the upper 24 bits are a return code.
+    /// The dialect of the released version of the NAAICE library, in which the upper 24 bits are a return code.
     #[default]
     Main,
-    /// The dialect of the next library, in which the upper 24 bits are data for the user. A host of this dialect cannot
-    /// distinguish a failed call from a successful call.
+    /// The dialect of the next version of the NAAICE library, in which the upper 24 bits are data for the user. A host
+    /// that uses this dialect cannot distinguish a failed call from a successful call.
     Next,
 }
 
@@ -124,7 +124,7 @@ pub enum Dialect {
 pub enum Answer {
     Success,
     Failure(ReturnCode),
-    /// The data for the user that a response has in [`Dialect::Next`].
+    /// The upper 24 bits of the response immediate, which are data for the user in [`Dialect::Next`].
     User(U24),
 }
 

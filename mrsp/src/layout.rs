@@ -1,5 +1,5 @@
-//! Memory-region layouts. A layout decides which regions the accelerator has for a session's parameters, and by which
-//! WRITEs the parameters are sent.
+//! The layouts of memory regions. A layout decides which regions the accelerator has for a session's parameters, and by
+//! which WRITEs the parameters are sent.
 //!
 //! | layout | regions of the accelerator | inputs | outputs |
 //! |---|---|---|---|
@@ -8,7 +8,7 @@
 //! | [`Gathered`](Layout::Gathered) | one | one WRITE with a scatter-gather list | one WRITE, if the outputs have the same distances on the host |
 //! | [`Packed`](Layout::Packed) | one | one WRITE, in which small inputs are copied together and large inputs are gathered | one WRITE for the small outputs, which the host copies; a WRITE for each large output |
 //!
-//! A region has up to 2 GiB. Parameters that do not fit into a region lie in another region.
+//! A region has at most 2 GiB. If a parameter does not fit into the last region, the parameter lies in a new region.
 //!
 //! # Extension
 //! All layouts except the symmetric layout are an extension of this project. If the layout is not symmetric, the host's
@@ -18,7 +18,7 @@
 //!
 //! # Source
 //! The NAAICE project's "low-level API: introduction" describes the symmetric layout and the layout with one region on
-//! the accelerator. The introduction does not compare the two layouts.
+//! the accelerator, but does not compare these two layouts.
 
 pub mod block;
 mod choice;

@@ -45,11 +45,12 @@ pub struct Liveness<T = Instant> {
     expected: Expected<T>,
 }
 
-/// The acknowledgement that is awaited for work requests other than probes.
+/// The acknowledgement, if any, for which the owner waits after work requests other than probes.
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// An acknowledgement is awaited without a deadline; the transport reports a peer that never acknowledges.
+    /// The owner waits for an acknowledgement without a deadline, because the transport reports a peer that never
+    /// acknowledges.
     Sometime,
     By(T),
 }
@@ -57,10 +58,10 @@ enum Expected<T> {
 impl<T: Time> Liveness<T> {
     /// Creates the liveness of a peer whose last sign of life was at `now`.
     ///
-    /// A probe is due after the peer has given no sign of life for `interval`. If `interval` is `None`, no probe is
-    /// ever due. The peer counts as dead if a probe is unacknowledged, and if the last sign of life and the probe are
-    /// longer ago than `patience`. If `patience` is `None`, only the transport detects a peer that does not acknowledge
-    /// a probe.
+    /// A probe is due when the time `interval` has passed since the last sign of life and since the last probe. If
+    /// `interval` is `None`, no probe is ever due. If a probe is unacknowledged, the peer counts as dead when more time
+    /// than `patience` has passed since the probe and since the last sign of life. If `patience` is `None`, only the
+    /// transport detects a peer that does not acknowledge a probe.
     pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: T) -> Self {
         Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
     }
@@ -70,8 +71,8 @@ impl<T: Time> Liveness<T> {
         self.since = self.since.max(now);
     }
 
-    /// Records that a work request was posted that the peer must acknowledge. If `deadline` is not `None`, the peer
-    /// counts as dead if no acknowledgement arrives by `deadline`.
+    /// Records that a work request was posted that the peer must acknowledge. If `deadline` is a time and no
+    /// acknowledgement arrives by this time, the peer counts as dead.
     pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);
     }
@@ -102,13 +103,13 @@ impl<T: Time> Liveness<T> {
         self.probe
     }
 
-    /// Returns true if probes are enabled, no probe is unacknowledged, and no other acknowledgement is awaited.
+    /// Returns true if probes are enabled, and neither a probe nor any other work request is unacknowledged.
     pub fn may_probe(&self) -> bool {
         self.interval.is_some() && self.probe.is_none() && matches!(self.expected, Expected::Nothing)
     }
 
-    /// Returns the time at which the next probe is due. Returns `None` if probes are disabled, or while an
-    /// acknowledgement is awaited.
+    /// Returns the time at which the next probe is due. Returns `None` if probes are disabled, or while a probe or
+    /// another work request is unacknowledged.
     pub fn next_probe(&self) -> Option<T> {
         self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.after(interval))
     }
@@ -118,8 +119,8 @@ impl<T: Time> Liveness<T> {
         self.next_probe().is_some_and(|at| now >= at)
     }
 
-    /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. A sign of life
-    /// or an acknowledgement may change the deadline.
+    /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. When a sign of
+    /// life or an acknowledgement arrives, the deadline may change.
     pub fn deadline(&self) -> Option<T> {
         let silent = self.patience.filter(|_| self.probe.is_some());
         let silent = silent.and_then(|patience| self.since.after(patience));
@@ -136,7 +137,7 @@ impl<T: Time> Liveness<T> {
     }
 
     /// Returns the time of the next clock check: the time at which the next probe is due or the peer's deadline ends,
-    /// whichever is earlier. Returns `None` while neither time exists.
+    /// whichever is earlier. Returns `None` if no probe will be due and the peer has no deadline.
     pub fn next(&self) -> Option<T> {
         [self.next_probe(), self.deadline()].into_iter().flatten().min()
     }
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!((peer.next(), peer.deadline()), (Some(start + SECOND), None));
         assert!(!peer.is_probe_due(start + SECOND - Duration::from_nanos(1)));
         assert!(peer.is_probe_due(start + SECOND));
-        // The owner checks the clock four seconds after the probe was due.
+        // The test posts the probe only four seconds after the probe was due.
         let sent = start + 5 * SECOND;
         assert!(!peer.is_dead(sent), "it was not asked yet");
         peer.probed(sent);

@@ -53,7 +53,8 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A message whose length fits its count. The values of the message's entries are not checked here.
+/// A decoded message, whose length agrees with the count in its header. The values in the message's entries are not
+/// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// The message ERR, type 0, which both sides may send.
@@ -68,7 +69,7 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the name of the message, for error messages.
+    /// Returns the name of the message's type, for use in the texts of errors.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Error(_) => "an error",

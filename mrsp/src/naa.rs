@@ -24,9 +24,9 @@
 //!
 //! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
 //! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
-//! writes to the host's side of an internal region. The session checks only that each requested region ends inside the
-//! 56-bit accelerator addresses. Two regions may request the same accelerator address, because each host counts its
-//! addresses from 0.
+//! writes to the host's side of an internal region. About the requested accelerator addresses, the session checks only
+//! that each region ends inside the 56-bit address space. Regions may have the same accelerator address, because each
+//! host counts its addresses from 0.
 
 mod arranged;
 mod limits;
@@ -102,8 +102,8 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: ReturnCode,
-    /// The number of bytes of the first output that are sent although the call failed. These bytes are a status block
-    /// or the header of a catalogue. If the number is 0 or the session has no output, no bytes are sent.
+    /// The number of bytes at the start of the first output that are sent although the call failed, for a status block
+    /// or the header of a catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent.
     pub status_bytes: u32,
 }
 
@@ -124,7 +124,8 @@ enum State {
 
 #[derive(Debug)]
 struct Agreed {
-    /// The parameters, each described like a parameter that has its own region.
+    /// The parameters. If parameters share regions, each parameter is nevertheless described as if it had its own
+    /// region.
     params: Vec<RegionRequest>,
     /// The locations of the parameters in shared regions; `None` if each parameter has its own region.
     arranged: Option<Arranged>,
@@ -165,8 +166,8 @@ impl NaaSession {
     /// [`allocation_failed`](Self::allocation_failed).
     ///
     /// # Errors
-    /// Returns a [`Rejection`] if the message is not an AAR, or if its regions cannot be granted. After an error, the
-    /// session has failed.
+    /// Returns a [`Rejection`] if the message is not an AAR, or if the regions that the AAR requests cannot be granted.
+    /// After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
         match self.judge(bytes) {
             Ok(Asked { regions, slots }) => {
@@ -251,12 +252,12 @@ impl NaaSession {
         request
     }
 
-    /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts
-    /// these WRITEs.
+    /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts the
+    /// WRITEs of the response.
     ///
-    /// For a successful call, `result` is `Ok(prefixes)`. If parameter i is an output, `prefixes[i]` is the number of
-    /// its bytes that are sent. The index i does not count internal regions. Outputs without an entry in `prefixes` are
-    /// sent whole.
+    /// For a successful call, `result` is `Ok(prefixes)`. If parameter i is an output and `prefixes[i]` is a number,
+    /// only this number of bytes at the start of the output is sent. Internal regions have no entry in `prefixes`.
+    /// Outputs without an entry in `prefixes` are sent whole.
     ///
     /// # Errors
     /// Returns an error if no call is running, or if a prefix or the status is longer than its parameter. After an
@@ -291,9 +292,9 @@ impl NaaSession {
         matches!(self.state, State::Failed)
     }
 
-    /// Returns all regions of the AAR while the caller allocates them. Returns the parameters while the session is
-    /// ready or calculating, each described like a parameter that has its own region. In any state other than
-    /// allocating, ready and calculating, the list is empty.
+    /// While the caller allocates the regions, the method returns all regions of the AAR. While the session is ready or
+    /// calculating, the method returns the parameters, each described as if it had its own region. In all other states,
+    /// the method returns an empty list.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,
@@ -313,7 +314,7 @@ impl NaaSession {
         LocalError::State { state: self.state.name(), needed }
     }
 
-    /// Replaces the state by the state that `next` makes from the old state.
+    /// Replaces the state of the session by the state that `next` returns for the old state.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }
@@ -344,8 +345,8 @@ fn plan_success(agreed: &Agreed, prefixes: &[Prefix], plan: &mut CallPlan) -> Re
     Ok(())
 }
 
-/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes, so that the host does not
-/// mistake the status for a result.
+/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes after the status block, so
+/// that the host does not take the bytes of the status block for a result.
 fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan) -> Result<(), LocalError> {
     let Failure { code, status_bytes } = failure;
     let status = if status_bytes > 0 { outputs(params).next() } else { None };

@@ -1,25 +1,26 @@
 //! The RDMA WRITEs of a call or of its response.
 //!
 //! A call and a response each consist of WRITEs of the regions in order, and the last WRITE has the immediate. If no
-//! region is written, the plan has one WRITE_WITH_IMM of no bytes to the first region that the peer announced. A region
-//! is written whole or in part. A part is written to the same offset in the peer's region. In the symmetric layout, a
-//! part of 0 bytes is a WRITE of no bytes. In layouts other than the symmetric one, one WRITE may cover parts of
-//! several parameters, and parts of 0 bytes are not written. A WRITE that is longer than the device's longest message
-//! is split into several WRITEs.
+//! region is written, the plan has one WRITE_WITH_IMM of no bytes to the first region that the peer announced. A
+//! parameter is written whole or in part, and a part has the same offset inside the parameter on both sides. In the
+//! symmetric layout, a part of 0 bytes is a WRITE of no bytes. If the layout is not symmetric, one WRITE may cover
+//! parts of several parameters, and a part of 0 bytes is not written. A WRITE that is longer than the device's longest
+//! message is split into several WRITEs.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
 /// One RDMA WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The number of the session's parameter from which the bytes are read, counted without internal regions. The
-    /// number after the last parameter is the host's [staging region](crate::layout::Placed::staging_bytes).
+    /// The number of the parameter from which the WRITE reads its bytes. Parameters are counted from 0, without
+    /// internal regions. If `param` equals the number of parameters, the WRITE reads from the host's [staging
+    /// region](crate::layout::Placed::staging_bytes).
     pub param: usize,
     /// The offset of the bytes in the parameter.
     pub offset: u64,
     /// The length of the WRITE in bytes. The length of a [gathered](CallPlan::gathered) WRITE is the sum of the lengths
-    /// of its pieces. A WRITE of the accelerator may extend into the parameters that follow parameter `param` in its
-    /// region.
+    /// of its pieces. A WRITE of the accelerator that covers several outputs begins in parameter `param` and extends
+    /// into the parameters that follow `param` in the accelerator's region.
     pub length: u32,
     pub remote_addr: u64,
     pub rkey: u32,
@@ -39,13 +40,13 @@ pub struct Pieces {
 /// One element of a WRITE's scatter-gather list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The number of the parameter, as in [`Write::param`].
+    /// The number of the parameter from which the piece is read, counted as in [`Write::param`].
     pub param: usize,
     pub offset: u64,
     pub length: u32,
 }
 
-/// The number of bytes at the start of a region that are written. `None` means that the whole region is written.
+/// The number of bytes at the start of a region that are written, or `None` if the whole region is written.
 pub type Prefix = Option<u64>;
 
 /// A range of bytes of a region.
@@ -62,7 +63,8 @@ impl Part {
     }
 }
 
-/// The error for a part that is not inside its parameter, or for more parts than there are parameters.
+/// The error for a part that does not lie inside its parameter, and for a list of parts that is longer than the list of
+/// parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
@@ -97,7 +99,7 @@ impl CallPlan {
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }
 
-    /// Limits each WRITE to `bytes` bytes. The value 0 counts as 1.
+    /// Limits each WRITE to `bytes` bytes, or to 1 byte if `bytes` is 0.
     #[must_use]
     pub fn with_longest_write(mut self, bytes: u64) -> Self {
         self.longest = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
@@ -116,8 +118,8 @@ impl CallPlan {
         &self.writes
     }
 
-    /// Returns the pieces of a WRITE of this plan, in order. If the list is empty, the WRITE is a single piece, which
-    /// the fields of [`Write`] describe.
+    /// Returns the pieces of `write`, a WRITE of this plan, in order. If `write` is not gathered, the returned list is
+    /// empty, and the fields of `write` describe its only piece.
     pub fn gathered(&self, write: &Write) -> &[Piece] {
         let Pieces { first, count } = write.pieces;
         self.pieces.get(first as usize..).and_then(|pieces| pieces.get(..count as usize)).unwrap_or_default()
@@ -136,7 +138,7 @@ impl CallPlan {
         })
     }
 
-    /// Adds a piece to the last WRITE, which must have room for it.
+    /// Adds `piece` to the last WRITE, which must have room for `piece`.
     pub(crate) fn append(&mut self, piece: Piece) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
@@ -155,18 +157,20 @@ impl CallPlan {
     pub(crate) fn extend(&mut self, bytes: u32) {
         let Some(last) = self.writes.last_mut() else { return };
         last.length += bytes;
-        // The last piece of this WRITE is the last piece of the plan.
+        // If the last WRITE is gathered, the last piece of the plan belongs to this WRITE and must grow with it.
         if let Some(piece) = self.pieces.last_mut().filter(|_| last.pieces.count > 0) {
             piece.length += bytes;
         }
     }
 
-    /// Adds a WRITE of `total` bytes of parameter `param`, beginning at the offset `start`, to the same offset in `to`.
+    /// Adds the WRITEs that transfer `total` bytes from the offset `start` of parameter `param` to the offset `start`
+    /// of the region `to`.
     pub(crate) fn push(&mut self, param: usize, start: u64, total: u32, to: &RemoteRegion) {
         self.push_to(param, start, total, to.addr.wrapping_add(start), to.rkey);
     }
 
-    /// Adds a WRITE of `total` bytes of parameter `param`, beginning at the offset `start`, to the address `addr`.
+    /// Adds the WRITEs that transfer `total` bytes from the offset `start` of parameter `param` to the remote address
+    /// `addr`. If `total` exceeds the length of the longest WRITE, several WRITEs are added.
     pub(crate) fn push_to(&mut self, param: usize, start: u64, total: u32, addr: u64, rkey: u32) {
         let mut done = 0;
         loop {
@@ -192,8 +196,8 @@ impl CallPlan {
     }
 }
 
-/// Checks that each part lies inside its parameter. `sizes` has the size of each parameter. The list of parts may be
-/// shorter than the list of sizes.
+/// Checks that each part lies inside its parameter. `sizes` has the size of each parameter. `parts` may have fewer
+/// elements than `sizes`.
 pub(crate) fn check_parts(
     parts: &[Option<Part>],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -219,8 +223,8 @@ pub(crate) fn is_sent(flags: RegionFlags, single_send_done: bool) -> bool {
     flags.contains(RegionFlags::INPUT) && !sent_before
 }
 
-/// Returns offset and length of the part of parameter `param` that is written. The part never exceeds the parameter,
-/// which has `size` bytes.
+/// Returns the offset and the length of the part of parameter `param` that is written. `size` is the size of the
+/// parameter, and the returned part always lies inside the parameter.
 pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32) {
     let all = Part::prefix(size.into());
     let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);
@@ -230,8 +234,8 @@ pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32
     (offset, u32::try_from(bytes).unwrap_or(size))
 }
 
-/// Checks that no prefix is longer than its parameter. `sizes` has the size of each parameter. The list of prefixes may
-/// be shorter than the list of sizes.
+/// Checks that no prefix is longer than its parameter. `sizes` has the size of each parameter. `prefixes` may have
+/// fewer elements than `sizes`.
 pub(crate) fn check_prefixes(
     prefixes: &[Prefix],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -247,7 +251,7 @@ pub(crate) fn check_prefixes(
     Ok(())
 }
 
-/// Returns the number of bytes of parameter `param` that are written. The number never exceeds `size`, the size of the
+/// Returns the number of bytes of parameter `param` that are written, which is at most `size`, the size of the
 /// parameter.
 pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
     let bytes = prefixes.get(param).copied().flatten();

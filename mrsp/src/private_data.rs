@@ -5,7 +5,8 @@
 //! "naa" 0 | version u8 = 1 | slots u8 | zero u16
 //! ```
 //!
-//! The bytes after the abilities are reserved for later versions. The CM pads private data with zeros.
+//! In the private data, the bytes after the abilities are reserved for later versions. The CM pads private data with
+//! zeros.
 
 const MARK: [u8; 4] = *b"naa\0";
 const VERSION: u8 = 1;
@@ -24,8 +25,9 @@ impl Abilities {
         [a, b, c, d, VERSION, self.slots, 0, 0]
     }
 
-    /// Decodes the abilities. If `private_data` contains no abilities, the result has no abilities. Later versions keep
-    /// the format of the known fields.
+    /// Decodes the abilities in `private_data`. If `private_data` contains no abilities, all fields of the result are
+    /// 0. Abilities of a later version are decoded like abilities of version 1, because later versions must keep the
+    /// fields of version 1.
     pub fn decode(private_data: &[u8]) -> Self {
         match private_data.split_first_chunk() {
             Some((&MARK, &[version, slots, ..])) if version >= VERSION => Self { slots },

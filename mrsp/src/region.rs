@@ -6,10 +6,10 @@ use std::{fmt, ops::BitOr};
 pub const PAGE_BYTES: u64 = 4096;
 /// The maximum size of a region in bytes, which is the maximum size of an InfiniBand message (IBTA vol. 1, C9-9).
 pub const MAX_REGION_BYTES: u64 = 1 << 31;
-/// The maximum number of regions that a host announces by default. The C library's 768-byte buffer has room for this
-/// number of regions.
+/// The maximum number of regions that a host announces by default. The C library's buffer of 768 bytes has room for 31
+/// regions.
 pub const HOST_MAX_REGIONS: u8 = 31;
-/// The maximum number of regions that a server accepts by default. The FPGA handles the same number of regions.
+/// The maximum number of regions that a server accepts by default. The FPGA accelerator also handles 32 regions.
 pub const SERVER_MAX_REGIONS: u8 = 32;
 /// The maximum number of regions that the count field of a message can express.
 pub const MAX_REGIONS: u8 = u8::MAX;
@@ -24,7 +24,7 @@ pub const fn message_buffer_bytes(max_regions: u8) -> usize {
 pub const HOST_MESSAGE_BYTES: usize =
     message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
 
-/// The flags of a region, which describe its use. Bits without a meaning are preserved.
+/// The flags of a region, which describe its use. Bits that have no meaning are kept as they were received.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RegionFlags(u8);
 
@@ -32,7 +32,7 @@ impl RegionFlags {
     pub const NONE: Self = Self(0);
     /// The region exists on the accelerator only.
     pub const INTERNAL: Self = Self(1);
-    /// The region is sent with the first call only, and stays on the accelerator.
+    /// The region is sent to the accelerator with the first call only, and its bytes stay on the accelerator.
     pub const SINGLE_SEND: Self = Self(2);
     /// The region is sent to the accelerator with each call.
     pub const INPUT: Self = Self(4);
@@ -87,14 +87,14 @@ impl fmt::Debug for RegionFlags {
     }
 }
 
-/// A 56-bit address in the accelerator's memory. A server need not place a region at this address, and may treat the
-/// address as a mere label.
+/// A 56-bit address in the accelerator's memory. An accelerator need not place a region at the address that the host
+/// requests, and may treat the address as a mere label.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NaaAddress(u64);
 
 impl NaaAddress {
     pub const ZERO: Self = Self(0);
-    /// The first value after the end of the address space.
+    /// The first number that is too large for an accelerator address.
     pub const END: u64 = 1 << 56;
 
     /// Returns `None` if the address has more than 56 bits.
@@ -134,7 +134,7 @@ pub struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// Returns true if the region ends inside the 64-bit address space.
+    /// Returns true if the region ends inside the 64-bit address space of its side.
     pub const fn fits_address_space(&self) -> bool {
         self.size == 0 || self.addr.checked_add(self.size as u64 - 1).is_some()
     }
@@ -146,8 +146,8 @@ impl RemoteRegion {
 pub struct RegionRequest {
     pub flags: RegionFlags,
     pub naa_addr: NaaAddress,
-    /// The host's region, whose size is also the requested size. INTERNAL regions exist on the accelerator only, so
-    /// that hosts set their address and RKey to 0.
+    /// The host's region, whose size is also the requested size. If the region is INTERNAL, it exists on the
+    /// accelerator only, so the host sets the address and RKey to 0.
     pub host: RemoteRegion,
 }
 

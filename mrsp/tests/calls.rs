@@ -36,7 +36,7 @@ fn prefixes() {
     let mut pair = Pair::new(&[(IN, 10), (IN_OUT, 20), (OUT, 30)], &[]);
     pair.call(1, U24::ZERO, &[Some(Part::prefix(3)), Some(Part::prefix(0))]);
     assert_eq!(pair.lengths(), [(0, 3), (1, 0)]);
-    // The length of a parameter that is not sent is checked, and has no other effect.
+    // Parameter 0 is not an output, so its prefix of 10 bytes has no effect on the response.
     pair.respond(Ok(&[Some(10), None, Some(7)]));
     assert_eq!(pair.lengths(), [(1, 20), (2, 7)]);
 
@@ -117,7 +117,7 @@ fn failures() {
     assert_eq!(outcome.answer, Answer::Failure(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(outcome.last_write_bytes, 0);
 
-    // The status block of a failed call is sent before the immediate.
+    // The response to a failed call has two WRITEs: the status block, and a WRITE of no bytes with the immediate.
     let code = ReturnCode::OUTPUT_TOO_SMALL;
     let status =
         StatusBlock { function: SHA256, code: Some(code), detail: 32, produced: [64, 0, 0, 0, 0, 0] };
@@ -190,7 +190,8 @@ fn a_plan_keeps_its_memory() {
     assert_eq!(pair.plan.writes().as_ptr(), memory);
 }
 
-/// Calls and responses with random regions and prefixes leave the bytes on both sides that a simple model predicts.
+/// After calls and responses with random regions and prefixes, the bytes on both sides are those that a simple model
+/// predicts.
 #[test]
 fn random_sessions() {
     let mut random = Random::seeded(0x5eed_0002);

@@ -49,7 +49,7 @@ fn round_trips() {
     let header = Header::decode(&bytes[..HEADER_BYTES]).unwrap();
     assert_eq!((header.functions, header.bytes as usize), (2, bytes.len()));
     assert_eq!(Catalogue::decode(&bytes).as_ref(), Ok(&catalogue));
-    // The decoder ignores the bytes after the catalogue in a larger region.
+    // If the region is larger than the catalogue, the decoder ignores the bytes after the catalogue.
     bytes.extend([0xff; 100]);
     assert_eq!(Catalogue::decode(&bytes), Ok(catalogue));
     assert_eq!(Catalogue::decode(&Catalogue::default().encode().unwrap()), Ok(Catalogue::default()));

@@ -90,7 +90,7 @@ fn internal_regions_and_single_send() {
 #[test]
 fn errors() {
     assert_eq!(codec::encode_error(ErrorCode::Memory), [0, 1, 0, 0]);
-    // The padding of the C library's ERR contains old bytes of its buffer.
+    // The C library does not clear its buffer, so the padding of its ERR may contain any bytes.
     assert_eq!(codec::decode(&[0, 3, 0xaa, 0x55]), Ok(Message::Error(ErrorCode::TooManyRegions)));
     assert_eq!(codec::decode(&[0, 9, 0, 0]), Ok(Message::Error(ErrorCode::Other(9))));
 }
@@ -102,7 +102,7 @@ fn immediates() {
     // A request without the start bit is decoded as a call.
     let call = CallRequest { function: Some(code(5)), user: user(1) };
     assert_eq!(Request::decode(0x105), Request::Call(call));
-    // A C host sends this immediate to call function 128.
+    // A C host that calls function 128 sends the immediate 0x80.
     assert_eq!(Request::decode(0x80), Request::Call(CallRequest { function: None, user: U24::ZERO }));
     // A C client decoded a server's response immediate 0x1100 as return code 17.
     assert_eq!(Answer::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);

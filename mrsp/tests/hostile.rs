@@ -122,8 +122,8 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     }
 }
 
-/// Chooses the next operation. Most operations advance the session, so that the test reaches later states. On average,
-/// one of eight operations is random.
+/// Chooses the next operation of the test. About one in eight operations is chosen at random. All other operations
+/// advance the session, so that the test reaches later states.
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),
@@ -143,8 +143,8 @@ fn naa_step(random: &mut Random, naa: &NaaSession) -> u64 {
     }
 }
 
-/// Valid and invalid operations in any order on a host session never leave the failed state, and never plan a WRITE
-/// beyond a region.
+/// After any sequence of valid and invalid operations, a host session that has failed stays failed, and no WRITE is
+/// planned beyond the end of a region.
 #[test]
 fn host_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0008);
@@ -188,8 +188,8 @@ fn host_under_any_sequence() {
     assert!(calls > 5000, "only {calls} calls: the sequences end too early to show anything");
 }
 
-/// Valid and invalid operations in any order on an accelerator's session never leave the failed state, and never plan a
-/// WRITE beyond a region.
+/// After any sequence of valid and invalid operations, an accelerator's session that has failed stays failed, and no
+/// WRITE is planned beyond the end of a region.
 #[test]
 fn naa_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0009);

@@ -23,7 +23,7 @@ struct Memory {
     bytes: Vec<u8>,
 }
 
-/// A session with memory on both sides.
+/// Both sides of a session, with the memory of each side.
 struct Pair {
     placed: Placed,
     params: Vec<(RegionFlags, u32)>,
@@ -132,9 +132,9 @@ fn memory(key: u32, size: u32) -> Memory {
     Memory { addr: u64::from(key) << 32, rkey: key, bytes: vec![0; size as usize] }
 }
 
-/// Returns the memory for results, and the location of each result. Small results of the packed layout share one
-/// memory, which stands for the staging region. If `together` is true, results of the gathered layout also share this
-/// memory.
+/// Returns the host's memories to which results are written, and the location of each result. Results that the packed
+/// layout copies together share one memory, as they share the staging region of a real host. If `together` is true, the
+/// results of the gathered layout share one memory, too.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],
@@ -153,7 +153,7 @@ fn land(
     (landing, lands)
 }
 
-/// Carries out a WRITE like a responder, which checks RKey and bounds.
+/// Carries out a WRITE as a responder does, and checks the RKey and the bounds.
 fn carry_out(write: &Write, bytes: &[u8], to: &mut [Memory]) {
     assert_eq!(bytes.len(), write.length as usize);
     if bytes.is_empty() {
@@ -238,7 +238,7 @@ fn one_call(random: &mut Random, pair: &mut Pair, params: &[(RegionFlags, u32)],
     }
 }
 
-/// Returns the number of WRITEs of a call, and the number of WRITEs of its response.
+/// Returns two numbers: the number of WRITEs of a call, and the number of WRITEs of the call's response.
 fn writes(layout: Layout, params: &[(RegionFlags, u32)]) -> (usize, usize) {
     let mut pair = Pair::new(layout, params, true, 64, 1 << 31);
     pair.call(&[]);

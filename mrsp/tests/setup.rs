@@ -120,8 +120,8 @@ fn accelerator_refuses_addresses_that_wrap() {
     };
     assert!(ask(limits, &[at_end(IN, 10)]).is_ok());
     assert_eq!(refusal(limits, &[at_end(IN, 11)]), (Refusal::HostAddressWraps { region: 0 }, 2));
-    // The host's address of an internal region is not checked, because nothing is written to the host's side of such a
-    // region.
+    // The host address of an internal region is not checked, because the accelerator never writes to the host's side of
+    // an internal region.
     assert!(ask(limits, &[request(IN, 1), at_end(RegionFlags::INTERNAL, 11)]).is_ok());
 }
 
@@ -183,7 +183,7 @@ fn messages_out_of_order() {
     let advertisement = grant(&mut naa, &aar);
     session.handle_message(&advertisement).unwrap();
 
-    // Each side receives its setup message a second time and fails.
+    // If a side receives the setup message of its peer a second time, its session fails.
     let error = session.handle_message(&advertisement).unwrap_err();
     assert_eq!(error, PeerError::UnexpectedMessage { message: "an advertisement", state: "ready" });
     assert!(session.is_failed() && session.peer_regions().is_none());
@@ -192,7 +192,7 @@ fn messages_out_of_order() {
     assert_eq!(rejection.reply(), Some([0, 3, 0, 0]));
     assert!(naa.is_failed() && naa.regions().is_empty());
 
-    // Messages that arrive at the wrong side or before session setup make the session fail.
+    // If a message arrives at the wrong side or before session setup, the session fails.
     let mut session = host(&[param(0, IN, 8)], &[]).unwrap();
     assert!(matches!(session.handle_message(&advertisement), Err(PeerError::UnexpectedMessage { .. })));
     let mut naa = NaaSession::new(Limits::default());

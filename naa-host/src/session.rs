@@ -523,7 +523,7 @@ impl Session {
     }
 
     /// Lets later calls send only `part` of input `index`, or the whole input if `part` is `None`. The part has the
-    /// same offset in the host's and in the accelerator's region.
+    /// same offset inside the parameter on both sides.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`, with [`Error::NotInput`] if the parameter is

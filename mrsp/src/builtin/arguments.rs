@@ -1,4 +1,4 @@
-//! The argument block has the following format, little-endian:
+//! The argument block has the following format, in which integers are little-endian:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -18,7 +18,8 @@ use crate::immediate::FunctionCode;
 
 const MAGIC: [u8; 2] = *b"NA";
 
-/// The argument block of any function, with arguments that are not interpreted.
+/// The argument block of any function. The arguments are the six numbers of the block, without the meaning that they
+/// have for the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
     pub function: FunctionCode,
@@ -48,21 +49,22 @@ impl ArgumentBlock {
 /// The direction of a Fourier transform. Neither direction scales the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FftDirection {
-    /// The forward transform, which is argument value 0.
+    /// The forward transform, for which the argument has the value 0.
     Forward,
-    /// The inverse transform, which is argument value 1.
+    /// The inverse transform, for which the argument has the value 1.
     Inverse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
-    /// The ascending order, which is argument value 0.
+    /// The ascending order, for which the argument has the value 0.
     Ascending,
-    /// The descending order, which is argument value 1.
+    /// The descending order, for which the argument has the value 1.
     Descending,
 }
 
-/// The arguments of the built-in functions. The field `bytes` is the number of bytes that the function uses of input 1.
+/// The arguments of the built-in functions. In each variant that has a field `bytes`, this field is the number of bytes
+/// of input 1 that the function uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
     Sha256 {
@@ -71,8 +73,8 @@ pub enum Arguments {
     Crc32c {
         bytes: u64,
     },
-    /// Multiplies the matrices A and B to the matrix C. A has m rows of k numbers, B has k rows of n numbers, and C has
-    /// m rows of n numbers.
+    /// Multiplies the matrix A by the matrix B; the product is the matrix C. A has m rows of k numbers, B has k rows of
+    /// n numbers, and C has m rows of n numbers.
     Dgemm {
         m: u64,
         n: u64,
@@ -102,10 +104,10 @@ pub enum Arguments {
         n: u64,
         element: Element,
     },
-    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width. The bin of x is `floor((x - lo)·bins /
-    /// (hi - lo))`, computed in f64. After the counts of the bins, output 1 has the counts of numbers below `lo`, of
-    /// numbers from `hi` on, and of NaNs. All counts add up to `n`. The element type cannot be u64 or i64, because an
-    /// f64 cannot represent all values of these types.
+    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width. The bin of x is
+    /// `floor((x - lo)·bins / (hi - lo))`, computed in f64. After the counts of the bins, output 1 has the counts of
+    /// numbers below `lo`, of numbers from `hi` on, and of NaNs. The sum of all counts in output 1 is `n`. The type
+    /// `element` cannot be u64 or i64, because an f64 cannot represent all values of these types.
     Histogram {
         n: u64,
         element: Element,

@@ -2,7 +2,7 @@
 
 use crate::immediate::FunctionCode;
 
-/// The size in bytes of an argument or status block. The region of a block may be larger.
+/// The size in bytes of an argument or status block. The region that contains a block may be larger than the block.
 pub const BLOCK_BYTES: usize = 64;
 const VERSION: u8 = 1;
 
@@ -25,12 +25,12 @@ pub enum BlockError {
     Code(u32),
 }
 
-/// An argument or status block as decoded numbers.
+/// The decoded numbers of an argument block or a status block.
 pub(super) struct Block {
     pub(super) function: FunctionCode,
-    /// The number in bytes 4 to 7.
+    /// The number in bytes 4 to 7 of the block.
     pub(super) info: u32,
-    /// The numbers in bytes 8 to 63.
+    /// The numbers in bytes 8 to 63 of the block.
     pub(super) words: [u64; 7],
 }
 
@@ -46,8 +46,8 @@ impl Block {
         block
     }
 
-    /// Decodes the block in the first 64 bytes of `region`. `expected` is the description of the block for error
-    /// messages.
+    /// Decodes the block in the first 64 bytes of `region`. `expected` describes the kind of the block in the text of
+    /// an error.
     pub(super) fn decode(region: &[u8], magic: [u8; 2], expected: &'static str) -> Result<Self, BlockError> {
         let (words, _) = region.as_chunks();
         let &[head, ref words @ ..] = words.first_chunk::<8>().ok_or(BlockError::Short(region.len()))?;

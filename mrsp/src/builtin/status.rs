@@ -1,4 +1,4 @@
-//! The status block has the following format, little-endian:
+//! The status block has the following format, in which integers are little-endian:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -17,12 +17,13 @@ use crate::{
 
 const MAGIC: [u8; 2] = *b"NS";
 
-/// The result of a built-in function. After a failure, the accelerator sends the status block before the immediate (see
-/// [`naa::Failure`](crate::naa::Failure)), if the first output has room for the block.
+/// The result of a built-in function. If the function failed and the first output has room for the status block, the
+/// accelerator sends the status block before the response immediate (see [`naa::Failure`](crate::naa::Failure)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     pub function: FunctionCode,
-    /// The return code, where `None` means success. The response immediate has the same return code.
+    /// The return code, where `None` means success. The response immediate of the call contains the same return code as
+    /// the status block.
     pub code: Option<ReturnCode>,
     pub detail: u64,
     /// The number of bytes that the function produced in each output.

@@ -58,8 +58,8 @@ impl Header {
 }
 
 impl Catalogue {
-    /// Decodes the catalogue at the start of `region`, which may be larger than the catalogue. The allocated memory is
-    /// proportional to the number of bytes that were read, not to the lengths in the catalogue.
+    /// Decodes the catalogue at the start of `region`, which may be larger than the catalogue. The memory that decoding
+    /// allocates is proportional to the number of bytes that were read, not to the lengths that the catalogue claims.
     ///
     /// # Errors
     /// Returns an error if `region` contains no catalogue, or if any part of the catalogue breaks the rules of version

@@ -32,8 +32,8 @@ impl Catalogue {
         for function in &self.functions {
             function.encode(&mut out)?;
         }
-        // A catalogue has at most 127 functions with at most 255 parameters each, so that the count fits into 16 bits
-        // and the size into 32 bits.
+        // A catalogue has at most 127 functions with at most 255 parameters each, so the number of functions fits into
+        // 16 bits, and the size of the catalogue fits into 32 bits.
         let (count, total) = (self.functions.len() as u16, out.len() as u32);
         let header = [&MAGIC[..], &VERSION.to_le_bytes(), &count.to_le_bytes(), &total.to_le_bytes()];
         for (slot, byte) in out.iter_mut().zip(header.into_iter().flatten()) {

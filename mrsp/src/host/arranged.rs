@@ -17,7 +17,7 @@ pub(super) struct Arranged {
     order: Vec<u8>,
     /// The number of bytes at the start of region 0 that are sent from the staging region.
     staged: u32,
-    /// The offset of the zeros in the staging region.
+    /// The offset in the staging region of the zero bytes that the host sends for the gaps between parameters.
     zeros: u32,
 }
 
@@ -29,12 +29,12 @@ struct Sent {
     /// The offset of the part in the slot.
     start: u64,
     bytes: u32,
-    /// True if the part is sent from the staging region.
+    /// True if the bytes of the part are sent from the staging region, and not from the parameter itself.
     staged: bool,
 }
 
 impl Sent {
-    /// Returns the offset of the part in the accelerator's region.
+    /// Returns the offset of the sent part in the accelerator's region.
     fn offset(&self) -> u64 {
         u64::from(self.slot.offset) + self.start
     }
@@ -43,7 +43,8 @@ impl Sent {
         self.offset() + u64::from(self.bytes)
     }
 
-    /// Returns the number of bytes between this part and `next`, or `None` if one WRITE must not cover both parts.
+    /// Returns the number of bytes between the end of this part and the part `next` in the accelerator's region, or
+    /// `None` if one WRITE must not cover both parts.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.slot.end() && next.start == 0;
         let gap = next.offset().checked_sub(self.end())?;
@@ -55,7 +56,7 @@ impl Sent {
 impl Arranged {
     pub(super) fn new(params: &[Param], placed: &Placed) -> Result<Self, SetupError> {
         let slots = setup::slots(params, placed)?;
-        // A layout block has at most 255 slots, and the function `place` refuses more parameters.
+        // The function `place` refuses more than 255 parameters, so the number of each parameter fits into a `u8`.
         let mut order: Vec<_> = (0..=u8::MAX).take(slots.len()).collect();
         order.sort_by_key(|&param| {
             let slot = &slots[usize::from(param)];
@@ -102,7 +103,8 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Adds `next` to the WRITE that ends with `before`. Returns false if one WRITE cannot cover both parts.
+    /// Adds the part `next` to the last WRITE of the plan, which ends with the part `before`. Returns false and adds
+    /// nothing if one WRITE cannot cover both parts.
     fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);
@@ -121,7 +123,7 @@ impl Arranged {
         }
     }
 
-    /// Returns the location of the part in the host's memory.
+    /// Returns the location of the part `sent` in the host's memory.
     fn piece(&self, sent: &Sent) -> Piece {
         let (param, offset) =
             if sent.staged { (self.staging(), sent.offset()) } else { (sent.param, sent.start) };

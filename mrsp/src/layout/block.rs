@@ -7,16 +7,16 @@
 //! ```
 //!
 //! Integers are big-endian, like all integers of MRSP. The regions of an AAR with a layout block describe only memory
-//! of the accelerator. The flags and host addresses of these regions are 0 and have no meaning, except the flags of
-//! INTERNAL regions. Each slot is one parameter, in the order of the program's parameters. The flags of a slot have the
-//! meaning of region flags. The host address and RKey of a slot say where the accelerator writes the parameter's
-//! result.
+//! of the accelerator. In an AAR with a layout block, the flags and host addresses of regions are 0 and have no
+//! meaning, except the flags of INTERNAL regions. Each slot describes one parameter, and the slots are in the order of
+//! the program's parameters. The flags of a slot have the same meaning as the flags of a region. The host address and
+//! RKey of a slot say where the accelerator writes the parameter's result.
 //!
 //! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and
 //!   slots do not overlap.
 //! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive slots, one WRITE may write both
-//!   slots and the bytes between the slots. One WRITE may also write two outputs, if their addresses on the host have
-//!   the same distance as their slots.
+//!   slots and the bytes between the slots. One WRITE of the accelerator may write two consecutive outputs and the
+//!   bytes between them only if the outputs' host addresses have the same distance as their slots.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -25,7 +25,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 const SLOT_BYTES: usize = 24;
 
-/// The maximum number of slots that the count field can express.
+/// The maximum number of slots that the count field of a layout block can express.
 pub const MAX_SLOTS: usize = u8::MAX as usize;
 
 /// Returns the size in bytes of a layout block with `slots` slots.
@@ -41,12 +41,14 @@ pub struct Slot {
     pub region: u8,
     /// The offset of the parameter's first byte in the region.
     pub offset: u32,
-    /// The host's memory for the parameter. Its address and RKey have a meaning only if the parameter is an output.
+    /// The host's memory for the parameter. The address and RKey in `host` have a meaning only if the parameter is an
+    /// output.
     pub host: RemoteRegion,
 }
 
 impl Slot {
-    /// Returns the offset of the first byte after the parameter. The offset may lie beyond the end of the region.
+    /// Returns the offset of the first byte after the parameter. If the slot is not valid, the returned offset may lie
+    /// beyond the end of the region.
     pub const fn end(&self) -> u64 {
         self.offset as u64 + self.host.size as u64
     }

@@ -12,20 +12,20 @@ pub enum Layout {
     Symmetric,
     Asymmetric,
     Gathered,
-    /// Results of up to `threshold` bytes are copied together. A parameter that is only sent is copied if its size is
-    /// at most a [sixteenth](Layout::INPUT_SHARE) of `threshold`.
+    /// Results of up to `threshold` bytes are copied together. A parameter that is not an output is copied if its size
+    /// is at most a [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
         threshold: u32,
     },
 }
 
 impl Layout {
-    /// The layout for the text `packed` without a number. Copying a result of 65,536 bytes, the threshold of this
-    /// layout, takes about as long as another WRITE.
+    /// The layout for the text `packed` without a number. Its threshold is 65,536 bytes, because copying a result of
+    /// this size takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// The divisor of the threshold for parameters that are only sent. Copying pays off for smaller sizes of inputs
-    /// than of results, because a result that is not copied costs a WRITE, and an input that is not copied costs only a
-    /// scatter-gather element.
+    /// The number by which the threshold of the packed layout is divided to get the threshold for parameters that are
+    /// not outputs. The threshold for inputs is smaller than for results, because a result that is not copied costs a
+    /// WRITE, and an input that is not copied costs only a scatter-gather element.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.
@@ -103,23 +103,24 @@ impl FromStr for Choice {
     }
 }
 
-/// A rule that chooses the layout for given parameters. The rule chooses the packed layout if enough parameters are
-/// small, and the layout `otherwise` if not. The numbers of the rules are fitted to measurements (`naa bench layouts
-/// --fit`). The textual form of a rule is `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
+/// A rule that chooses the layout for given parameters. The rule chooses the packed layout if at least `at_least`
+/// parameters are small and all small parameters together have at most `most` bytes, else the layout `otherwise`. The
+/// command `naa bench layouts --fit` fits the numbers of a rule to measurements. The textual form of a rule is
+/// `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The maximum size of a small parameter in bytes.
+    /// The maximum size in bytes of a parameter that counts as small.
     pub small: u32,
-    /// The minimum number of small parameters for the packed layout.
+    /// The minimum number of small parameters with which the rule chooses the packed layout.
     pub at_least: u8,
-    /// The maximum size of all small parameters together in bytes. Copying pays off only for data that fits into the
-    /// CPU's caches.
+    /// The maximum size in bytes of all small parameters together with which the rule chooses the packed layout. This
+    /// size is limited because copying saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
     pub otherwise: Layout,
 }
 
 impl Rule {
-    /// The value of `most` that means no limit.
+    /// The value of `most` with which the total size of the small parameters is not limited.
     pub const UNBOUNDED: u64 = u64::MAX;
 
     /// Returns the layout for parameters with the given sizes in bytes. `sizes` must not contain internal regions.

@@ -18,14 +18,15 @@ pub struct Placed {
     pub regions: Vec<u32>,
     /// The location of each parameter, in the order of the parameters.
     pub places: Vec<Place>,
-    /// The number of bytes at the start of region 0 that contain the parameters which are copied together.
+    /// The size in bytes of the part at the start of region 0 that contains the parameters which are copied together.
     pub staged: u32,
 }
 
 impl Placed {
     /// Returns the size in bytes of the staging region, which the host has in addition to the regions of its
-    /// parameters. The staging region begins with the same layout as the copied part of the accelerator's region 0. The
-    /// end of the staging region contains zeros, which the host sends for the gaps between parameters.
+    /// parameters. In the staging region, the parameters that are copied together lie at the same offsets as in the
+    /// accelerator's region 0. The end of the staging region contains zeros, which the host sends for the gaps between
+    /// parameters.
     pub fn staging_bytes(&self) -> u32 {
         match self.layout {
             Layout::Packed { .. } | Layout::Gathered => self.zeros() + ALIGNMENT,
@@ -33,7 +34,7 @@ impl Placed {
         }
     }
 
-    /// Returns the offset of the zeros in the staging region.
+    /// Returns the offset in the staging region of the zero bytes that the host sends for the gaps between parameters.
     pub fn zeros(&self) -> u32 {
         self.staged.next_multiple_of(ALIGNMENT)
     }
@@ -53,10 +54,11 @@ pub enum Unplaceable {
     TooLarge,
 }
 
-/// Places parameters with the given flags and sizes. Each parameter has at most 2 GiB.
+/// Places the parameters whose flags and sizes in bytes are in `params`. Each size must be at most 2 GiB.
 ///
-/// The parameters that are copied together lie before the parameters that are not copied. In each of these two groups,
-/// parameters that a call or a response writes together lie side by side if possible.
+/// The parameters that are copied together lie before the parameters that are not copied. Among the copied parameters,
+/// and among the parameters that are not copied, the parameters that one call or one response writes lie side by side
+/// if possible.
 ///
 /// # Errors
 /// Returns an error if there are too many parameters, or if the parameters need too many regions.
@@ -83,10 +85,11 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the number by which the parameters of one group (copied or not copied) are sorted. Parameters that are sent
-/// with every call lie next to the boundary between the two groups, so that these parameters are one range. In-out
-/// parameters lie between inputs and outputs, so that the results of each group are one range. Inputs that are sent
-/// with the first call only lie further away from the boundary than outputs.
+/// Returns the number by which parameters are sorted in their group. One group has the parameters that are copied
+/// together, and the group behind it has all other parameters. Parameters that are sent with every call lie next to the
+/// boundary between the two groups, so that the parameters of both groups that are sent with every call are one range.
+/// In-out parameters lie between inputs and outputs, so that the results of each group are one range. Inputs that are
+/// sent only with the first call lie farther than outputs from the boundary between the two groups.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

@@ -14,7 +14,7 @@ pub(super) struct Arranged {
     outputs: Vec<u8>,
 }
 
-/// Converts slots to parameters, each described like a parameter that has its own region.
+/// Converts the slots of a layout block to parameters, each described as if it had its own region.
 pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionRequest> {
     let param = |slot: &Slot| {
         let region = regions.get(usize::from(slot.region)).map_or(NaaAddress::ZERO, |region| region.naa_addr);
@@ -36,9 +36,9 @@ struct Sent {
 }
 
 impl Sent {
-    /// Returns the number of bytes between this output and `next`, or `None` if one WRITE must not cover both outputs.
-    /// One WRITE may cover two outputs only if their distance on the host equals their distance in the accelerator's
-    /// region.
+    /// Returns the number of bytes between the end of this output and the output `next` in the accelerator's region, or
+    /// `None` if one WRITE must not cover both outputs. One WRITE may cover two outputs only if their distance on the
+    /// host equals their distance in the accelerator's region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let apart = next.place.offset.checked_sub(self.place.offset)?;
         let gap = apart.checked_sub(self.bytes)?;

@@ -11,10 +11,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_regions: u8,
-    /// The maximum size of one region in bytes. Values above 2 GiB count as 2 GiB.
+    /// The maximum size of one region in bytes. If the value is above 2 GiB, the limit is 2 GiB.
     pub max_region_bytes: u64,
-    /// The maximum size in bytes of all regions together, including internal regions. The limit applies to the sizes
-    /// that the host requests, although an allocator may round each size up.
+    /// The maximum size in bytes of all regions together, including internal regions. The limit applies to the sum of
+    /// the requested sizes, although an allocator may round each size up.
     pub max_session_bytes: u64,
     /// The maximum number of parameters in a layout block. The value 0 means that the accelerator refuses layout
     /// blocks.
@@ -58,8 +58,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the MRSP error code for the reason. MRSP has only three error codes. An invalid description of a region
-    /// is an address error, and any invalid number of regions counts as too many regions.
+    /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 2 (address) therefore also
+    /// stands for other errors in the description of a region, and code 3 (too many regions) stands for every invalid
+    /// number of regions or slots.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {

@@ -13,7 +13,7 @@ use mrsp::{
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Creates the generator and prints its seed, which the test's output shows if the test fails.
+    /// Creates the generator and prints its seed, so that the output of a failed test contains the seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         println!("seed {seed:#x}");
         Self(seed | 1)
@@ -38,13 +38,13 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Returns a number of random magnitude.
+    /// Returns a random number with a random number of bits.
     pub(crate) fn any(&mut self) -> u64 {
         let shift = self.below(64);
         self.next() >> shift
     }
 
-    /// Changes one or more of the bytes, and sometimes their number.
+    /// Changes up to five of `bytes` at random, and sometimes removes bytes from the end or appends random bytes.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if !bytes.is_empty() {
@@ -82,13 +82,13 @@ pub(crate) fn user(bits: u32) -> U24 {
     U24::new(bits).unwrap()
 }
 
-/// Returns parameter `index` of the host.
+/// Returns a parameter of the host whose address and RKey depend on `index`.
 pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> Param {
     let addr = 0x1_0000_0000 * (index as u64 + 1);
     Param { flags, addr, rkey: 100 + index as u32, size }
 }
 
-/// Returns the accelerator's address and RKey for parameter `index`.
+/// Returns an accelerator's address and RKey that depend on `index`, the number of the parameter.
 pub(crate) fn placement(index: usize) -> Placement {
     Placement { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
 }
@@ -145,14 +145,14 @@ impl Pair {
         self.host.handle_response(immediate, bytes).unwrap()
     }
 
-    /// Returns the parameter and the length of each WRITE that was planned last.
+    /// Returns the parameter and the length of each WRITE in the current plan.
     pub(crate) fn lengths(&self) -> Vec<(usize, u32)> {
         self.plan.writes().iter().map(|write| (write.param, write.length)).collect()
     }
 }
 
-/// Copies the bytes like an RDMA device, and checks RKeys and addresses. Returns the immediate, and the length of the
-/// WRITE that has the immediate.
+/// Copies the bytes of all WRITEs of `plan` as an RDMA device would, and checks the RKeys and addresses of the WRITEs.
+/// Returns the immediate, and the length of the WRITE that has the immediate.
 fn carry_out(
     plan: &CallPlan,
     from: &[Vec<u8>],
