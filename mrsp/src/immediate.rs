@@ -115,7 +115,7 @@ pub enum Dialect {
     #[default]
     Main,
     /// The dialect of the next version of the NAAICE library, in which the upper 24 bits are data for the user. A host
-    /// that uses this dialect cannot distinguish a failed call from a successful call.
+    /// that uses [`Dialect::Next`] cannot distinguish a failed call from a successful call.
     Next,
 }
 

@@ -293,8 +293,8 @@ impl NaaSession {
     }
 
     /// While the caller allocates the regions, the method returns all regions of the AAR. While the session is ready or
-    /// calculating, the method returns the parameters, each described as if it had its own region. In all other states,
-    /// the method returns an empty list.
+    /// calculating, the method returns the parameters, each described as if it had its own region. In all states except
+    /// allocating, ready and calculating, the method returns an empty list.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,

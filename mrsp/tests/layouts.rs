@@ -134,7 +134,7 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memories to which results are written, and the location of each result. Results that the packed
 /// layout copies together share one memory, as they share the staging region of a real host. If `together` is true, the
-/// results of the gathered layout share one memory, too.
+/// results of the gathered layout also share one memory.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

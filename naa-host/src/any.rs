@@ -30,8 +30,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// [`WaitMode`] of the first session with a call is used for all sessions.
 ///
 /// # Errors
-/// Fails with [`Error::Device`] if the file descriptors on which the thread sleeps cannot be created or polled. The
-/// error ends none of the calls.
+/// Fails with [`Error::Device`] if the file descriptors on which the thread sleeps cannot be created or polled. After
+/// [`Error::Device`], all calls continue to run.
 pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
     let mut running = sessions.iter().enumerate().filter(|(_, session)| (*session).borrow().is_in_call());
     let Some((first, session)) = running.next() else { return Ok(Any::NoCall) };

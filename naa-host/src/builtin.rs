@@ -90,8 +90,8 @@ impl Job {
         }
     }
 
-    /// Returns the bytes that the function produced in output `index`. The bytes are borrowed if the device takes the
-    /// accelerator's access back after a call, and copied otherwise, as by [`Session::bytes`].
+    /// Returns the bytes that the function produced in output `index`. The method borrows or copies the bytes as
+    /// [`Session::bytes`] does.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter with this index.

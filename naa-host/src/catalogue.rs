@@ -23,8 +23,9 @@ pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> 
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// Returns the functions that `peer` offers. They are read over a session with the settings of `config`. The layout and
-/// the dialect in `config` are ignored: the layout is always symmetric, and the dialect is always `main`.
+/// Reads the functions that `peer` offers over a session with the settings of `config`, and returns these functions.
+/// The layout and the dialect in `config` are ignored: the layout is always symmetric, and the dialect is always
+/// `main`.
 ///
 /// # Errors
 /// Fails with the same errors as [`functions`].

@@ -6,10 +6,10 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Reads the exact time only when the coarse time of the Linux kernel has advanced. The coarse time advances every 1 to
 /// 10 ms, and reading it costs a third of reading the exact time. A program that tests for the end of a call in a tight
-/// loop therefore seldom reads the exact time. A program that tests once a second gets the exact time at each test.
+/// loop seldom reads the exact time. A program that tests once a second gets the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The coarse time at the last call of [`look`](Self::look). If it is `None`, the next call of `look` reads the
+    /// The coarse time at the last call of [`look`](Self::look). If `tick` is `None`, the next call of `look` reads the
     /// exact time, even if the coarse time has not advanced.
     tick: Option<Timespec>,
     now: Instant,

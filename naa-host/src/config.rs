@@ -85,8 +85,9 @@ pub struct SessionConfig {
     /// The time between liveness probes of the accelerator during a call. If `probe_interval` is `None`, no probes are
     /// sent, and the host may never notice that an accelerator failed during a call.
     pub probe_interval: Option<Duration>,
-    /// The ACK time-out is 4.096 us * 2^n, where n, from 1 to 31, is the value of this field. With seven retries, the
-    /// connection is given up after about eight ACK time-outs without an acknowledgement, which are 4.3 s if n is 17.
+    /// The ACK time-out is 4.096 us * 2^n, where n, from 1 to 31, is the value of this field. If `retry_count` is 7,
+    /// the connection is given up after about eight ACK time-outs without an acknowledgement, which are 4.3 s if
+    /// `ack_timeout` is 17.
     pub ack_timeout: u8,
     /// The number of times, from 0 to 7, that an unacknowledged packet is sent again before the connection is given up.
     pub retry_count: u8,

@@ -12,16 +12,16 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// The environment variable that names the local address to use. If it is not set, the address from which the route to
-/// the peer starts is used.
+/// The environment variable that names the local address to use. If `NAA_LOCAL_IP` is not set, the address from which
+/// the route to the peer starts is used.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
 /// The process ID, the address and the provider of a device. The process ID is a part of the key because a forked child
 /// cannot use its parent's device.
 type Key = (u32, IpAddr, Provider);
 
-/// All devices that are not closed yet. If a device on the same address is being closed, opening waits until this
-/// device has freed its UDP port.
+/// All devices that are not closed yet. If the previous device on an address is still being closed, opening this
+/// address waits until the previous device has freed its UDP port.
 static OPENED: Mutex<BTreeMap<Key, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 static CLOSED: Condvar = Condvar::new();
 

@@ -3,12 +3,12 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
-//! device uses the memory. The regions of a stream are lent until the stream is dropped. For these regions, the module
-//! hands out only their `Memory`, and making a slice of a `Memory` needs `unsafe`.
+//! device uses the memory. The regions of a stream are lent until the stream is dropped. The module hands out only the
+//! `Memory` of a stream's regions, and making a slice of a `Memory` needs `unsafe`.
 //!
 //! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the
 //! device does not revoke access rights, the accelerator can write to outputs until the session ends. Accelerators of
-//! later sessions can also write to the memory of these outputs if the device keeps the registration of this memory.
+//! later sessions can also write to the memory of the outputs if the device keeps the registration of the memory.
 //! Memory to which an accelerator can write at any time is called in reach, and stays in reach. Methods of [`Memory`]
 //! copy the bytes of memory in reach without making slices. A program gets slices of memory in reach only if the
 //! program promises that nobody else writes to the memory while the slices exist.
@@ -29,8 +29,8 @@ use crate::{Error, Session};
 /// [`Session::into_buffers`](crate::Session::into_buffers) returns these buffers.
 ///
 /// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for
-/// the next session. Without this registration, a session with large buffers is set up in a fraction of the time. After
-/// a buffer was dropped, its pages are freed when the device next registers memory or is closed.
+/// the next session. If large buffers need not be registered again, a session is set up in a fraction of the time.
+/// After a buffer was dropped, its pages are freed when the device next registers memory or is closed.
 ///
 /// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If memory was an
 /// output over a device of the verbs provider, the memory stays in reach of accelerators: The session's accelerator can
@@ -60,10 +60,10 @@ impl Buffer {
     /// # Safety
     /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
     /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
-    /// until the outcome of the call was returned. The program must also keep these two rules when it uses another
-    /// buffer of the same memory. While the buffer is borrowed as a slice, no accelerator may be able to write to the
-    /// buffer's memory. An accelerator is able to write to the memory if the memory was, in another buffer, an output
-    /// over a device that does not take access back.
+    /// until the outcome of the call was returned. The rule about raw pointers and the rule about calls also hold for
+    /// other buffers of the same memory. While the buffer is borrowed as a slice, no accelerator may be able to write
+    /// to the buffer's memory. An accelerator is able to write to the memory if the memory was, in another buffer, an
+    /// output over a device that does not take access back.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -143,7 +143,7 @@ impl Session {
     /// # Safety
     /// As long as the slice lives, nobody may write to the parameter. If the device does not take access back, the
     /// accelerator is able to write to the parameter at any time. Anybody who knows the parameter's RKey and can send
-    /// packets in the accelerator's name is also able to write to the parameter. The caller therefore promises that the
+    /// packets in the accelerator's name is also able to write to the parameter. The caller promises that the
     /// accelerator is a program that keeps to the protocol. The caller also promises that nobody on the accelerator's
     /// machine, or on the network, can act in the accelerator's place.
     pub unsafe fn lease_trusting_the_accelerator(&self, index: usize) -> Result<&[u8], Error> {
@@ -337,7 +337,8 @@ impl Region {
     }
 
     /// Returns true if the program must not use the region. The result is true while a call has the region or another
-    /// region of the same registration, and after an error prevented that the accelerator's access was taken back.
+    /// region of the same registration. The result is also true if the device failed to take the accelerator's access
+    /// to the region back.
     pub(crate) fn is_lent(&self) -> bool {
         let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
         self.lent || self.registered.as_ref().is_some_and(is_open)
@@ -381,16 +382,16 @@ impl Region {
         Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 
-    /// Returns the description of the parameter that is announced to the accelerator. Its RKey is 0 if the parameter is
-    /// copied to a staging region.
+    /// Returns the description of the parameter that is announced to the accelerator. The RKey in the description is 0
+    /// if the parameter is copied to a staging region.
     pub(crate) fn announced(&self) -> mrsp::Param {
         let rkey = self.registered.as_ref().map_or(0, |registered| registered.mr.rkey());
         mrsp::Param { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }
     }
 
     /// Returns the size of the registration in bytes if this region is not empty and starts where the registration
-    /// starts, else 0. If regions share a registration, the sum over these regions therefore counts the registration
-    /// only once.
+    /// starts, else 0. If several regions share a registration, the sum of this method's results for these regions
+    /// counts the registration only once.
     pub(crate) fn registered_bytes(&self) -> usize {
         match &self.registered {
             Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {

@@ -30,12 +30,12 @@ pub(crate) const STREAMED: u64 = 5;
 const KIND_BITS: u32 = 8;
 
 /// The time for which the program waits for the CM event that explains why work requests were flushed. The completions
-/// of flushed work requests may reach the program before this CM event, because completions and CM events come from
-/// different queues.
+/// of flushed work requests may reach the program before the CM event that explains the flush, because completions and
+/// CM events come from different queues.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The number of send work requests of a session in addition to one WRITE for each region. They are for an MRSP
-/// message, a probe and the WRITE of a call without inputs.
+/// The number of send work requests of a session in addition to one WRITE for each region. The additional work requests
+/// are an MRSP message, a probe and the WRITE of a call without inputs.
 const SPARE_SENDS: u32 = 4;
 /// The most posted receives of a session. A session always has at least one posted receive.
 const RECEIVES: u32 = 2;
@@ -230,8 +230,8 @@ impl Link {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
-    /// Returns the number of a work request with the kind `kind`. The number consists of the queue pair's generation
-    /// and the kind.
+    /// Returns the number of a work request with the kind `kind`. The number of a work request consists of the queue
+    /// pair's generation and the kind.
     pub(crate) fn number(&self, kind: u64) -> u64 {
         self.generation << KIND_BITS | kind
     }

@@ -21,10 +21,10 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// as [`addresses_of`] does. If the name has several addresses, the addresses are tried in order: a connection to each
 /// address is set up and closed at once, and the first address that accepts a connection is used.
 ///
-/// If the name of an accelerator has several addresses, the accelerator therefore counts and logs one session more. An
-/// accelerator with room for a single session may refuse the program's own connection until the accelerator has noticed
-/// the end of the trial connection. Finding the address takes up to the `setup_timeout` of `config`, and connecting
-/// takes up to the same time again.
+/// If the name of an accelerator has several addresses, the accelerator counts and logs the trial connection as a
+/// session of its own. An accelerator with room for a single session may refuse the program's own connection until the
+/// accelerator has noticed the end of the trial connection. Finding the address takes up to the `setup_timeout` of
+/// `config`, and connecting takes up to the same time again.
 ///
 /// # Errors
 /// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with
@@ -58,8 +58,9 @@ pub fn find(
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all
-/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`], which has the error of each address, if all
-/// attempts fail in another way. Fails with [`Error::Name`] if `addresses` is empty.
+/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`], which has the error of each address, if the
+/// attempts with several addresses all fail and not all errors are [`Error::Environment`]. Fails with [`Error::Name`]
+/// if `addresses` is empty.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],

@@ -10,8 +10,8 @@ pub struct Param<'a> {
     /// The size in bytes, at most 2 GiB.
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
-    /// The address on the accelerator that the host requests. If it is `None`, the address is computed from the
-    /// session's first address and the sizes of the preceding regions.
+    /// The address on the accelerator that the host requests. If `address` is `None`, the address on the accelerator is
+    /// computed from the session's first address and the sizes of the preceding regions.
     pub(crate) address: Option<NaaAddress>,
 }
 

@@ -108,8 +108,8 @@ impl Regions {
         self.params.iter_mut().try_for_each(Region::lend)
     }
 
-    /// Gives all regions back to the program and copies results from the staging region to their parameters. The
-    /// conditions of [`Region::take_back`] apply.
+    /// Gives all regions back to the program and copies results from the staging region to their parameters. Before
+    /// this method is called, the conditions of [`Region::take_back`] must hold.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         self.params.iter_mut().try_for_each(Region::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };

@@ -89,11 +89,11 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// that is over can still be read. Dropping a session disconnects it.
 ///
 /// The embedded provider takes the accelerator's access to the regions back with each response. With the embedded
-/// provider, an accelerator therefore has no access to the regions while no call runs. On a NIC, revoking access would
-/// take too long, so over the verbs provider an accelerator can write to outputs until the session ends. An accelerator
-/// that keeps to the protocol does not write to outputs while no call runs, but no device prevents a WRITE of an
-/// accelerator that breaks the protocol. A session over the verbs provider therefore returns no slices of outputs. The
-/// table shows which methods work with which provider:
+/// provider, an accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too
+/// long, so over the verbs provider an accelerator can write to outputs until the session ends. An accelerator that
+/// keeps to the protocol does not write to outputs while no call runs, but no device prevents a WRITE of an accelerator
+/// that breaks the protocol. For this reason, a session over the verbs provider returns no slices of outputs. The table
+/// shows which methods work with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -721,7 +721,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the time limit of later calls and of the running call. Before this method is called, the time limit is
+    /// Sets the time limit of later calls and of the running call. The initial time limit is
     /// [`SessionConfig::call_timeout`].
     pub fn set_call_timeout(&mut self, limit: Option<Duration>) {
         self.limits.call_timeout = limit;

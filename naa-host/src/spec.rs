@@ -5,9 +5,10 @@
 //! ```
 //!
 //! The format of `NAA_SPEC` is that of the C library's middleware. If the port is empty, the port is 12345. `inputs` is
-//! the number of input parameters. This module differs from the C library in three ways: An address may be an IPv6
-//! address in brackets. If an entry of `NAA_SPEC` is not valid, reading `NAA_SPEC` fails, whereas the C library skips
-//! this entry. After a session has ended, its accelerator can be used for another session.
+//! the number of input parameters. Unlike the C library, this module accepts IPv6 addresses, which are in brackets. If
+//! an entry of `NAA_SPEC` is not valid, this module fails to read `NAA_SPEC`, whereas the C library skips the entry.
+//! After a session has ended, this module can use the session's accelerator for another session, which the C library
+//! cannot.
 
 use std::{
     fmt,
@@ -59,8 +60,7 @@ pub enum SpecError {
     InUse { function: FunctionCode, inputs: usize, entries: usize },
 }
 
-/// The accelerators that `NAA_SPEC` lists, with the information which of them are in use. Clones of a `Spec` share this
-/// information.
+/// The accelerators that `NAA_SPEC` lists. A `Spec` and its clones share the information which accelerators are in use.
 #[derive(Clone, Debug)]
 pub struct Spec(Arc<Shared>);
 

@@ -87,17 +87,17 @@ impl Writer {
     }
 
     /// Writes `parts` in order into input `param`. Each part consists of the offset in the input and the bytes to write
-    /// there. The bytes are copied before the method returns. Returns the number of parts that were posted. This number
-    /// is smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. More WRITEs can be
-    /// posted after the [`Stream`](crate::Stream) has taken an acknowledgement, on which
-    /// [`Stream::wait`](crate::Stream::wait) returns.
+    /// there. The bytes are copied before the method returns. Returns the number of parts that were posted, which is
+    /// smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. More WRITEs can be posted
+    /// after the [`Stream`](crate::Stream) has taken an acknowledgement, on which [`Stream::wait`](crate::Stream::wait)
+    /// returns.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is
     /// not an input, and with [`Error::OutOfBounds`] if a part does not lie inside the input or has more than
     /// [`max_bytes`](Self::max_bytes) bytes. Fails with [`Error::PeerGone`] if the stream was dropped, and with
-    /// [`Error::Device`] if the device refuses the work requests. After one of these two errors, the writer cannot
-    /// write any more.
+    /// [`Error::Device`] if the device refuses the work requests. After [`Error::PeerGone`] or [`Error::Device`], the
+    /// writer cannot write any more.
     pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
         let target = *self.target(param)?;
         for &(offset, bytes) in parts {

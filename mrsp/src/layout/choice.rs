@@ -20,8 +20,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout for the text `packed` without a number. Its threshold is 65,536 bytes, because copying a result of
-    /// this size takes about as long as an additional WRITE.
+    /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying a result of
+    /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
     /// The number by which the threshold of the packed layout is divided to get the threshold for parameters that are
     /// not outputs. The threshold for inputs is smaller than for results, because a result that is not copied costs a
@@ -113,8 +113,8 @@ pub struct Rule {
     pub small: u32,
     /// The minimum number of small parameters with which the rule chooses the packed layout.
     pub at_least: u8,
-    /// The maximum size in bytes of all small parameters together with which the rule chooses the packed layout. This
-    /// size is limited because copying saves time only if the copied data fits into the CPU's caches.
+    /// The maximum size in bytes of all small parameters together with which the rule chooses the packed layout. The
+    /// limit exists because copying small parameters saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
     pub otherwise: Layout,
 }

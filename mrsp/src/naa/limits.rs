@@ -58,9 +58,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 2 (address) therefore also
-    /// stands for other errors in the description of a region, and code 3 (too many regions) stands for every invalid
-    /// number of regions or slots.
+    /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 1 (memory) stands for regions
+    /// that are too large or end beyond the accelerator's addresses. Code 3 (too many regions) stands for any invalid
+    /// number of regions or slots. Code 2 (address) stands for every other reason.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
