@@ -9,7 +9,7 @@ pub const MAX_REGION_BYTES: u64 = 1 << 31;
 /// The maximum number of regions that a host announces by default. The C library's buffer of 768 bytes has room for 31
 /// regions.
 pub const HOST_MAX_REGIONS: u8 = 31;
-/// The maximum number of regions that a server accepts by default. The FPGA accelerator also handles 32 regions.
+/// The maximum number of regions that a server accepts by default.
 pub const SERVER_MAX_REGIONS: u8 = 32;
 /// The maximum number of regions that the count field of a message can express.
 pub const MAX_REGIONS: u8 = u8::MAX;
