@@ -1,13 +1,11 @@
 //! The checks that decide which subscriptions are accepted.
 
-use ejfat::ring::{BLOCK, Geometry, Refusal, Subscription};
+use ejfat::ring::{BLOCK, Geometry, Refusal, Subscription, call::Parameter};
 use mrsp::{RegionFlags, RegionRequest};
 use naa_server::{
     call::{Call, Failure},
     resident::Asking,
 };
-
-use crate::remote::PARAMETERS;
 
 /// Decodes and checks the subscription of a call, and checks that the call's regions match the subscription. Returns a
 /// [`Refusal`] inside the outer `Ok` if the subscription is refused. Returns a `Failure` if parameters are missing, or
@@ -44,15 +42,17 @@ pub(crate) fn judge(
 /// Returns true if the parameters are in the order of the protocol. The order is checked because later code finds each
 /// parameter by its index.
 fn in_order(params: &[RegionRequest]) -> bool {
-    const ORDER: [RegionFlags; PARAMETERS] = {
-        let (sent, back) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
-        [sent, sent, back, back, back]
+    let flags = |parameter: Parameter| match parameter.is_input() {
+        true => RegionFlags::INPUT,
+        false => RegionFlags::OUTPUT,
     };
-    params.iter().map(|param| param.flags).eq(ORDER)
+    params.iter().map(|param| param.flags).eq(Parameter::ALL.map(flags))
 }
 
 fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
-    bytes == [geometry.credits_bytes(), geometry.descriptors_bytes(), geometry.ring_bytes()]
+    bytes
+        == [Parameter::Credits, Parameter::Descriptors, Parameter::Ring]
+            .map(|parameter| parameter.bytes(geometry))
 }
 
 /// Returns true if two of the host's regions have common bytes, or if a region goes beyond the end of the address

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arrayvec::ArrayVec;
-use ejfat::ring::{BLOCK, Descriptor, Geometry, Placing};
+use ejfat::ring::{BLOCK, Descriptor, Geometry, Placing, call::Parameter};
 use naa_server::resident::{Stream, StreamRegion};
 use verbs::{Mr, Payload, SendFlags, SendOp, SendWr, Sge};
 
@@ -21,12 +21,6 @@ const TOGETHER: usize = 16;
 const LONGEST: u32 = 1 << 20;
 /// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
 const BEHIND: usize = 4096;
-
-/// The indexes of the parameters in the host's region requests, and their number (`PARAMETERS`).
-const CREDITS: usize = 1;
-const DESCRIPTORS: usize = 3;
-const RING: usize = 4;
-pub(crate) const PARAMETERS: usize = 5;
 
 /// A WRITE to adjacent bytes of the worker's ring.
 #[derive(Debug)]
@@ -92,14 +86,15 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Makes the ring of a remote worker. Returns `None` if the host's number of parameters is not `PARAMETERS`.
+    /// Makes the ring of a remote worker. Returns `None` if the number of the host's parameters is not that of
+    /// [`Parameter::ALL`].
     pub(crate) fn new(
         stream: Stream,
         geometry: Geometry,
         placing: Placing,
         buffers: &Buffers,
     ) -> Result<Option<Self>, verbs::Error> {
-        if stream.regions.len() != PARAMETERS {
+        if stream.regions.len() != Parameter::ALL.len() {
             return Ok(None);
         }
         let attr = stream.pd.context().attr();
@@ -128,11 +123,11 @@ impl Remote {
     }
 
     pub(crate) fn credits(&self) -> &StreamRegion {
-        &self.stream.regions[CREDITS]
+        &self.stream.regions[Parameter::Credits.number()]
     }
 
     pub(crate) fn ring(&self) -> &StreamRegion {
-        &self.stream.regions[RING]
+        &self.stream.regions[Parameter::Ring.number()]
     }
 
     /// Returns true if segments are sent directly from their receive buffers (cut-through).
@@ -252,7 +247,7 @@ impl Remote {
                     }
                     let Some(block) = blocks.next() else { continue };
                     let at = self.geometry.descriptor_at(descriptor.sequence) as u64;
-                    let at = self.stream.regions[DESCRIPTORS].remote(at);
+                    let at = self.stream.regions[Parameter::Descriptors.number()].remote(at);
                     let op = SendOp::WriteWithImm(at, descriptor.sequence);
                     let flags = SendFlags::SIGNALED_SOLICITED;
                     wrs.push(SendWr { wr_id, op, payload: Payload::Inline(block), flags });

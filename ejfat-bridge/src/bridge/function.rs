@@ -1,7 +1,8 @@
 //! The function by which workers subscribe.
 
+use ejfat::ring::call;
 use mrsp::{
-    builtin,
+    FunctionCode, builtin,
     catalogue::{Direction, Kind, Parameter},
 };
 use naa_server::{
@@ -28,20 +29,29 @@ impl Function for Subscribe {
 }
 
 pub(super) fn info() -> FunctionInfo {
-    let parameter = |direction, kind, name: &str, description: &str| Parameter {
-        direction,
-        kind,
-        name: name.into(),
-        description: description.into(),
-    };
-    let parameters = vec![
-        parameter(Direction::Input, Kind::Arguments, "subscription", "64 bytes: the ring's geometry"),
-        parameter(Direction::Input, Kind::U32, "credits", "16 words, then one for each slot"),
-        parameter(Direction::Output, Kind::Status, "answer", "64 bytes"),
-        parameter(Direction::Output, Kind::Bytes, "descriptors", "64 bytes for each slot"),
-        parameter(Direction::Output, Kind::Bytes, "ring", "the slots"),
-    ];
-    let (code, description) = (builtin::SUBSCRIBE, "events into a ring, as long as the session lasts");
+    let parameters = call::Parameter::ALL.map(|parameter| {
+        let (kind, description) = match parameter {
+            call::Parameter::Subscription => (Kind::Arguments, "64 bytes: the ring's geometry"),
+            call::Parameter::Credits => (Kind::U32, "16 words, then one for each slot"),
+            call::Parameter::Answer => (Kind::Status, "64 bytes"),
+            call::Parameter::Descriptors => (Kind::Bytes, "64 bytes for each slot"),
+            call::Parameter::Ring => (Kind::Bytes, "the slots"),
+        };
+        let direction = if parameter.is_input() { Direction::Input } else { Direction::Output };
+        Parameter { direction, kind, name: parameter.name().into(), description: description.into() }
+    });
+    let (code, description) =
+        (FunctionCode::constant(call::CODE), "events into a ring, as long as the session lasts");
     let name = builtin::name(code).unwrap_or("subscribe").into();
-    FunctionInfo { code, name, description: description.into(), pooled: false, parameters }
+    FunctionInfo { code, name, description: description.into(), pooled: false, parameters: parameters.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_built_in_functions_has_the_code_of_the_call() {
+        assert_eq!((info().code, info().name.as_str()), (builtin::SUBSCRIBE, "subscribe"));
+    }
 }

@@ -5,13 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{CREDIT, Geometry, shared};
+use ejfat::ring::{CREDIT, Geometry, call::Parameter, shared};
 use naa_host::Writer;
 
 use crate::memory::Mapping;
 
-/// Which parameter of `subscribe` has the credits.
-pub(crate) const PARAM: usize = 1;
 /// Credit that few others join goes out after this.
 const LATEST: Duration = Duration::from_millis(1);
 /// Words that are sent again to save a WRITE: a packet's headers are as long.
@@ -119,7 +117,9 @@ impl Remote {
         }
         if self.uncounted && self.writer.room() > 0 {
             let count = self.count.wrapping_add(1);
-            if let Ok(1) = self.writer.write(PARAM, &[(shared::COUNT_AT, &count.to_le_bytes())]) {
+            if let Ok(1) =
+                self.writer.write(Parameter::Credits.number(), &[(shared::COUNT_AT, &count.to_le_bytes())])
+            {
                 (self.count, self.uncounted) = (count, false);
                 self.flushed = Instant::now();
             }
@@ -141,7 +141,8 @@ impl Remote {
         for (part, &(first, end)) in parts.iter_mut().zip(&runs[..count]) {
             *part = (self.geometry.credit_at(first as u32), &self.words[first * CREDIT..end * CREDIT]);
         }
-        if !matches!(self.writer.write(PARAM, &parts[..count]), Ok(posted) if posted == count) {
+        if !matches!(self.writer.write(Parameter::Credits.number(), &parts[..count]), Ok(posted) if posted == count)
+        {
             return false;
         }
         for &(first, end) in &runs[..count] {

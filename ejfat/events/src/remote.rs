@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{Answer, BLOCK, Malformed};
+use ejfat::ring::{
+    Answer, BLOCK,
+    call::{self, Parameter},
+};
 use naa_host::{Device, FunctionCode, Param, ReturnCode, SessionConfig, Stream, StreamRoom};
 use verbs::Memory;
 
@@ -19,11 +22,7 @@ use crate::{
     ring::Ring,
 };
 
-const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
-/// Parameters of `subscribe` beside that of credits.
-const ANSWER: usize = 2;
-const DESCRIPTORS: usize = 3;
-const RING: usize = 4;
+const SUBSCRIBE: FunctionCode = FunctionCode::constant(call::CODE);
 
 /// The most credit WRITEs in flight. Credits without room are sent later, together with newer ones.
 const WRITES: u32 = 64;
@@ -53,39 +52,35 @@ impl Remote {
             (None, None) => Device::towards(bridge),
         }?;
         let subscription = subscription(config);
-        let params = [
-            Param::data(&subscription),
-            Param::input(geometry.credits_bytes()),
-            Param::output(BLOCK),
-            Param::output(geometry.descriptors_bytes()),
-            Param::output(geometry.ring_bytes()),
-        ];
-        debug_assert!(params.len() == RING + 1 && credits::PARAM < ANSWER);
+        let params = Parameter::ALL.map(|parameter| match parameter {
+            Parameter::Subscription => Param::data(&subscription),
+            _ if parameter.is_input() => Param::input(parameter.bytes(geometry)),
+            _ => Param::output(parameter.bytes(geometry)),
+        });
         let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
         // The bridge announces at most as many unread events as the ring has slots.
         let room = StreamRoom { immediates: geometry.slots(), writes: WRITES };
         let opened = Stream::open(&device, bridge, &params, &session, SUBSCRIBE, room);
-        let mut block = [0; BLOCK];
         let (stream, writer) = match opened {
             Err(naa_host::Error::Function { code, detail, .. })
                 if code == ReturnCode::BAD_ARGUMENTS && detail != 0 =>
             {
-                // The beginning of an answer that says why.
-                block[..8].copy_from_slice(&detail.to_le_bytes());
                 let bridge = bridge.to_string();
-                return Err(answer(&bridge, &block, config.again)
-                    .err()
-                    .unwrap_or(Error::NoAnswer { bridge, why: Malformed::Field }));
+                return Err(match call::refusal(detail) {
+                    Ok(why) => Error::Refused { bridge, why },
+                    Err(why) => Error::NoAnswer { bridge, why },
+                });
             }
             opened => opened?,
         };
-        stream.memory(ANSWER)?.read(0, &mut block);
+        let mut block = [0; BLOCK];
+        stream.memory(Parameter::Answer.number())?.read(0, &mut block);
         let answer = answer(&bridge.to_string(), &block, config.again)?;
-        let place = Place::Registered(stream.memory(RING)?.clone());
+        let place = Place::Registered(stream.memory(Parameter::Ring.number())?.clone());
         let credits = Credits::Remote(Box::new(credits::Remote::new(geometry, writer)));
         let ring = Ring::new((geometry, config.again), place, credits, held.clone());
         let how = format!("RDMA through {}", device.describe());
-        let descriptors = stream.memory(DESCRIPTORS)?.clone();
+        let descriptors = stream.memory(Parameter::Descriptors.number())?.clone();
         Ok((Self { bridge, descriptors, stream }, ring, answer, how))
     }
 

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{BLOCK, Filter, Geometry, Subscription, WorkerName};
+use ejfat::ring::{BLOCK, Filter, Geometry, Subscription, WorkerName, call::Parameter};
 use mrsp::builtin;
 use naa_events::{Config, Source, Worker};
 use naa_host::{Device, Error, Param, SessionConfig, Stream, StreamRoom, Writer};
@@ -282,13 +282,11 @@ fn memory_of(pid: u32, what: &str) -> Result<i64, String> {
 
 /// The regions of a subscription, in order.
 pub(super) fn params(block: &[u8], geometry: Geometry) -> [Param<'_>; 5] {
-    [
-        Param::data(block),
-        Param::input(geometry.credits_bytes()),
-        Param::output(BLOCK),
-        Param::output(geometry.descriptors_bytes()),
-        Param::output(geometry.ring_bytes()),
-    ]
+    Parameter::ALL.map(|parameter| match parameter {
+        Parameter::Subscription => Param::data(block),
+        _ if parameter.is_input() => Param::input(parameter.bytes(geometry)),
+        _ => Param::output(parameter.bytes(geometry)),
+    })
 }
 
 pub(super) fn subscription(geometry: Geometry) -> [u8; BLOCK] {
@@ -323,7 +321,7 @@ impl Liar {
         while self.writer.room() < parts.len() && Instant::now() < deadline {
             self.stream.wait(Some(deadline)).map_err(failed)?;
         }
-        self.writer.write(1, &parts).map(drop).map_err(failed)
+        self.writer.write(Parameter::Credits.number(), &parts).map(drop).map_err(failed)
     }
 
     /// The bridge looks at what was written.

@@ -22,7 +22,7 @@
 //! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers
 //! used. A flag in the descriptor marks an event that is delivered again.
 //!
-//! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` (80), with a region for each
+//! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` ([`call`]), with a region for each
 //! parameter. After the response to the call of `subscribe`, the bridge writes events and descriptors. The immediate of
 //! a descriptor's WRITE is the sequence number of the event. The first event has sequence number 1.
 //!
@@ -34,6 +34,7 @@
 //! | output 1, [`Descriptor`]s | [`Geometry::descriptors_bytes`] | bridge |
 //! | output 2, ring | [`Geometry::ring_bytes`] | bridge |
 
+pub mod call;
 mod geometry;
 mod reader;
 pub mod shared;

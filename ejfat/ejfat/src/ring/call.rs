@@ -1,0 +1,91 @@
+//! The call of function `subscribe`: its code, its parameters, and its refusal.
+
+use super::{Answer, BLOCK, Geometry, Malformed, Refusal};
+
+/// The function code of `subscribe`.
+pub const CODE: u8 = 80;
+
+/// The parameters of the call, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parameter {
+    /// Input 0, a [`Subscription`](super::Subscription).
+    Subscription,
+    /// Input 1, the worker's credits, which the worker goes on writing after the call.
+    Credits,
+    /// Output 0, an [`Answer`].
+    Answer,
+    /// Output 1, the [`Descriptor`](super::Descriptor)s, which the bridge writes after the call.
+    Descriptors,
+    /// Output 2, the ring, which the bridge writes after the call.
+    Ring,
+}
+
+impl Parameter {
+    /// All parameters, in the order of the call.
+    pub const ALL: [Self; 5] =
+        [Self::Subscription, Self::Credits, Self::Answer, Self::Descriptors, Self::Ring];
+
+    /// The number of the parameter in the call.
+    pub const fn number(self) -> usize {
+        self as usize
+    }
+
+    /// True if the worker sends the parameter, and false if the bridge writes the parameter.
+    pub const fn is_input(self) -> bool {
+        matches!(self, Self::Subscription | Self::Credits)
+    }
+
+    /// The length of the parameter in bytes, for a ring of this geometry.
+    pub fn bytes(self, geometry: Geometry) -> usize {
+        match self {
+            Self::Subscription | Self::Answer => BLOCK,
+            Self::Credits => geometry.credits_bytes(),
+            Self::Descriptors => geometry.descriptors_bytes(),
+            Self::Ring => geometry.ring_bytes(),
+        }
+    }
+
+    /// The parameter's name in the catalogue.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subscription => "subscription",
+            Self::Credits => "credits",
+            Self::Answer => "answer",
+            Self::Descriptors => "descriptors",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+/// Decodes a refusal from the error detail of the failed call. The detail consists of the first eight bytes of the
+/// refused [`Answer`].
+///
+/// # Errors
+/// Fails with [`Malformed`] if the detail does not begin a refused answer.
+pub fn refusal(detail: u64) -> Result<Refusal, Malformed> {
+    let mut block = [0; BLOCK];
+    block[..8].copy_from_slice(&detail.to_le_bytes());
+    Answer::decode(&block)?.err().ok_or(Malformed::Field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_fits_into_the_detail_of_an_error() {
+        for known in [Refusal::Version, Refusal::Full, Refusal::Memory] {
+            let block = Answer::encode(&Err(known));
+            let (detail, rest) = block.split_first_chunk().unwrap();
+            assert_eq!(refusal(u64::from_le_bytes(*detail)), Ok(known));
+            assert!(rest.iter().all(|byte| *byte == 0));
+        }
+        assert_eq!(refusal(0), Err(Malformed::Version(0)));
+        assert_eq!(refusal(1), Err(Malformed::Field));
+    }
+
+    #[test]
+    fn parameters_are_numbered_in_the_order_of_the_call() {
+        assert!(Parameter::ALL.iter().enumerate().all(|(number, parameter)| parameter.number() == number));
+    }
+}
