@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use naa_server::{Config, Server, functions};
 
@@ -124,6 +124,18 @@ fn another_status_of_grpc_is_noticed() {
         let why = grpc::compare(&recorded, &changed).unwrap_err();
         assert!(why.starts_with(&format!("step {at}, ")), "{why}");
     }
+}
+
+/// The page of versions names each recording, and each recording that the page names exists.
+#[test]
+fn the_page_of_versions_names_each_recording() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/versions.md");
+    let page = fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(3));
+    let named: BTreeSet<_> =
+        rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let recorded = list(&recordings(), None).unwrap().into_iter().map(|recording| recording.name);
+    assert_eq!(named, recorded.collect());
 }
 
 /// The folder holds every file that a replay needs, under the names that docs/reference/compat.md gives.
