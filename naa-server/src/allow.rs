@@ -2,33 +2,52 @@
 
 use std::{net::IpAddr, str::FromStr};
 
+/// The number of bits of an IPv4-mapped IPv6 address before the IPv4 address.
+const MAPPED_BITS: u8 = 96;
+
 /// An address prefix: an address and the number of its leading bits that count.
+///
+/// A network of IPv4-mapped IPv6 addresses is the network of the IPv4 addresses: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
+/// Why a text is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
-pub struct BadNetwork(String);
+pub enum BadNetwork {
+    #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
+    Nonsense(String),
+    #[error(
+        "{0:?} is wider than IPv4: at least 96 bits of a mapped address count; write it like 10.9.0.0/24"
+    )]
+    WiderThanMapped(String),
+}
 
 impl FromStr for Network {
     type Err = BadNetwork;
 
     fn from_str(text: &str) -> Result<Self, BadNetwork> {
-        let bad = || BadNetwork(text.into());
+        let bad = || BadNetwork::Nonsense(text.into());
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let widest = if address.is_ipv4() { 32 } else { 128 };
+        let written: IpAddr = address.parse().map_err(|_| bad())?;
+        let widest: u8 = if written.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(widest), |b| b.parse().map_err(|_| bad()))?;
-        if bits > widest { Err(bad()) } else { Ok(Self { address, bits }) }
+        if bits > widest {
+            return Err(bad());
+        }
+        let address = written.to_canonical();
+        // The first 96 bits of an IPv4-mapped address only say that it is one.
+        let prefix = if address == written { 0 } else { MAPPED_BITS };
+        let bits = bits.checked_sub(prefix).ok_or_else(|| BadNetwork::WiderThanMapped(text.into()))?;
+        Ok(Self { address, bits })
     }
 }
 
 impl Network {
     pub fn contains(&self, peer: IpAddr) -> bool {
-        match (self.address.to_canonical(), peer.to_canonical()) {
+        match (self.address, peer.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(peer)) => {
                 same_prefix(net.to_bits().into(), peer.to_bits().into(), 32, self.bits)
             }
@@ -85,8 +104,29 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "10.0.0.0/33", "10.0.0/8", "x/8", "::/129"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
+        for text in ["", "10.0.0.0/33", "10.0.0/8", "x/8", "::/129", "::ffff:10.0.0.0/129"] {
+            assert_eq!(text.parse::<Network>(), Err(BadNetwork::Nonsense(text.into())));
+        }
+    }
+
+    #[test]
+    fn a_network_of_mapped_addresses_is_one_of_ipv4() {
+        for (mapped, same) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.9.0.7", "10.9.0.7/32"),
+            ("::ffff:10.9.0.7/128", "10.9.0.7"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+        ] {
+            assert_eq!(mapped.parse::<Network>(), same.parse::<Network>(), "{mapped}");
+        }
+        let network: Network = "::ffff:10.0.0.0/104".parse().unwrap();
+        for (peer, is_inside) in
+            [("10.255.0.1", true), ("::ffff:10.1.2.3", true), ("11.0.0.1", false), ("::1", false)]
+        {
+            assert_eq!(network.contains(peer.parse().unwrap()), is_inside, "{peer}");
+        }
+        for wide in ["::ffff:10.0.0.0/95", "::ffff:10.0.0.0/24", "::ffff:0.0.0.0/0"] {
+            assert_eq!(wide.parse::<Network>(), Err(BadNetwork::WiderThanMapped(wide.into())));
         }
     }
 }
