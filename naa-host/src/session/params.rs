@@ -1,0 +1,187 @@
+//! The parameters of a session: their bytes and lengths, and the parts of inputs that calls send.
+
+use std::{
+    borrow::Cow,
+    ops::{Bound, RangeBounds},
+};
+
+use mrsp::{
+    RegionFlags,
+    builtin::{BLOCK_BYTES, StatusBlock},
+    plan::Part,
+};
+
+use super::Session;
+use crate::{Error, lease::Region};
+
+/// Checks that `len` bytes at `offset` lie inside parameter `index`.
+fn inside(index: usize, offset: usize, len: usize, size: usize) -> Result<(), Error> {
+    match offset.checked_add(len).filter(|&end| end <= size) {
+        Some(_) => Ok(()),
+        None => Err(Error::OutOfBounds { index, offset, len, size }),
+    }
+}
+
+impl Session {
+    /// Returns the bytes of parameter `index` as a slice, without a copy.
+    ///
+    /// # Errors
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::InReach`] if an accelerator may still
+    /// be able to write to the parameter.
+    pub fn lease(&self, index: usize) -> Result<&[u8], Error> {
+        self.region(index)?.bytes()
+    }
+
+    /// Returns the bytes of parameter `index` as a mutable slice, without a copy.
+    ///
+    /// # Errors
+    /// Fails with the same errors as [`lease`](Self::lease).
+    pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
+        self.region_mut(index)?.bytes_mut()
+    }
+
+    /// Returns the bytes of parameter `index` in `range`. The bytes are copied only if an accelerator may still be able
+    /// to write to the parameter. The method works with every device.
+    ///
+    /// # Errors
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
+    /// inside the parameter.
+    pub fn bytes(&self, index: usize, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u8]>, Error> {
+        let region = self.region(index)?;
+        let size = region.len();
+        let offset = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => size,
+        };
+        let len = end.saturating_sub(offset);
+        inside(index, offset, len, size)?;
+        match region.bytes() {
+            Ok(all) => Ok(Cow::Borrowed(&all[offset..offset + len])),
+            Err(Error::InReach) => {
+                let mut copy = vec![0; len];
+                region.read(offset, &mut copy)?;
+                Ok(Cow::Owned(copy))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns a copy of all bytes of parameter `index`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, and with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`.
+    pub fn to_vec(&self, index: usize) -> Result<Vec<u8>, Error> {
+        let region = self.region(index)?;
+        let mut copy = vec![0; region.len()];
+        region.read(0, &mut copy)?;
+        Ok(copy)
+    }
+
+    /// Copies `bytes` into parameter `index`, from `offset` on.
+    ///
+    /// # Errors
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
+    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
+    /// inside the parameter.
+    pub fn write(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        let region = self.region_mut(index)?;
+        inside(index, offset, bytes.len(), region.len())?;
+        region.write(offset, bytes)
+    }
+
+    /// Copies bytes of parameter `index`, from `offset` on, to `out`.
+    ///
+    /// # Errors
+    /// Fails with the same errors as [`write`](Self::write).
+    pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        let region = self.region(index)?;
+        inside(index, offset, out.len(), region.len())?;
+        region.read(offset, out)
+    }
+
+    /// Returns the length of parameter `index` in bytes.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`.
+    pub fn param_len(&self, index: usize) -> Result<usize, Error> {
+        Ok(self.region(index)?.len())
+    }
+
+    /// Lets later calls send only the first `bytes` bytes of input `index`, or the whole input if `bytes` is `None`.
+    ///
+    /// # Errors
+    /// Fails with the same errors as [`set_part_to_send`](Self::set_part_to_send).
+    pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
+        self.set_part_to_send(index, bytes.map(Part::prefix))
+    }
+
+    /// Lets later calls send only `part` of input `index`, or the whole input if `part` is `None`. The part has the
+    /// same offset inside the parameter on both sides.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`, with [`Error::NotInput`] if the parameter is
+    /// not an input, and with [`Error::OutOfBounds`] if the part does not lie inside the parameter.
+    pub fn set_part_to_send(&mut self, index: usize, part: Option<Part>) -> Result<(), Error> {
+        let region = self.region(index)?;
+        if !region.flags().intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND) {
+            return Err(Error::NotInput { index });
+        }
+        let size = region.len();
+        if let Some(Part { offset, bytes }) = part
+            && offset.checked_add(bytes).is_none_or(|end| end > size as u64)
+        {
+            let [offset, len] = [offset, bytes].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+            return Err(Error::OutOfBounds { index, offset, len, size });
+        }
+        self.parts[index] = part;
+        Ok(())
+    }
+
+    /// Returns the status block of a built-in function, which lies at the start of the first output.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Status`] if there is no valid status block, and with [`Error::InCall`] while a call runs.
+    pub fn status_block(&self) -> Result<StatusBlock, Error> {
+        let mut params = self.regions.params().iter();
+        let mut block = [0; BLOCK_BYTES];
+        let mut len = 0;
+        if let Some(region) = params.find(|region| region.flags().contains(RegionFlags::OUTPUT)) {
+            len = region.len().min(BLOCK_BYTES);
+            region.read(0, &mut block[..len])?;
+        }
+        StatusBlock::decode(&block[..len]).map_err(|source| Error::Status { peer: self.link.peer, source })
+    }
+
+    /// Returns the number of bytes that are registered with the device for the parameters.
+    pub fn registered_bytes(&self) -> u64 {
+        self.regions.registered_bytes()
+    }
+
+    /// The number of bytes in the regions that the accelerator advertised.
+    pub fn accelerator_bytes(&self) -> u64 {
+        self.machine.peer_regions().map_or(0, |regions| regions.iter().map(|r| u64::from(r.size)).sum())
+    }
+
+    /// The number of parameters, without internal regions.
+    pub fn params(&self) -> usize {
+        self.regions.params().len()
+    }
+
+    pub(crate) fn region(&self, index: usize) -> Result<&Region, Error> {
+        self.regions.params().get(index).ok_or(Error::NoSuchParam { index, params: self.params() })
+    }
+
+    pub(crate) fn region_mut(&mut self, index: usize) -> Result<&mut Region, Error> {
+        let params = self.params();
+        self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
+    }
+}
