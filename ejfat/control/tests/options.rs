@@ -1,4 +1,4 @@
-//! Which sizes of a configuration a control plane accepts for which kinds of data planes.
+//! Which configurations a control plane accepts, and which of their sizes for which kinds of data planes.
 
 mod registry_common;
 
@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, num::NonZeroU64};
 
 use ejfat::Time;
 use ejfat_control::{
-    config::{Config, ConfigError, LoadBalancerConfig},
+    config::{Config, ConfigError, LoadBalancerConfig, MOST_CHANGES},
     control::{BeginError, Control, Options},
     plane::{PlaneId, PlaneKind},
-    registry::RestoreError,
+    registry::{Registry, RestoreError},
 };
 use registry_common::{ROOT, config};
 
@@ -45,4 +45,33 @@ fn more_than_a_smartnic_has_room_for_is_served_on_our_own_data_planes_only() {
     );
     assert_eq!(begin(65, 1024, &[Staged]), unserved(ConfigError::LoadBalancers(65)));
     assert_eq!(begin(64, 2049, &[Staged]), unserved(ConfigError::Members(2049)));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_served_is_refused() {
+    let refused = |spoil: fn(&mut Config)| {
+        let mut config = config();
+        spoil(&mut config);
+        Registry::new(config, ROOT).expect_err("a configuration that cannot be served")
+    };
+    assert_eq!(refused(|of| of.load_balancers.clear()), ConfigError::LoadBalancers(0));
+    assert_eq!(refused(|of| of.load_balancers[1].data_v4 = None), ConfigError::NoAddress(1));
+    assert_eq!(refused(|of| of.load_balancers[2].sync_port = 0), ConfigError::Ports(2));
+    assert_eq!(refused(|of| of.load_balancers[2].data_ports = 0..=9), ConfigError::Ports(2));
+    let same = refused(|of| of.load_balancers[1].data_v4 = of.load_balancers[0].data_v4);
+    assert_eq!(same, ConfigError::SameAddress([192, 0, 2, 0].into()));
+    let same = refused(|of| of.load_balancers[2].sync_port = of.load_balancers[0].sync_port);
+    assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
+    assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
+    assert_eq!(refused(|of| of.most_senders = 257), ConfigError::Senders(257));
+    assert_eq!(refused(|of| of.most_members = 2049), ConfigError::Members(2049));
+    let most = config().most_tokens + MOST_CHANGES - config().most_changes();
+    assert!(Registry::new(Config { most_tokens: most, ..config() }, ROOT).is_ok());
+    assert_eq!(refused(|of| of.most_tokens = usize::MAX), ConfigError::Changes(usize::MAX));
+    let more = Registry::new(Config { most_tokens: most + 1, ..config() }, ROOT);
+    assert_eq!(more.expect_err("more than fits one batch"), ConfigError::Changes(MOST_CHANGES + 1));
+    assert_eq!(
+        Registry::new(config(), "").expect_err("a root token that all know"),
+        ConfigError::NoRootToken
+    );
 }

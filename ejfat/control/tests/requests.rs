@@ -5,25 +5,19 @@ mod registry_common;
 use std::{collections::BTreeSet, time::Duration};
 
 use ejfat_control::{
-    config::{Config, ConfigError, MOST_CHANGES},
-    registry::Registry,
+    config::Config,
     request::{
-        Caller, CreateToken, Deregister, Extend, LbName, LoadBalancerStatus, Refusal, RefusalKind, Register,
-        Reply, Request, Reserve, Reset, SendState, Senders, SetSlotDemands, SlotDemand, TokenSelector,
+        Caller, Deregister, Extend, LbName, RefusalKind, Register, Reply, Request, Reserve, Reset, SendState,
+        Senders, SetSlotDemands, SlotDemand,
     },
     reservation::{IpFamily, Strategy},
     session::{SessionId, liveness::Readiness, slots::SlotRange},
-    token::{TokenId, TokenLimits},
+    token::TokenLimits,
     wall::WallTime,
 };
-use registry_common::{DAY, ROOT, Site, asked, config, create, lb, worker};
+use registry_common::{DAY, ROOT, Site, V4, config, kind, lb, ready, status, worker};
 
-const V4: &str = "198.51.100.1";
 const V6: &str = "2001:db8::51";
-
-fn kind(result: Result<Reply, Refusal>) -> Option<RefusalKind> {
-    result.err().map(|refusal| refusal.kind)
-}
 
 fn site() -> Site {
     Site::new(config(), 1)
@@ -32,17 +26,6 @@ fn site() -> Site {
 fn reserve_with(name: &str, strategy: &str, senders: &[&str]) -> Reserve {
     let senders = senders.iter().map(ToString::to_string).collect();
     Reserve { name: name.to_owned(), strategy: strategy.to_owned(), senders, ..Reserve::default() }
-}
-
-fn status(site: &mut Site, lb_id: impl ToString) -> LoadBalancerStatus {
-    match site.ask(ROOT, &Request::Status(LbName { lb_id: lb_id.to_string() })) {
-        Ok(Reply::Status(status)) => *status,
-        other => panic!("a status, not {other:?}"),
-    }
-}
-
-fn ready(session: SessionId) -> SendState {
-    SendState { session_id: session.to_string(), is_ready: true, ..SendState::default() }
 }
 
 #[test]
@@ -560,104 +543,6 @@ fn a_reset_removes_what_it_names() {
 }
 
 #[test]
-fn revoking_a_token_revokes_all_below_it_and_data_flow_on() {
-    let mut site = site();
-    let none = TokenLimits::default();
-    let user = site.create(ROOT, "LOAD_BALANCER:UPDATE", none);
-    let friend = site.create(user.token.as_str(), "LOAD_BALANCER:UPDATE", none);
-    let reserved = site.reserve(friend.token.as_str(), Reserve::default());
-    let instance = reserved.token.expect("a token");
-    let worker = site.register(instance.as_str(), worker(reserved.id, V4, 5000));
-    let owner = |site: &Site| {
-        site.registry.durable().reservation(reserved.id).map(|of| (of.owner, of.token.is_some()))
-    };
-    assert_eq!(owner(&site), Some((friend.id, true)));
-    let own = Request::RevokeToken(TokenSelector::Id(0));
-    site.ask(friend.token.as_str(), &own).expect("its own token");
-    assert_eq!(owner(&site), Some((user.id, false)), "the reservation stays, and counts against the parent");
-    for gone in [friend.token.as_str(), instance.as_str(), worker.token.as_str()] {
-        assert_eq!(kind(site.ask(gone, &Request::Version)), Some(RefusalKind::PermissionDenied));
-    }
-    let session = site.registry.durable().session(worker.session).expect("the session stays");
-    assert_eq!(session.token, None);
-    let state = Request::SendState(ready(worker.session));
-    site.ask(user.token.as_str(), &state).expect("who may update the reservation sends states");
-    let by_text = Request::RevokeToken(TokenSelector::Token(user.token.as_str().to_owned()));
-    assert!(!format!("{by_text:?}").contains(user.token.as_str()));
-    site.ask(ROOT, &by_text).expect("a token below the root");
-    assert_eq!(owner(&site), Some((TokenId::ROOT, false)));
-    assert_eq!(site.restored().durable(), site.registry.durable());
-}
-
-#[test]
-fn limits_hold_for_a_token_and_all_below_it() {
-    let mut site = site();
-    let day = Duration::from_secs(86_400);
-    let limits = |reservations, longest| TokenLimits { reservations, longest };
-    let user = site.create(ROOT, "LOAD_BALANCER:UPDATE", limits(Some(2), Some(day)));
-    let by = user.token.as_str();
-    for more in [limits(Some(3), None), limits(None, Some(2 * day))] {
-        let refused = site.ask(by, &create("LOAD_BALANCER:UPDATE", more));
-        assert_eq!(kind(refused), Some(RefusalKind::PermissionDenied));
-    }
-    let child = site.create(by, "LOAD_BALANCER:UPDATE", limits(Some(1), None));
-    let of_child = child.token.as_str();
-    let first = site.reserve(of_child, Reserve::default());
-    let expected = Some(site.at.wall + day);
-    assert_eq!(status(&mut site, first.id).expires, expected, "the site's default is longer");
-    let reserve = Request::Reserve(Reserve::default());
-    assert_eq!(kind(site.ask(of_child, &reserve)), Some(RefusalKind::ResourceExhausted));
-    site.reserve(by, Reserve::default());
-    assert_eq!(kind(site.ask(by, &reserve)), Some(RefusalKind::ResourceExhausted), "the child's counts");
-    let far = [Some(WallTime(0)), Some(site.at.wall + 2 * day)];
-    let extend = |until| Request::Extend(Extend { lb_id: first.id.to_string(), until });
-    let instance = first.token.expect("a token");
-    for until in far {
-        assert_eq!(kind(site.ask(instance.as_str(), &extend(until))), Some(RefusalKind::PermissionDenied));
-    }
-    site.ask(ROOT, &extend(Some(WallTime(0)))).expect("the root has no limits");
-    let Ok(Reply::TokenDetails(details)) =
-        site.ask(of_child, &Request::ListTokenPermissions(TokenSelector::Id(0)))
-    else {
-        panic!("details")
-    };
-    assert_eq!((details.id, details.limits), (child.id, limits(Some(1), Some(day))));
-}
-
-#[test]
-fn tokens_are_bounded_in_number_and_depth() {
-    let mut small = config();
-    (small.most_tokens, small.most_tokens_below, small.most_depth) = (6, 3, 3);
-    let mut site = Site::new(small, 1);
-    let none = TokenLimits::default();
-    let full = |result| assert_eq!(kind(result), Some(RefusalKind::ResourceExhausted));
-    let mut by = ROOT.to_owned();
-    for _ in 0..3 {
-        by = site.create(&by, "ALL:UPDATE", none).token.as_str().to_owned();
-    }
-    full(site.ask(&by, &create("ALL:UPDATE", none)));
-    let wide = site.create(ROOT, "ALL:UPDATE", none);
-    let id = site.reserve(wide.token.as_str(), Reserve::default()).id;
-    site.register(wide.token.as_str(), worker(id, V4, 5000));
-    site.create(wide.token.as_str(), "ALL:UPDATE", none);
-    site.create(wide.token.as_str(), "ALL:UPDATE", none);
-    full(site.ask(ROOT, &create("ALL:UPDATE", none)));
-    let permissions = vec![asked("ALL:READ_ONLY"); 33];
-    let many = Request::CreateToken(CreateToken { permissions, ..CreateToken::default() });
-    assert_eq!(kind(site.ask(ROOT, &many)), Some(RefusalKind::InvalidArgument));
-    let without = Request::CreateToken(CreateToken::default());
-    assert_eq!(kind(site.ask(ROOT, &without)), Some(RefusalKind::InvalidArgument));
-    let mut narrow = config();
-    narrow.most_tokens_below = 1;
-    let mut site = Site::new(narrow, 1);
-    let user = site.create(ROOT, "ALL:UPDATE", none);
-    let child = site.create(user.token.as_str(), "ALL:UPDATE", none);
-    for by in [&user, &child] {
-        full(site.ask(by.token.as_str(), &create("ALL:UPDATE", none)));
-    }
-}
-
-#[test]
 fn the_audit_log_says_who_changed_what_and_is_bounded() {
     let mut small = config();
     small.most_audit = 3;
@@ -683,44 +568,4 @@ fn the_audit_log_says_who_changed_what_and_is_bounded() {
     let stored = site.stored.keys().filter(|key| key.starts_with(b"audit/")).count();
     assert_eq!(stored, 3);
     assert!(site.stored.values().all(|value| !String::from_utf8_lossy(value).contains(user.token.as_str())));
-}
-
-#[test]
-fn a_configuration_that_cannot_be_served_is_refused() {
-    let refused = |spoil: fn(&mut Config)| {
-        let mut config = config();
-        spoil(&mut config);
-        Registry::new(config, ROOT).expect_err("a configuration that cannot be served")
-    };
-    assert_eq!(refused(|of| of.load_balancers.clear()), ConfigError::LoadBalancers(0));
-    assert_eq!(refused(|of| of.load_balancers[1].data_v4 = None), ConfigError::NoAddress(1));
-    assert_eq!(refused(|of| of.load_balancers[2].sync_port = 0), ConfigError::Ports(2));
-    assert_eq!(refused(|of| of.load_balancers[2].data_ports = 0..=9), ConfigError::Ports(2));
-    let same = refused(|of| of.load_balancers[1].data_v4 = of.load_balancers[0].data_v4);
-    assert_eq!(same, ConfigError::SameAddress([192, 0, 2, 0].into()));
-    let same = refused(|of| of.load_balancers[2].sync_port = of.load_balancers[0].sync_port);
-    assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
-    assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
-    assert_eq!(refused(|of| of.most_senders = 257), ConfigError::Senders(257));
-    assert_eq!(refused(|of| of.most_members = 2049), ConfigError::Members(2049));
-    let most = config().most_tokens + MOST_CHANGES - config().most_changes();
-    assert!(Registry::new(Config { most_tokens: most, ..config() }, ROOT).is_ok());
-    assert_eq!(refused(|of| of.most_tokens = usize::MAX), ConfigError::Changes(usize::MAX));
-    let more = Registry::new(Config { most_tokens: most + 1, ..config() }, ROOT);
-    assert_eq!(more.expect_err("more than fits one batch"), ConfigError::Changes(MOST_CHANGES + 1));
-    assert_eq!(
-        Registry::new(config(), "").expect_err("a root token that all know"),
-        ConfigError::NoRootToken
-    );
-}
-
-#[test]
-fn random_numbers_that_repeat_make_no_token() {
-    let mut site = site();
-    let caller = Caller { token: Some(ROOT), peer: None };
-    let request = create("ALL:UPDATE", TokenLimits::default());
-    let at = site.at;
-    let mut ask = || site.registry.request(at, caller, &request, &mut |bytes| bytes.fill(7));
-    assert!(ask().is_ok());
-    assert_eq!(ask().map_err(|refusal| refusal.kind), Err(RefusalKind::FailedPrecondition));
 }

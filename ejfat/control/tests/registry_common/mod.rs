@@ -9,15 +9,19 @@ use ejfat_control::{
     record::Change,
     registry::Registry,
     request::{
-        Accepted, AskedPermission, Caller, CreateToken, CreatedToken, Moment, Refusal, Register,
-        RegisteredWorker, Reply, Request, Reserve, ReservedLoadBalancer,
+        Accepted, AskedPermission, Caller, CreateToken, CreatedToken, LbName, LoadBalancerStatus, Moment,
+        Refusal, RefusalKind, Register, RegisteredWorker, Reply, Request, Reserve, ReservedLoadBalancer,
+        SendState,
     },
+    session::SessionId,
     token::{Scope, TokenLimits},
     wall::WallTime,
 };
 use simnet::Random;
 
 pub(crate) const ROOT: &str = "the root token of these tests";
+/// An address of a worker or sender.
+pub(crate) const V4: &str = "198.51.100.1";
 pub(crate) const DAY: u64 = 86_400_000;
 
 /// Load balancer 0 has both IP versions, 1 only IPv4, 2 only IPv6.
@@ -151,4 +155,19 @@ pub(crate) fn worker(lb_id: impl ToString, address: &str, port: u32) -> Register
 
 pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).expect("an id")
+}
+
+pub(crate) fn kind(result: Result<Reply, Refusal>) -> Option<RefusalKind> {
+    result.err().map(|refusal| refusal.kind)
+}
+
+pub(crate) fn status(site: &mut Site, lb_id: impl ToString) -> LoadBalancerStatus {
+    match site.ask(ROOT, &Request::Status(LbName { lb_id: lb_id.to_string() })) {
+        Ok(Reply::Status(status)) => *status,
+        other => panic!("a status, not {other:?}"),
+    }
+}
+
+pub(crate) fn ready(session: SessionId) -> SendState {
+    SendState { session_id: session.to_string(), is_ready: true, ..SendState::default() }
 }
