@@ -13,10 +13,11 @@
 //!
 //! A control plane changes nothing any more once a data plane or the store reports that another control plane has replaced it.
 
+mod store;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
-    num::NonZeroU64,
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -32,7 +33,6 @@ use ejfat_control::{
     config::Config,
     control::{Action, BeginError, Control, Options, PublishedStatus, Report},
     plane::{PlaneId, PlaneKind},
-    record::{AuditEntry, Change, Record},
     request::{Caller, Moment, Refusal, Reply, Request},
     reservation::ReservationId,
     wall::WallTime,
@@ -49,14 +49,12 @@ use crate::{
     series::{OneSeries, Series, TooMuch},
     storing::Storing,
 };
+use store::{Begun, Failed, Waits, audited, begin, refuse};
 
 /// The most decisions that wait for the store. Further requests are refused.
 const MOST_STORING: usize = 1024;
 /// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);
-/// The time until a store that failed is tried again.
-const STORE_AGAIN: Duration = Duration::from_millis(500);
-
 /// Why a request has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -119,12 +117,6 @@ pub struct Counters {
 /// Receives `Ok` when changes are durable, or why they could not be stored.
 type Durable = oneshot::Receiver<Result<(), Refused>>;
 
-/// One who waits until changes are durable: a caller, or an entry of the audit log.
-enum Waits {
-    Caller(oneshot::Sender<Result<(), Refused>>),
-    Audit(AuditEntry),
-}
-
 struct Inner {
     control: Control,
     random: ChaCha20Rng,
@@ -135,16 +127,6 @@ struct Inner {
     replaced: bool,
     reports: Reports,
 }
-
-/// The state after a failure of the store, until it works again.
-struct Failed {
-    why: String,
-    /// When the store is tried again. `None` while another thread tries it.
-    again: Option<Time>,
-}
-
-/// The result of beginning: a control plane with the records of the store, and the term that it claimed.
-type Begun = Result<(Control, Term), StartError>;
 
 /// The messages of other threads to the thread that polls.
 #[derive(Default)]
@@ -531,68 +513,6 @@ impl Core {
         }
     }
 
-    fn stored(&self, inner: &mut Inner, result: Result<(), naa_store::Error>) {
-        match result {
-            Ok(()) => self.durable(inner.storing.stored()),
-            Err(naa_store::Error::Stale { .. }) => inner.replaced(),
-            Err(why) => {
-                self.counters.store_failures.fetch_add(1, Relaxed);
-                tracing::error!("changes are not stored: {why}; requests that change something are refused");
-                let why = why.to_string();
-                refuse(inner.storing.failed(), &Refused::Store(why.clone()));
-                inner.failed = Some(Failed { why, again: Some(self.now() + STORE_AGAIN) });
-            }
-        }
-    }
-
-    fn durable(&self, waiting: Vec<Waits>) {
-        for waits in waiting {
-            match waits {
-                // A caller that has gone away needs no answer.
-                Waits::Caller(caller) => drop(caller.send(Ok(()))),
-                Waits::Audit(entry) => self.audit.iter().for_each(|audit| audit.write(&entry)),
-            }
-        }
-    }
-
-    /// Starts a thread that tries a failed store again, if it is time for that.
-    fn try_store_again(self: &Arc<Self>, inner: &mut Inner) {
-        let now = self.now();
-        let Some(failed) = &mut inner.failed else { return };
-        if failed.again.is_none_or(|again| now < again) || self.stop.load(Relaxed) {
-            return;
-        }
-        let (parts, claimed, core) = (self.parts.clone(), self.claimed.clone(), Arc::downgrade(self));
-        let run = move || {
-            let (config, options, root, store) = parts;
-            let begun = begin(&config, &options, &root, &*store, now, &claimed);
-            if let Some(core) = core.upgrade() {
-                core.tell(|inbox| inbox.begun = Some(begun));
-            }
-        };
-        let started = std::thread::Builder::new().name("naa-store-again".into()).spawn(run);
-        failed.again = started.is_err().then_some(now + STORE_AGAIN);
-    }
-
-    fn begun(&self, inner: &mut Inner, begun: Begun) {
-        match begun {
-            Ok((mut control, term)) => {
-                std::mem::swap(&mut inner.control, &mut control);
-                inner.control.carry_over(control);
-                (inner.term, inner.failed) = (term, None);
-                // The connections are replaced, so that an answer to an old call is never taken for an answer to a new one.
-                for handle in inner.planes.values_mut() {
-                    handle.disconnect();
-                }
-                tracing::info!("changes are stored again");
-            }
-            Err(StartError::Replaced(_)) => inner.replaced(),
-            Err(why) => {
-                inner.failed = Some(Failed { why: why.to_string(), again: Some(self.now() + STORE_AGAIN) });
-            }
-        }
-    }
-
     fn report(&self, inner: &mut Inner, report: Report) {
         match &report {
             Report::PlaneInUse(plane) => {
@@ -617,35 +537,6 @@ impl Core {
             crate::reports::log(&report, name);
         }
     }
-}
-
-impl Inner {
-    /// Another control plane has claimed the store. This one changes nothing any more.
-    fn replaced(&mut self) {
-        if !std::mem::replace(&mut self.replaced, true) {
-            tracing::error!(
-                "another control plane has claimed the store: this one changes nothing more; stop it"
-            );
-        }
-    }
-}
-
-fn refuse(waiting: Vec<Waits>, why: &Refused) {
-    for waits in waiting {
-        if let Waits::Caller(caller) = waits {
-            // A caller that has gone away needs no answer.
-            let _ = caller.send(Err(why.clone()));
-        }
-    }
-}
-
-/// Returns the entries of the audit log that are among `changes`.
-fn audited(changes: &[Change]) -> impl Iterator<Item = AuditEntry> {
-    let entry = |change: &Change| match change {
-        Change::Put(Record::Audit(_, entry)) => Some(entry.clone()),
-        _ => None,
-    };
-    changes.iter().filter_map(entry)
 }
 
 /// Returns whether a call changes records of the store.
@@ -674,31 +565,6 @@ fn changes(call: ApiCall) -> bool {
         | ApiCall::CreateToken
         | ApiCall::RevokeToken => true,
     }
-}
-
-/// Claims the next term and begins with the records of the store. `claimed` is the highest term that this control plane has
-/// claimed, or 0 if it has claimed none yet.
-fn begin(
-    config: &Config,
-    options: &Options,
-    root: &str,
-    store: &dyn Store,
-    now: Time,
-    claimed: &AtomicU64,
-) -> Begun {
-    let seen = store.load()?.term;
-    let own = claimed.load(Relaxed);
-    if own != 0 && seen > Term(own) {
-        return Err(StartError::Replaced(seen));
-    }
-    let term = Term(seen.0 + 1);
-    // The term is noted before, because a claim that returns an error may have taken place.
-    claimed.store(term.0, Relaxed);
-    store.claim(seen, term)?;
-    let snapshot = store.load()?;
-    let number = NonZeroU64::new(term.0).unwrap_or(NonZeroU64::MIN);
-    let control = Control::begin(config.clone(), options.clone(), root, snapshot.entries, number, now)?;
-    Ok((control, term))
 }
 
 /// The time of day.
