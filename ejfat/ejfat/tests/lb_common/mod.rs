@@ -5,7 +5,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ejfat::{
-    lb::{Balancer, DropCause, Epoch, Forward, LbId, LbTables, Member, Route, Rule, Rules, TickPrefix},
+    lb::{
+        Balancer, DropCause, Epoch, Forward, LbId, LbTables, Member, Route, Rule, Rules, Tables, TickPrefix,
+        calendar,
+    },
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -53,6 +56,32 @@ pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
 pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_header: bool) -> Rule {
     let forward = Forward { mac: None, address: to.ip(), port: to.port(), port_bits, keep_lb_header };
     Rule::Member { lb, ip: version(to.ip()), id, member: Member::Forward(forward) }
+}
+
+/// The number of the load balancer that [`tables`] belong to.
+pub(crate) const LB: u8 = 2;
+
+/// Returns tables with a calendar whose slots are assigned to `members` in turn.
+pub(crate) fn tables(members: &[u16]) -> Tables {
+    let of = lb(LB);
+    let mut all = rules(calendar(of, 0, members));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(of, Epoch::new(0)));
+    put(Rule::Source { lb: of, address: address(IpVersion::V4, 1) });
+    put(Rule::Destination { address: address(IpVersion::V4, 50), lb: of });
+    for &id in members {
+        put(member(of, id, (address(IpVersion::V4, 100), 10_000).into(), 4, false));
+    }
+    Tables::new(&all)
+}
+
+pub(crate) fn datagram(tick: u64) -> Vec<u8> {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    [&header.encode()[..], &[0; 84]].concat()
+}
+
+pub(crate) fn route(balancer: &mut Balancer, tick: u64) -> u16 {
+    balancer.route(address(IpVersion::V4, 50), address(IpVersion::V4, 1), &datagram(tick)).unwrap().member
 }
 
 /// An IP packet with a UDP datagram.
