@@ -1,17 +1,19 @@
 //! `responder_check` against `roce::model`: random requests of several queue pairs, regions that come and go.
 
 mod common;
+mod responder_ends;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use common::{all_came, number};
-use naa_fpga::{Bench, Device, Model, Module, Rates, Tools};
+use naa_fpga::{Bench, Module, Rates, Tools};
+use responder_ends::{Ends, Request, Seen, tag};
 use roce::{
     Entropy,
     model::{self, Answer, Decision, Placed, Receive, Settings},
     opcode,
     psn::Psn,
-    wire::{Aeth, Bth, Packet, Reth},
+    wire::{Bth, Packet, Reth},
 };
 use simnet::Random;
 use verbs::{Access, MrKeys, PdId};
@@ -25,30 +27,8 @@ impl Entropy for Secrets<'_> {
     }
 }
 
-/// The generation that the module gets for a generation of the model, which counts from 0. The module only compares generations, so that it may
-/// get any number for each, and all bits are used.
-fn tag(generation: u32) -> u32 {
-    generation.wrapping_mul(0x9e37_79b9)
-}
-
-/// The inverse of [`tag`].
-fn untag(tag: u32) -> u32 {
-    tag.wrapping_mul(0x144c_bc89)
-}
-
 const SLOT_BITS: u8 = 8;
 const QUEUE_PAIRS: u64 = 6;
-
-/// A request as the module gets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Request {
-    qp: u32,
-    opcode: u8,
-    ack_req: bool,
-    psn: Psn,
-    payload: u16,
-    reth: Reth,
-}
 
 /// What the module has to decide on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,111 +37,6 @@ struct Expected {
     decision: Decision,
     duplicate: bool,
     gap: bool,
-}
-
-/// Gives requests to the module, and takes its decisions.
-struct Ends {
-    rates: [Rates; 2],
-    requests: VecDeque<Request>,
-    is_offering: bool,
-    decisions: Vec<Seen>,
-}
-
-/// What the module said.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    qp: u32,
-    decision: Decision,
-    duplicate: bool,
-    gap: bool,
-}
-
-impl Ends {
-    fn new(rates: [Rates; 2]) -> Self {
-        Self { rates, requests: VecDeque::new(), is_offering: false, decisions: Vec::new() }
-    }
-
-    fn seen(model: &Model) -> Seen {
-        let get = |name: &str| model.get(model.port(name));
-        let place = model::Place {
-            slot: get("decision_slot") as u32,
-            generation: untag(get("decision_generation") as u32),
-            offset: get("decision_offset"),
-        };
-        let (psn, msn) = (Psn::new(get("decision_psn") as u32), get("decision_msn") as u32);
-        let length = get("decision_length") as u32;
-        let answer = match get("decision_reply") {
-            0 => None,
-            1 => Some(Answer::Ack { psn, syndrome: syndrome(get("decision_syndrome") as u8), msn }),
-            reply => Some(Answer::Read {
-                psn,
-                packets: get("decision_packets") as u32,
-                msn,
-                source: (length > 0).then_some(place),
-                length,
-                again: reply == 3,
-            }),
-        };
-        let placed = match get("decision_place") {
-            0 => None,
-            1 => Some(Placed::Region(place)),
-            _ => Some(Placed::Receive(place.offset)),
-        };
-        let receive = match get("decision_completion") {
-            0 => None,
-            1 => Some(Receive::Done(length)),
-            2 => Some(Receive::DoneByWrite(length)),
-            _ => Some(Receive::Failed),
-        };
-        let failed = get("decision_failed") == 1;
-        Seen {
-            qp: get("decision_qp") as u32,
-            decision: Decision { answer, placed, receive, failed, reads_dropped: 0 },
-            duplicate: get("decision_duplicate") == 1,
-            gap: get("decision_gap") == 1,
-        }
-    }
-}
-
-fn syndrome(byte: u8) -> roce::wire::Syndrome {
-    Aeth::decode(&[byte, 0, 0, 0]).syndrome
-}
-
-impl Device for Ends {
-    fn drive(&mut self, model: &mut Model) {
-        let ready = !self.rates[1].is_idle();
-        model.set(model.port("decision_ready"), ready.into());
-        if self.is_offering {
-            return;
-        }
-        let request = self.requests.front().filter(|_| !self.rates[0].is_idle());
-        model.set(model.port("packet_valid"), request.is_some().into());
-        let Some(request) = request else { return };
-        self.is_offering = true;
-        for (name, value) in [
-            ("packet_qp", request.qp.into()),
-            ("packet_opcode", request.opcode.into()),
-            ("packet_ack_req", request.ack_req.into()),
-            ("packet_psn", request.psn.value().into()),
-            ("packet_payload", request.payload.into()),
-            ("packet_address", request.reth.addr),
-            ("packet_rkey", request.reth.rkey.into()),
-            ("packet_length", request.reth.length.into()),
-        ] {
-            model.set(model.port(name), value);
-        }
-    }
-
-    fn sample(&mut self, model: &Model) {
-        let is_handed = |valid, ready| model.get(model.port(valid)) == 1 && model.get(model.port(ready)) == 1;
-        if self.is_offering && is_handed("packet_valid", "packet_ready") {
-            self.is_offering = false;
-            self.requests.pop_front();
-        }
-        if is_handed("decision_valid", "decision_ready") {
-            self.decisions.push(Self::seen(model));
-        }
-    }
 }
 
 /// A queue pair as its requester sees it.
