@@ -20,7 +20,7 @@
 // The module does the same as the Rust type Responder of roce, if all receives of a queue pair have the same length. Everything but SEND, WRITE
 // and READ is an invalid request.
 module responder_check
-  import roce_pkg::*;
+  import roce_pkg::*, responder_pkg::*;
 #(
     parameter int QueuePairs = 256,
     parameter int Slots = 256,
@@ -99,24 +99,6 @@ module responder_check
     output logic decision_gap
 );
 
-  // Whether a difference of two PSNs is positive. Its bit 23 is the sign.
-  function automatic logic is_after(logic [23:0] difference);
-    return !difference[23] && difference != '0;
-  endfunction
-
-  typedef struct packed {
-    logic [15:0] pd;
-    logic [2:0] mtu;
-    logic [7:0] reads;
-    logic [31:0] receive;
-  } settings_t;
-
-  typedef enum logic [1:0] {
-    Idle,
-    Sending,
-    Writing
-  } message_e;
-
   typedef struct packed {
     logic connected;
     logic [23:0] psn;
@@ -151,16 +133,6 @@ module responder_check
     logic [15:0] payload;
   } packet_t;
 
-  // What follows from a packet and the settings of its queue pair.
-  typedef struct packed {
-    // The length of the payload is right for the packet's position in its message.
-    logic fits;
-    // The message is longer than any message may be.
-    logic too_long;
-    // The message fits into one packet.
-    logic one_packet;
-  } bounds_t;
-
   // ------------------------------------------------------------------ memories
 
   settings_t settings[QueuePairs];
@@ -168,13 +140,8 @@ module responder_check
   logic [15:0] posted[QueuePairs];
   logic [7:0] read_done[QueuePairs];
 
-  // What each region permits at the moment. It is read when a packet is judged, because access may have been withdrawn since the message began. A
-  // slot that was not written since the reset is never read.
-  typedef struct packed {
-    logic remote_read;
-    logic remote_write;
-    logic [31:0] generation;
-  } alive_t;
+  // What each region permits is read when a packet is judged, because access may have been withdrawn since the message began. A slot that was not
+  // written since the reset is never read.
   alive_t alive[Slots];
 
   always_ff @(posedge clk) begin
@@ -194,7 +161,8 @@ module responder_check
 
   logic writes;
   logic [QpBits-1:0] written_qp;
-  state_t written;
+  // The new state of that queue pair.
+  state_t next;
   assign setup_ready = is_cleared && !writes;
 
   logic setup;
@@ -212,7 +180,7 @@ module responder_check
 
   always_ff @(posedge clk) begin
     if (setup) settings[setup_qp] <= '{setup_pd, setup_mtu, setup_reads, setup_receive};
-    if (writes || setup || !is_cleared) states[writes?written_qp : begun_qp] <= writes ? written : begun;
+    if (writes || setup || !is_cleared) states[writes?written_qp : begun_qp] <= writes ? next : begun;
   end
 
   // The two counters of a new queue pair are cleared one cycle after its setup, which makes the path from setup_valid shorter.
@@ -456,14 +424,6 @@ module responder_check
 
   // ------------------------------------------------------------------ 4: the verdict
 
-  typedef enum logic [2:0] {
-    Passes,
-    NotReady,
-    Invalid,
-    NoAccess,
-    TooLong
-  } verdict_e;
-
   state_t state4;
   verdict_e verdict4;
   logic in_order4, ahead4, back4, gap_lower4, gap_further4, covers_read4, again4, target4;
@@ -526,21 +486,6 @@ module responder_check
 
   // ------------------------------------------------------------------ 5: the decision and the new state
 
-  typedef struct packed {
-    reply_e reply;
-    logic [7:0] syndrome;
-    logic [23:0] psn;
-    logic [23:0] msn;
-    place_e place;
-    logic [63:0] offset;
-    completion_e completion;
-    logic [31:0] length;
-    logic failed;
-    logic duplicate;
-    logic gap;
-  } decision_t;
-
-  state_t next;
   decision_t decision;
   logic is_read, passes;
   logic [23:0] next_msn;
@@ -628,7 +573,6 @@ module responder_check
 
   assign writes = run && packet4.valid;
   assign written_qp = packet4.qp;
-  assign written = next;
 
   always_ff @(posedge clk) begin
     if (run) begin

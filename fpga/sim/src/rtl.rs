@@ -57,7 +57,7 @@ mod tests {
     fn a_module_comes_behind_what_it_uses() {
         let files = sources(&[&Tools::rtl()], "responder_check").unwrap();
         let names: Vec<_> = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["region_check.sv", "roce_pkg.sv", "responder_check.sv"]);
+        assert_eq!(names, ["region_check.sv", "roce_pkg.sv", "responder_pkg.sv", "responder_check.sv"]);
         assert!(sources(&[&Tools::rtl()], "nothing").is_err());
     }
 }
