@@ -11,7 +11,6 @@
 //! word differs from the fragment word of an unfragmented packet.
 
 mod cache;
-mod warm;
 
 use std::net::SocketAddr;
 
@@ -19,8 +18,7 @@ use crc32fast::Hasher;
 
 use crate::wire::{Bth, ICRC_LEN};
 
-pub use cache::FlowCache;
-pub use warm::WarmFlow;
+pub use cache::{FlowCache, WarmFlow};
 
 /// The number of bytes 0xff before the IP header, which the ICRC covers in place of the link header (LRH).
 const LRH: usize = 8;
@@ -110,7 +108,7 @@ impl Icrc {
     /// payload, including the ICRC. `ip_id` is ignored for IPv6.
     pub fn begin(flow: &Flow, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Self {
         let mut hasher = flow.before_bth(ip_id, datagram_len);
-        hasher.update(&warm::masked(bth));
+        hasher.update(&cache::masked(bth));
         Self(hasher)
     }
 

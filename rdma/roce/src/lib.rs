@@ -21,7 +21,6 @@ pub mod opcode;
 pub mod psn;
 mod qp;
 mod refusal;
-mod rnr;
 pub mod time;
 mod timer;
 mod transmit;

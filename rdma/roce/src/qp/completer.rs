@@ -1,5 +1,7 @@
 //! The completer: turns acknowledgements and READ responses into completions (IBTA vol. 1, 9.9.2; rxe_comp.c).
 
+use std::time::Duration;
+
 use verbs::WcStatus;
 
 use super::{
@@ -12,11 +14,21 @@ use crate::{
     mr_table::Want,
     psn::Psn,
     refusal::RefusalCause,
-    rnr,
     time::Time,
     timer::Timer,
     wire::{Aeth, NakCode, Syndrome},
 };
+
+/// The delay of each RNR NAK timer code (IBTA vol. 1, table 45), in units of 10 us.
+const RNR_DELAYS: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+    3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// Returns the time for which a requester waits after an RNR NAK whose timer code is the low five bits of `code`.
+fn rnr_delay(code: u8) -> Duration {
+    Duration::from_micros(u64::from(RNR_DELAYS[usize::from(code & 0x1f)]) * 10)
+}
 
 /// A READ response packet, and the memory for its payload.
 pub(crate) struct Response<'a> {
@@ -108,7 +120,7 @@ impl Requester {
             self.rnr_left -= 1;
         }
         self.go_back();
-        self.timers.set(Timer::RnrPause, now + rnr::delay(code));
+        self.timers.set(Timer::RnrPause, now + rnr_delay(code));
         // The RNR NAK shows that the peer is alive, so the retransmission timer stops and is started anew after the
         // pause.
         self.timers.stop(Timer::Retransmit);
