@@ -45,7 +45,6 @@ pub mod message;
 pub mod naa;
 pub mod plan;
 pub mod private_data;
-mod reader;
 pub mod region;
 pub mod return_code;
 

@@ -3,7 +3,7 @@
 use super::{
     Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
 };
-use crate::{immediate::FunctionCode, reader::Reader};
+use crate::immediate::FunctionCode;
 
 /// The error for bytes that are not a catalogue of version 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,4 +126,37 @@ fn text(reader: &mut Reader<'_>, len: usize) -> Result<String, CatalogueError> {
     let bytes = reader.bytes(len).ok_or(CatalogueError::Truncated)?;
     let text = str::from_utf8(bytes).map_err(|_| CatalogueError::Text)?;
     if is_printable(text) { Ok(text.to_owned()) } else { Err(CatalogueError::Text) }
+}
+
+/// A reader of little-endian numbers. Each read returns `None` if too few bytes are left.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn remaining(&self) -> usize {
+        self.0.len()
+    }
 }
