@@ -12,7 +12,6 @@ mod fates;
 mod nodes;
 mod play;
 mod report;
-mod shares;
 mod site;
 mod tables;
 
