@@ -125,7 +125,6 @@ pub(crate) fn unlisted_targets(root: &Path) -> Result<Vec<Finding>> {
         line: 1,
         what: format!("fuzz target `{name}` is not built"),
         remedy: format!("add [[bin]] with name = \"{name}\" and path = \"targets/{name}.rs\""),
-        warning: false,
     };
     Ok(targets(root)?.into_iter().filter(|name| !listed(name)).map(finding).collect())
 }

@@ -45,6 +45,11 @@ pub(crate) struct Options {
     check: bool,
 }
 
+/// The paths of the headers, relative to the root of the checkout.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    HEADERS.iter().map(|header| header.path)
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let root = repo::root();
     let mut as_made = true;

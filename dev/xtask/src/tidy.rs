@@ -16,7 +16,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-/// Something that breaks a rule, or (a warning) bends it.
+/// Something that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Relative to the root of the checkout.
@@ -25,19 +25,17 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     pub(crate) what: String,
     pub(crate) remedy: String,
-    pub(crate) warning: bool,
 }
 
 impl Finding {
     fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into(), warning: false }
+        Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.warning { "warning: " } else { "" };
-        write!(f, "{}:{}: {kind}{}\n    remedy: {}", self.path, self.line, self.what, self.remedy)
+        write!(f, "{}:{}: {}\n    remedy: {}", self.path, self.line, self.what, self.remedy)
     }
 }
 
@@ -76,14 +74,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     for finding in &findings {
         println!("{finding}");
     }
-    let errors = findings.iter().filter(|f| !f.warning).count();
-    println!(
-        "tidy: {} files, {} packages, {errors} findings, {} warnings",
-        files.len(),
-        packages.len(),
-        findings.len() - errors
-    );
-    Ok(if errors == 0 && formatted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!("tidy: {} files, {} packages, {} findings", files.len(), packages.len(), findings.len());
+    Ok(if findings.is_empty() && formatted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn read_files(root: &Path) -> Result<Vec<File>> {
