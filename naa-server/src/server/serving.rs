@@ -1,6 +1,8 @@
 //! The server loop handles CM events and completions, makes calls and sends responses. The loop is one thread, which
 //! drives the device itself while it waits.
 
+mod calls;
+
 use std::{
     collections::VecDeque,
     io,
@@ -9,24 +11,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{Abilities, ReturnCode, builtin::CATALOGUE, immediate::CallRequest};
+use mrsp::Abilities;
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus,
-    lines::Lines, peer::Peer,
+    lines::Lines,
 };
 
 use super::{Ending, Orders, peers::Peers, queue::Queue, residence::Residence, sizes};
 use crate::{
     arena::Arena,
-    call::{Call, Failed, Failure, Stop, Task},
     config::{Config, shares_of_files},
-    function::{Execution, Registry},
+    function::Registry,
     peer_line::peer_line,
-    pool::{Done, Pool, TaskId},
-    resident::{Asking, Resident, StreamId},
+    pool::{Pool, TaskId},
+    resident::{Resident, StreamId},
     session::{self, Calling, End, Next, Session},
-    stats::{Cut, Stats},
+    stats::Stats,
 };
 
 pub(super) enum SetupError {
@@ -42,8 +43,6 @@ impl From<Error> for SetupError {
 
 /// The most time between two checks of the sessions' timers.
 const TICK: Duration = Duration::from_millis(500);
-/// The most bytes of regions that the server loop copies for an inline call.
-const COPIED_INLINE: u64 = 64 << 10;
 /// The longest time between the flush of a session's work requests and the CM event of the host's disconnect. CM events
 /// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after
 /// the flushed completions.
@@ -265,174 +264,6 @@ impl Serving {
         }
     }
 
-    fn call(&mut self, id: CmId, request: CallRequest) {
-        let now = self.now;
-        let function = request.function.and_then(|code| self.registry.get(code)).cloned();
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (address, peer) = (session.peer, Peer::from(session.peer.ip()));
-        session.function = request.function;
-        if request.function == Some(CATALOGUE) {
-            self.stats.catalogue_lookups.add(1);
-        } else {
-            self.stats.calls.add(1);
-            self.peers.called(peer);
-        }
-        let Some(function) = function else {
-            peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
-            return self.respond(id, Err(Reply::Code(ReturnCode::UNKNOWN_FUNCTION)));
-        };
-        if let Err(error) = session.revoke() {
-            return self.close(id, Some(error.into()));
-        }
-        if function.subscribes() {
-            return self.subscribe(id, request);
-        }
-        let regions = std::mem::take(&mut session.regions);
-        let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
-        self.stats.bytes_in.add(bytes);
-        let process = match function.kernel() {
-            Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
-            None => session.process.clone().filter(|process| process.is_alive()),
-        };
-        // If a session has a process, its call runs on the pool, so that the server loop does not wait for the end of
-        // the process. A call whose large regions must be copied first, because the device does not revoke access, also
-        // runs on the pool.
-        let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
-        let pooled = process.is_some() || copies;
-        let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
-        let deadline = now + self.config.call_time;
-        let mut task = Task { function, regions, peer, user: request.user, deadline, process };
-        if execution == Execution::Inline && self.peers.may_inline(peer, now) {
-            let begun = self.peers.is_shared().then(Instant::now);
-            let result = task.run(&Stop::at(task.deadline));
-            if let Some(begun) = begun {
-                self.peers.computed(peer, begun.elapsed());
-            }
-            session.regions = task.regions;
-            return self.respond(id, result.map_err(Reply::Failed));
-        }
-        match self.pool.submit(task) {
-            Ok(number) => {
-                session.calling = Calling::Pooled(number);
-                self.tasks.insert(number, id);
-            }
-            Err(refused) => {
-                session.regions = refused.task.regions;
-                self.respond(id, Err(Reply::Failed(Failure::Refused(refused.why).into())));
-            }
-        }
-    }
-
-    /// Lets the loop service answer a call. If the loop service accepts the call, the session is a stream of the loop
-    /// service from then on.
-    fn subscribe(&mut self, id: CmId, request: CallRequest) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let mut regions = std::mem::take(&mut session.regions);
-        let result = match &mut self.residence {
-            Some(_) if session.shares_regions() => {
-                let why =
-                    "each parameter of a subscription has a region of its own; take the symmetric layout";
-                Err(Failure::Arguments(why.into()).into())
-            }
-            Some(residence) => {
-                let stop = Stop::at(self.now + self.config.call_time);
-                let asking = Asking { peer: session.peer, params: session.params() };
-                let resident = &mut residence.resident;
-                Call::make(&mut regions, request.user, &stop, |call| resident.subscribe(&asking, call))
-            }
-            None => Err(Failure::Internal("nobody is there to subscribe with".into()).into()),
-        };
-        session.regions = regions;
-        let may = result.is_ok();
-        self.respond(id, result.map_err(Reply::Failed));
-        if may {
-            self.begin_stream(id);
-        }
-    }
-
-    fn begin_stream(&mut self, id: CmId) {
-        let most_sends = sizes::stream_sends(&self.config, self.context.attr());
-        let Some((session, residence)) = self.sessions.get_mut(&id).zip(self.residence.as_mut()) else {
-            return;
-        };
-        match session.stream(most_sends) {
-            Ok(Some(stream)) => residence.resident.begin(stream, self.now),
-            Ok(None) => {
-                let why = "a subscriber's parameters have a region each, and no kernel has them";
-                self.close(id, Some(End::Resident(why.into())));
-            }
-            Err(error) => self.close(id, Some(error.into())),
-        }
-    }
-
-    fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Err(reply) = &result {
-            // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size
-            // of the output.
-            if session.function != Some(CATALOGUE) {
-                self.stats.calls_failed.add(1);
-            }
-            if let Reply::Failed(Failed { why, .. }) = reply {
-                let function = self.registry.name(session.function);
-                if matches!(why, Failure::Refused(_)) {
-                    self.peers.call_refused(session.peer.ip().into());
-                }
-                if why.code() == ReturnCode::KERNEL_TIMEOUT {
-                    let cause = Cut::TimeUp;
-                    self.stats.calls_cut(cause).add(1);
-                    let cause = cause.name();
-                    peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The call was already counted as cut. While `session.function` is `None`, the call is not counted
-                    // as cut again if the session ends before the response is acknowledged.
-                    session.function = None;
-                } else if why.is_for_the_log() {
-                    peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
-                } else {
-                    peer_line!(self.lines, INFO, session.peer, self.now, function, %why, "a call failed");
-                }
-            }
-        }
-        let answer = result.as_deref().map_err(Reply::failure);
-        match session.respond(answer, self.now) {
-            Ok(bytes) => self.stats.bytes_out.add(bytes),
-            Err(end) => self.close(id, Some(end)),
-        }
-    }
-
-    fn finished_calls(&mut self) {
-        while let Some(done) = self.pool.next_done() {
-            self.finished(done);
-        }
-        for done in self.pool.expire(self.now) {
-            self.finished(done);
-        }
-    }
-
-    fn finished(&mut self, done: Done) {
-        let Some(id) = self.tasks.remove(&done.id) else { return };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Some(regions) = done.regions else {
-            // The function of the call still runs and has the regions. The host gets a response without results, and
-            // the session ends after the host has acknowledged this response.
-            let cause = Cut::TimeUp;
-            self.stats.calls_failed.add(1);
-            self.stats.calls_cut(cause).add(1);
-            if let Err(failed) = &done.result {
-                let (function, cause, why) =
-                    (self.registry.name(session.function), cause.name(), &failed.why);
-                let text = "a call was cut; the session ends with its function";
-                peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "{text}");
-            }
-            if let Err(end) = session.respond_timed_out(self.now) {
-                self.close(id, Some(end));
-            }
-            return;
-        };
-        session.regions = regions;
-        self.respond(id, done.result.map_err(Reply::Failed));
-    }
-
     fn events(&mut self) {
         while let Ok(Some(event)) = self.channel.next_event() {
             match event {
@@ -536,30 +367,6 @@ impl Serving {
         self.stats.sessions.set(self.sessions.len() as u64);
     }
 
-    /// Counts and logs a call that is cut by the end of its session.
-    fn count_cut(&mut self, session: &Session, end: Option<&End>) {
-        let code = match (&session.calling, end) {
-            (Calling::Waiting(request), _) => request.function,
-            (Calling::Pooled(_), _) => session.function,
-            // After an error, a call whose response was not acknowledged counts as cut. A host that disconnects
-            // properly has received its response.
-            (Calling::No, Some(_)) => session.function,
-            _ => None,
-        };
-        let Some(code) = code.filter(|&code| code != CATALOGUE) else { return };
-        if matches!(session.calling, Calling::Waiting(_)) {
-            self.stats.calls.add(1);
-        }
-        let cause = match end {
-            Some(_) => Cut::ConnectionFailed,
-            None if self.ending => Cut::ServerEnded,
-            None => Cut::HostLeft,
-        };
-        self.stats.calls_cut(cause).add(1);
-        let (function, cause) = (self.registry.name(Some(code)), cause.name());
-        peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
-    }
-
     /// Does the periodic work: sends liveness probes to silent hosts, and ends sessions whose hosts do not answer or
     /// did not set up regions in time.
     fn tick(&mut self) {
@@ -585,20 +392,5 @@ impl Serving {
         }
         over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
         self.stats.set_peers(self.peers.survey(&self.pool));
-    }
-}
-
-/// The response to a call that did not succeed.
-enum Reply {
-    Code(ReturnCode),
-    Failed(Failed),
-}
-
-impl Reply {
-    fn failure(&self) -> mrsp::naa::Failure {
-        match self {
-            Self::Code(code) => (*code).into(),
-            Self::Failed(failed) => failed.into(),
-        }
     }
 }
