@@ -1,4 +1,4 @@
-//! Counters of a load balancer, as text, JSON and OpenMetrics.
+//! Counters of a load balancer, as text, JSON and OpenMetrics, and `naa lb counters`, which prints them.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -6,7 +6,32 @@ use ejfat_lb::PortCounters;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
+use super::place::{Access, Place};
 use crate::{ejfat::losses::total, show};
+
+/// Print what a load balancer has counted
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa lb counters grpc://10.9.0.1:18010
+  naa lb counters grpcs://lb.example.org:18010 --tls-ca ca.pem
+  naa lb counters mrsp://10.9.0.1 --json
+
+Causes of drops have the names of the P4 data plane's counters.")]
+pub(super) struct Args {
+    /// grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
+    place: Place,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let counters = args.access.counters(&args.place)?;
+    let text = if args.json { json(&counters).to_string() } else { table(&counters) };
+    Ok(show::line(&text)?)
+}
 
 fn sent<'a>(counters: &'a Counters, lb: &'a LbCounters) -> impl Iterator<Item = &'a MemberCounters> {
     counters.members.iter().filter(move |member| member.lb == lb.lb)

@@ -1,7 +1,6 @@
 //! `naa lb`: EJFAT's load balancer in software.
 
 mod callers;
-mod counters;
 mod counts;
 mod differences;
 pub(crate) mod engine;
@@ -43,7 +42,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Forward(Box<forward::Args>),
     Table(table::Args),
-    Counters(counters::Args),
+    Counters(counts::Args),
     #[command(flatten)]
     Site(Box<site::Command>),
 }
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args),
         Command::Forward(args) => forward::run(args),
         Command::Table(args) => table::run(args),
-        Command::Counters(args) => counters::run(args),
+        Command::Counters(args) => counts::run(args),
         Command::Site(command) => site::run(command),
     }
 }
