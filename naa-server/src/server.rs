@@ -2,7 +2,6 @@
 
 mod peers;
 mod queue;
-mod residence;
 mod serving;
 pub mod sizes;
 

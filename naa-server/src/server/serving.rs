@@ -14,11 +14,11 @@ use std::{
 use mrsp::Abilities;
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{
-    Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus,
+    Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitMode, WaitOn, Wc, WcOpcode, WcStatus,
     lines::Lines,
 };
 
-use super::{Ending, Orders, peers::Peers, queue::Queue, residence::Residence, sizes};
+use super::{Ending, Orders, peers::Peers, queue::Queue, sizes};
 use crate::{
     arena::Arena,
     config::{Config, shares_of_files},
@@ -47,6 +47,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after
 /// the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// The time after the last activity for which the loop polls before it waits.
+const LIVELY: Duration = Duration::from_micros(50);
 
 pub(super) struct Serving {
     config: Config,
@@ -392,5 +395,40 @@ impl Serving {
         }
         over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
         self.stats.set_peers(self.peers.survey(&self.pool));
+    }
+}
+
+/// A loop service, and what the server loop remembers of it.
+#[derive(Debug)]
+struct Residence {
+    resident: Box<dyn Resident>,
+    lively_until: Instant,
+    closing: VecDeque<(u64, String)>,
+}
+
+impl Residence {
+    fn new(resident: Box<dyn Resident>) -> Self {
+        Self { resident, lively_until: Instant::now(), closing: VecDeque::new() }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        if self.resident.turn(now) {
+            self.lively_until = now + LIVELY;
+        }
+        while let Some((stream, why)) = self.resident.poll_closing() {
+            self.closing.push_back((stream.0, why));
+        }
+    }
+
+    /// Lets the device make progress, and waits if neither the device nor the loop service has work.
+    fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), verbs::Error> {
+        let now = Instant::now();
+        if now < self.lively_until {
+            return context.wait(on, WaitMode::Spin, Some(now)).map(drop);
+        }
+        let until = self.resident.deadline().map_or(until, |at| until.min(at));
+        context.wait_beside(on, self.resident.descriptor(), Some(until))?;
+        self.resident.woken();
+        Ok(())
     }
 }
