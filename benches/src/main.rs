@@ -28,8 +28,8 @@ use std::{
 use anyhow::ensure;
 use clap::Parser as _;
 use naa_measure::{
-    Json, Table,
-    row::{self, LEAST_REPEATS, Report},
+    Json,
+    row::{self, LEAST_REPEATS, Report, Row},
 };
 
 use tracing_subscriber::{
@@ -271,7 +271,7 @@ fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
         );
     }
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let mut table = Row::table().on_stderr(matches!(json, Some(Json::Stdout)));
     if args.list {
         return measures.iter().flat_map(|measure| measure.names()).try_for_each(|name| table.line(&name));
     }
@@ -285,7 +285,7 @@ fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
         table.line(&format!("calls from Python are not measured: {why}"))?;
     }
     let settings = Settings { repeats, effort, quick: args.quick, placement };
-    let rows = runner::run(&measures, args.only.as_deref(), &settings, &table)?;
+    let rows = runner::run(&measures, args.only.as_deref(), &settings, &mut table)?;
     let report = Report { rows };
     table.line("")?;
     table.line(&summary(&report, repeats, args.quick, command))?;

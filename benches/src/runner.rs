@@ -4,7 +4,7 @@ use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::{
-    Table, number,
+    TextTable, number,
     row::{Row, Target},
 };
 
@@ -31,10 +31,10 @@ pub(crate) fn run(
     measures: &[Measure],
     only: Option<&str>,
     settings: &Settings,
-    table: &Table,
+    table: &mut TextTable,
 ) -> anyhow::Result<Vec<Row>> {
     let progress = Progress::new(measures.len() as u64 * u64::from(settings.repeats + 1));
-    progress.suspend(|| table.header())?;
+    progress.suspend(|| table.row(Row::HEAD))?;
     let mut all = Vec::new();
     for measure in measures {
         let mut rows = match measure {
@@ -45,7 +45,9 @@ pub(crate) fn run(
         if settings.quick {
             rows = rows.into_iter().map(Row::without_verdict).collect();
         }
-        progress.suspend(|| rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row)))?;
+        progress.suspend(|| {
+            rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row.cells()))
+        })?;
         all.extend(rows);
     }
     progress.finish();

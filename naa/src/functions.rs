@@ -1,6 +1,7 @@
 //! `naa functions`: what an accelerator offers.
 
 use mrsp::catalogue::{Direction, Function};
+use naa_measure::TextTable;
 
 use crate::{peer, provider, show};
 
@@ -32,9 +33,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "why": device.why(), "functions": functions});
         return Ok(show::line(&all.to_string())?);
     }
-    let header = ["code", "name", "parameters", "description"].map(str::to_owned).to_vec();
-    let rows: Vec<_> = [header].into_iter().chain(catalogue.functions.iter().map(row)).collect();
-    Ok(show::line(&show::table(&rows))?)
+    let header = ["code", "name", "parameters", "description"];
+    Ok(show::line(&TextTable::of(header, catalogue.functions.iter().map(row)))?)
 }
 
 fn row(function: &Function) -> Vec<String> {

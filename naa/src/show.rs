@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use naa_measure::number;
+pub(crate) use naa_measure::{bytes, line, rate};
+
 /// Set by `--quiet`: only results and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -18,18 +21,6 @@ pub(crate) fn be_quiet() {
 
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
-}
-
-/// Prints a line to standard output.
-///
-/// # Errors
-/// If it cannot be written; `println!` would panic when a pipe's reader is gone.
-pub(crate) fn line(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let written =
-        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    // The kind of the error stays, so that a closed pipe can be recognised, which is no failure.
-    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write standard output: {error}")))
 }
 
 /// Prints a line to standard error. Errors are ignored; `eprintln!` would panic if the disk is full.
@@ -67,20 +58,6 @@ pub(crate) fn count(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A number of bytes in binary units. It is exact if it is a multiple of a unit.
-pub(crate) fn bytes(n: u64) -> String {
-    scaled(n as f64, &["B", "KiB", "MiB", "GiB"])
-}
-
-/// Bytes per second in binary units.
-pub(crate) fn rate(bytes: u64, time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    if seconds == 0.0 {
-        return "-".into();
-    }
-    scaled(bytes as f64 / seconds, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
-}
-
 /// A time with three digits.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -89,26 +66,7 @@ pub(crate) fn time(time: Duration) -> String {
         s if s < 1.0 => (s * 1e3, "ms"),
         s => (s, "s"),
     };
-    format!("{value:.*} {unit}", decimals(value))
-}
-
-fn scaled(mut value: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let decimals = if value.fract() == 0.0 { 0 } else { decimals(value) };
-    format!("{value:.decimals$} {}", units[unit])
-}
-
-/// The number of decimals with which three digits are shown.
-fn decimals(value: f64) -> usize {
-    match value {
-        v if v < 10.0 => 2,
-        v if v < 100.0 => 1,
-        _ => 0,
-    }
+    format!("{} {unit}", number(value))
 }
 
 /// Bytes as hexadecimal digits.
@@ -119,20 +77,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// The rows as a table, whose columns are as wide as their widest cell; the first row is the header.
-pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Tells how many of the events that were written to files got a number because their name was taken.
@@ -148,20 +92,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(1 << 10), "1 KiB");
-        assert_eq!(bytes(256 << 20), "256 MiB");
-        assert_eq!(bytes(1_234_567), "1.18 MiB");
+    fn times_have_three_digits() {
         assert_eq!(time(Duration::from_nanos(12_345)), "12.3 us");
         assert_eq!(time(Duration::from_millis(1500)), "1.50 s");
-        assert_eq!(rate(1 << 30, Duration::from_secs(2)), "512 MiB/s");
         assert_eq!(hex(&[0, 0xaf]), "00af");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [["a", "b"], ["long", "x"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(table(&rows), "a     b\nlong  x");
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail, ensure};
 use mrsp::layout::{Choice, Rule};
 use naa_host::{LAYOUT_RULE_VARIABLE, default_layout_rule, layout_rule_from_env};
 use naa_measure::{
-    Json, Table,
+    Json, TextTable,
     energy::Counters,
     row::{LEAST_REPEATS, Row},
 };
@@ -39,7 +39,7 @@ const MOST_FAILED: u32 = 3;
 /// If something cannot be measured, or its results not written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let table = Row::table().on_stderr(matches!(json, Some(Json::Stdout)));
     if let Some(path) = &args.from {
         let run = file::read(path)?;
         let folder = folder_at(args.out.as_deref().or_else(|| path.parent()).unwrap_or(path))?;
@@ -88,7 +88,7 @@ struct Step {
     estimate: f64,
 }
 
-fn steps(args: &Args, providers: &[Provider], table: &Table) -> anyhow::Result<Vec<Step>> {
+fn steps(args: &Args, providers: &[Provider], table: &TextTable) -> anyhow::Result<Vec<Step>> {
     let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
     let mut planned = grid::plan(providers, args.quick, &args.instead());
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) && args.wait.is_empty() {
@@ -108,7 +108,7 @@ fn steps(args: &Args, providers: &[Provider], table: &Table) -> anyhow::Result<V
     Ok(planned.into_iter().map(step).collect())
 }
 
-fn list(steps: &[Step], table: &Table) -> anyhow::Result<()> {
+fn list(steps: &[Step], table: &TextTable) -> anyhow::Result<()> {
     steps.iter().try_for_each(|step| table.line(&step.planned.workload.to_string()))?;
     let seconds = steps.iter().map(|step| step.estimate).sum();
     let layouts: usize = steps.iter().map(|step| step.contenders.len()).sum();
@@ -133,7 +133,7 @@ fn rules(asked: Option<Rule>, providers: &[Provider]) -> anyhow::Result<Vec<Prov
 struct Measuring<'a> {
     placement: Placement,
     counters: Option<Counters>,
-    table: &'a Table,
+    table: &'a TextTable,
     folder: &'a Folder,
 }
 
@@ -200,7 +200,7 @@ struct Results<'a> {
     run: &'a Run,
     folder: &'a Folder,
     args: &'a Args,
-    table: &'a Table,
+    table: &'a TextTable,
 }
 
 impl Results<'_> {
@@ -227,13 +227,10 @@ impl Results<'_> {
     }
 
     fn print(&self, rows: &[Row]) -> anyhow::Result<()> {
-        let table = self.table;
-        table.line("")?;
-        table.line(&summary::header())?;
-        summary::lines(&self.run.points).iter().try_for_each(|line| table.line(line))?;
-        table.line("")?;
-        table.header()?;
-        rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row))
+        let mut table = self.table.clone();
+        table.line(&format!("\n{}\n", summary::table(&self.run.points)))?;
+        table.row(Row::HEAD)?;
+        rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row.cells()))
     }
 
     fn print_rules(&self) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use naa_measure::{
-    number,
+    Column, TextTable, number,
     row::{
         LEAST_REPEATS, Row,
         Target::{self, AtLeast, AtMost, Report},
@@ -25,13 +25,14 @@ const AUTO: Target = AtLeast(0.95);
 /// What many small parameters may take beside one with as many bytes.
 const APART: Target = AtMost(2.0);
 
-pub(crate) fn header() -> String {
-    cells(["workload", "symmetric us", "best layout", "us", "times as fast", "auto takes", "auto/best"])
-}
+const HEAD: [&str; 8] =
+    ["workload", "symmetric us", "best layout", "us", "times as fast", "auto takes", "auto/best", ""];
 
 /// Best, symmetric and `auto` at each workload, in the order in which they were measured.
-pub(crate) fn lines(points: &[Point]) -> Vec<String> {
-    in_order(points).iter().map(line).collect()
+pub(crate) fn table(points: &[Point]) -> String {
+    use Column::{Left, Right};
+    let mut table = TextTable::new([Left(0), Right(0), Left(0), Right(0), Right(0), Left(0), Right(0)]);
+    table.whole(HEAD, in_order(points).iter().map(cells))
 }
 
 fn in_order(points: &[Point]) -> Vec<Contest<'_>> {
@@ -40,30 +41,26 @@ fn in_order(points: &[Point]) -> Vec<Contest<'_>> {
     contests
 }
 
-fn line(contest: &Contest<'_>) -> String {
+fn cells(contest: &Contest<'_>) -> [String; 8] {
     let (best, symmetric) = (contest.best(), contest.symmetric());
     let none = || "-".to_owned();
-    let noisy = if contest.is_calm() { "" } else { "  spread over 20 %" };
-    cells([
-        &contest.workload.to_string(),
-        &symmetric.map_or_else(none, |symmetric| number(symmetric.us())),
-        &best.point.layout,
-        &number(best.us()),
-        &symmetric.map_or_else(none, |symmetric| format!("{:.2}", best.times_as_fast_as(symmetric))),
-        contest.auto.map_or("-", |auto| &auto.used),
-        &auto_ratio(contest).map_or_else(none, |ratio| format!("{ratio:.2}")),
-    ]) + noisy
+    [
+        contest.workload.to_string(),
+        symmetric.map_or_else(none, |symmetric| number(symmetric.us())),
+        best.point.layout.clone(),
+        number(best.us()),
+        symmetric.map_or_else(none, |symmetric| format!("{:.2}", best.times_as_fast_as(symmetric))),
+        contest.auto.map_or_else(none, |auto| auto.used.clone()),
+        auto_ratio(contest).map_or_else(none, |ratio| format!("{ratio:.2}")),
+        if contest.is_calm() { "" } else { "spread over 20 %" }.to_owned(),
+    ]
 }
 
 fn auto_ratio(contest: &Contest<'_>) -> Option<f64> {
     Some(contest.best().us() / contest.auto?.p50_us)
 }
 
-fn cells([workload, symmetric, best, us, times, used, auto]: [&str; 7]) -> String {
-    format!("{workload:50}  {symmetric:>12}  {best:13}  {us:>8}  {times:>13}  {used:13}  {auto:>9}")
-}
-
-/// Verdicts first, then a row for each figure of [`lines`].
+/// Verdicts first, then a row for each figure of [`table`].
 pub(crate) fn rows(points: &[Point]) -> Vec<Row> {
     let contests = in_order(points);
     let judged = judge(points).into_iter().map(|(provider, judged)| auto_row(&provider, &judged, &contests));
@@ -188,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_line_names_the_best() {
-        let lines = lines(&all(50.0));
+        let table = table(&all(50.0));
+        let lines: Vec<_> = table.lines().skip(1).collect();
         let words: Vec<_> = lines[0].split_whitespace().collect();
         assert!(lines[0].starts_with("embedded, spin: 31 x 64 B in and out  "), "{lines:?}");
         assert_eq!(words[9..], ["100", "packed:1024", "40.0", "2.50", "symmetric", "0.80"], "{lines:?}");

@@ -20,7 +20,7 @@ use naa_host::{
     builtin::{Arguments, Job},
 };
 use naa_measure::{
-    Json, Table,
+    Json, TextTable,
     energy::{Counters, NoneFound},
     row::{MOST_SPREAD, Report, Row, Target},
 };
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         FUNCTIONS.map(name).join(", ")
     );
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+
     let choice = provider::from_env()?;
     let (device, server, child) = match &args.server {
         Some(server) => {
@@ -118,7 +118,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = Bench { device, server, is_elsewhere: child.is_none(), counters: Counters::open() };
     let sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
     let repeats = args.repeats.unwrap_or(if args.quick { 3 } else { 15 });
-    let rows = bench.table(&named, sizes, repeats, &table)?;
+    let mut table = table::new(bench.counters.is_ok()).on_stderr(matches!(json, Some(Json::Stdout)));
+    let rows = bench.table(&named, sizes, repeats, &mut table)?;
     if let Some(child) = child {
         child.end();
     }
@@ -165,11 +166,11 @@ impl Bench {
         functions: &[FunctionCode],
         sizes: &[usize],
         repeats: u32,
-        table: &Table,
+        table: &mut TextTable,
     ) -> anyhow::Result<Vec<Row>> {
         let has_energy = self.counters.is_ok();
         let bar = table::progress((functions.len() * sizes.len()) as u64);
-        bar.suspend(|| table.line(&table::header(has_energy)))?;
+        bar.suspend(|| table.row(table::head(has_energy)))?;
         let mut rows = Vec::new();
         let mut summary = Vec::new();
         for &function in functions {
@@ -181,21 +182,20 @@ impl Bench {
                 let bytes = prepared.inputs.iter().map(|input| input.len() as u64).sum();
                 let [call, all] = measured.times(name(function), bytes);
                 let energy = has_energy.then(|| measured.energy(name(function), bytes));
-                let line =
-                    table::line(name(function), bytes, [&call, &all], energy.as_ref(), measured.count());
-                bar.suspend(|| table.line(&line))?;
+                let cells =
+                    table::cells(name(function), bytes, [&call, &all], energy.as_ref(), measured.count());
+                bar.suspend(|| table.row(cells))?;
                 ratios.push((bytes, call.ratio.unwrap_or(f64::INFINITY), call.spread));
                 rows.extend([call, all].into_iter().chain(energy));
                 bar.inc(1);
             }
             let row = break_even(name(function), &ratios);
-            summary.push(format!("{:16}  {}", name(function), row.remark));
+            summary.push([name(function).to_owned(), row.remark.clone()]);
             rows.push(row);
         }
         bar.finish_and_clear();
         table.line(&table::about_energy(&self.counters, self.is_elsewhere.then_some(self.server)))?;
-        table.line("\noffloading is not slower")?;
-        summary.iter().try_for_each(|line| table.line(line))?;
+        table.line(&format!("\n{}", TextTable::of(["offloading is not slower"], summary)))?;
         Ok(rows)
     }
 

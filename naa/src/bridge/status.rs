@@ -1,5 +1,6 @@
 //! `naa bridge status`.
 
+use naa_measure::TextTable;
 use naa_services::BridgeQueries;
 use proto::events::v1::BridgeStatus;
 use serde_json::json;
@@ -58,13 +59,11 @@ fn json(status: &BridgeStatus) -> serde_json::Value {
 
 fn lines(status: &BridgeStatus) -> String {
     let lost = losses::words(status);
-    let mut rows = vec![
-        ["worker", "name", "placing", "from", "slots", "fill", "events", "given back", "wrong credit"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let header =
+        ["worker", "name", "placing", "from", "slots", "fill", "events", "given back", "wrong credit"];
+    let mut rows = Vec::new();
     for its in &status.workers {
-        rows.push(vec![
+        rows.push([
             its.worker.to_string(),
             its.name.clone(),
             its.placing.clone(),
@@ -84,6 +83,6 @@ fn lines(status: &BridgeStatus) -> String {
         report::ended(status),
         status.waiting,
         status.open.saturating_sub(status.waiting),
-        show::table(&rows)
+        TextTable::of(header, rows)
     )
 }

@@ -11,7 +11,7 @@ mod lb;
 pub(crate) mod prepare;
 
 use std::{
-    io::{BufRead, BufReader, IsTerminal, Write},
+    io::{BufRead, BufReader, IsTerminal},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use naa_measure::Json;
+use naa_measure::{Column, Json, TextTable};
 
 use crate::show;
 use cases::{Case, Extent};
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let choice = args.provider.choice()?;
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let mut table = table().on_stderr(matches!(json, Some(Json::Stdout)));
     let server = Server::start(choice)?;
     let host = Host::start(server.address(), choice, extent)?;
     table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
@@ -124,17 +124,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Reads rows from the host as soon as it finishes them, and prints them.
-fn collect(mut host: Host, cases: &[Case], table: &mut Table) -> anyhow::Result<Vec<Row>> {
+fn collect(mut host: Host, cases: &[Case], table: &mut TextTable) -> anyhow::Result<Vec<Row>> {
     let bar = progress(cases.len() as u64);
     let lines = BufReader::new(host.output()).lines();
-    bar.suspend(|| table.header())?;
+    bar.suspend(|| table.row(HEAD))?;
     let mut rows = Vec::new();
     let mut lines = lines.map_while(Result::ok);
     for case in cases {
         bar.set_message(format!("{} {}", name(*case), case.input.text()));
         let Some(line) = lines.next() else { break };
         let row: Row = serde_json::from_str(&line).context("the host process wrote no row")?;
-        bar.suspend(|| table.row(*case, &row))?;
+        bar.suspend(|| table.row(cells(*case, &row)))?;
         bar.inc(1);
         rows.push(row);
     }
@@ -163,45 +163,24 @@ fn progress(cases: u64) -> ProgressBar {
     bar
 }
 
-/// Prints rows as they come, in columns of fixed width.
-#[derive(Debug)]
-struct Table {
-    on_stderr: bool,
+fn table() -> TextTable {
+    use Column::{Left, Right};
+    TextTable::new([Left(16), Left(15), Right(8), Right(9), Right(8), Right(9), Right(10)])
 }
 
-impl Table {
-    fn line(&mut self, text: &str) -> anyhow::Result<()> {
-        if self.on_stderr {
-            writeln!(std::io::stderr(), "{text}")?;
-        } else {
-            show::line(text)?;
-        }
-        Ok(())
-    }
+const HEAD: [&str; 8] =
+    ["function", "input", "bytes in", "bytes out", "local", "offloaded", "goodput", "verified"];
 
-    fn header(&mut self) -> anyhow::Result<()> {
-        let names = ["bytes in", "bytes out", "local", "offloaded", "goodput", "verified"].map(str::to_owned);
-        self.cells("function", "input", &names)
-    }
-
-    fn row(&mut self, case: Case, row: &Row) -> anyhow::Result<()> {
-        let offloaded = Duration::from_secs_f64(row.offloaded_s);
-        let cells = [
-            show::bytes(row.bytes_in),
-            show::bytes(row.bytes_out),
-            show::time(Duration::from_secs_f64(row.local_s)),
-            show::time(offloaded),
-            show::rate(row.bytes_in.saturating_add(row.bytes_out), offloaded),
-            if row.verified { "yes" } else { "NO" }.to_owned(),
-        ];
-        self.cells(&row.function, &case.input.text(), &cells)
-    }
-
-    fn cells(&mut self, function: &str, input: &str, numbers: &[String; 6]) -> anyhow::Result<()> {
-        let [bytes_in, bytes_out, local, offloaded, goodput, verified] = numbers;
-        self.line(&format!(
-            "{function:16}  {input:15}  {bytes_in:>8}  {bytes_out:>9}  {local:>8}  {offloaded:>9}  {goodput:>10}  \
-             {verified}"
-        ))
-    }
+fn cells(case: Case, row: &Row) -> [String; 8] {
+    let offloaded = Duration::from_secs_f64(row.offloaded_s);
+    [
+        row.function.clone(),
+        case.input.text(),
+        show::bytes(row.bytes_in),
+        show::bytes(row.bytes_out),
+        show::time(Duration::from_secs_f64(row.local_s)),
+        show::time(offloaded),
+        show::rate(row.bytes_in.saturating_add(row.bytes_out), offloaded),
+        if row.verified { "yes" } else { "NO" }.to_owned(),
+    ]
 }

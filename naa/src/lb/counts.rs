@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use ejfat_lb::PortCounters;
+use naa_measure::TextTable;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
@@ -76,29 +77,28 @@ pub(super) fn json(counters: &Counters) -> Value {
 }
 
 pub(super) fn table(counters: &Counters) -> String {
-    let header = ["", "packets", "bytes", "dropped"].map(str::to_owned).to_vec();
-    let mut rows = vec![header];
+    let mut rows = Vec::<[String; 4]>::new();
     // A load balancer with members has a row even if it got nothing, since JSON and metrics have its members.
     let told = |lb: &&LbCounters| lb.lb_rx_pkt > 0 || sent(counters, lb).next().is_some();
     for lb in counters.lbs.iter().filter(told) {
-        let cells = [lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)];
-        rows.push([format!("load balancer {}", lb.lb)].into_iter().chain(cells).collect());
+        let name = format!("load balancer {}", lb.lb);
+        rows.push([name, lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)]);
         rows.extend(sent(counters, lb).map(|of| {
-            let cells = [of.mbr_tx_pkt.to_string(), show::bytes(of.mbr_tx_byte), String::new()];
-            [format!("  to member {}", of.member)].into_iter().chain(cells).collect()
+            let name = format!("  to member {}", of.member);
+            [name, of.mbr_tx_pkt.to_string(), show::bytes(of.mbr_tx_byte), String::new()]
         }));
     }
     let nobody = total(counters.unaddressed.values().copied());
     if nobody > 0 {
-        let cells = [nobody.to_string(), String::new(), causes(&counters.unaddressed)];
-        rows.push(["to no load balancer".to_owned()].into_iter().chain(cells).collect());
+        let name = "to no load balancer".to_owned();
+        rows.push([name, nobody.to_string(), String::new(), causes(&counters.unaddressed)]);
     }
     for (what, n) in [("overflowed", counters.overflows), ("refused by the system", counters.refused)] {
         if n > 0 {
-            rows.push(vec![what.into(), n.to_string(), String::new(), String::new()]);
+            rows.push([what.into(), n.to_string(), String::new(), String::new()]);
         }
     }
-    show::table(&rows)
+    TextTable::of(["", "packets", "bytes", "dropped"], rows)
 }
 
 fn causes(drops: &BTreeMap<String, u64>) -> String {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::stats::{median, spread};
+use crate::{
+    Column, TextTable, number,
+    stats::{median, spread},
+};
 
 /// Where repeats differ by more than this, nothing can be said.
 pub const MOST_SPREAD: f64 = 0.20;
@@ -131,6 +134,42 @@ impl Row {
     #[must_use]
     pub fn detail(self) -> Self {
         Self { is_detail: true, ..self }
+    }
+
+    /// The table of rows: [`Row::HEAD`], and the [`Row::cells`] of each.
+    pub fn table() -> TextTable {
+        use Column::{Left, Right};
+        TextTable::new([
+            Left(66),
+            Right(8),
+            Right(9),
+            Left(8),
+            Right(6),
+            Left(7),
+            Left(7),
+            Right(6),
+            Left(10),
+            Left(0),
+        ])
+    }
+
+    pub const HEAD: [&str; 10] =
+        ["measure", "ours", "reference", "unit", "ratio", "target", "aim", "spread", "verdict", "remarks"];
+
+    pub fn cells(&self) -> [String; 10] {
+        let figure = |value: Option<f64>| value.map_or("-".into(), number);
+        [
+            self.measure.clone(),
+            figure(self.ours),
+            figure(self.reference),
+            self.unit.to_owned(),
+            figure(self.ratio),
+            self.target.to_string(),
+            self.aim.map_or("-".into(), |aim| aim.to_string()),
+            self.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0)),
+            self.verdict().to_owned(),
+            self.remark.clone(),
+        ]
     }
 
     /// The verdict in words.

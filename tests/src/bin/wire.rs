@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use naa_measure::{Json, Table, row};
+use naa_measure::{Json, row};
 use naa_provider::Choice;
 use naa_tests::wire;
 use verbs::WaitMode;
@@ -179,9 +179,9 @@ fn table(json: Option<PathBuf>, quick: bool) -> anyhow::Result<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let samples = wire::read(&text).map_err(anyhow::Error::msg)?;
     let rows = wire::rows(&samples, quick).map_err(anyhow::Error::msg)?;
-    let table = Table { on_stderr: false };
-    table.header()?;
-    rows.iter().try_for_each(|row| table.row(row))?;
+    let mut table = row::Row::table();
+    table.row(row::Row::HEAD)?;
+    rows.iter().try_for_each(|row| table.row(row.cells()))?;
     let json = json.as_deref().map(Json::open).transpose()?;
     json.map_or(Ok(()), |json| json.write(&row::Report { rows }))
 }

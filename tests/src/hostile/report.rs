@@ -1,5 +1,6 @@
 //! The outcomes as a table and as JSON.
 
+use naa_measure::TextTable;
 use serde_json::{Value, json};
 
 use super::{
@@ -7,12 +8,10 @@ use super::{
     suite::Ran,
 };
 
-const COLUMNS: usize = 9;
-
 /// Rows for people, the names of the columns first.
 pub fn table(ran: &Ran) -> String {
     let header = ["IP", "group", "case", "answer", "counters", "p50 us", "p99 us", "KiB", "result"];
-    let mut rows = vec![header.map(str::to_owned)];
+    let mut rows = Vec::new();
     for (family, baseline) in &ran.baselines {
         let [p50, p99] = micros(*baseline);
         let ip = family.number().to_string();
@@ -37,7 +36,7 @@ pub fn table(ran: &Ran) -> String {
         let (group, name) = (outcome.case.group.to_owned(), outcome.case.name.to_owned());
         rows.push([ip, group, name, answer, counters(outcome), p50, p99, growth, outcome.result()]);
     }
-    aligned(&rows)
+    TextTable::of(header, rows) + "\n"
 }
 
 fn micros(latency: Latency) -> [String; 2] {
@@ -48,16 +47,6 @@ fn micros(latency: Latency) -> [String; 2] {
 fn counters(outcome: &Outcome) -> String {
     let shown = outcome.rose.iter().filter(|(name, _)| outcome.case.counters.contains(&name.as_str()));
     shown.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
-}
-
-fn aligned(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
 }
 
 /// The same for programs; keys are stable.

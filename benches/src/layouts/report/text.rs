@@ -1,16 +1,6 @@
 //! Figures and text as pages have them.
 
-/// Three digits.
-pub(crate) fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        v if v == 0.0 || v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        v if v >= 0.9995 => 2,
-        v if v >= 0.09995 => 3,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
-}
+pub(crate) use naa_measure::{bytes as size, number};
 
 /// How many times as fast: two decimals, where there are not two digits before them.
 pub(crate) fn times(ratio: f64) -> String {
@@ -24,20 +14,6 @@ pub(crate) fn us(us: f64) -> String {
         us if us >= 999.5 => format!("{} ms", number(us / 1e3)),
         us => format!("{} µs", number(us)),
     }
-}
-
-/// A number of bytes as text with three digits, because registered memory is rarely a round number.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift);
-    unit.map_or_else(
-        || format!("{bytes} B"),
-        |(shift, unit)| {
-            let value = bytes as f64 / f64::from(1_u32 << shift);
-            let whole = value.fract() == 0.0;
-            format!("{} {unit}", if whole { format!("{value:.0}") } else { number(value) })
-        },
-    )
 }
 
 /// "97 %"; what is not all is not 100 %.
@@ -69,7 +45,6 @@ mod tests {
     #[test]
     fn figures_have_their_unit() {
         assert_eq!([us(0.5), us(12.34), us(999.9), us(2.5e6)], ["0.500 µs", "12.3 µs", "1.00 ms", "2.50 s"]);
-        assert_eq!([size(63), size(4096), size(1984), size(3 << 30)], ["63 B", "4 KiB", "1.94 KiB", "3 GiB"]);
         assert_eq!([times(1.234), times(12.34)], ["1.23", "12.3"]);
         assert_eq!([percent(0.999), percent(1.0), percent(0.5)], ["99 %", "100 %", "50 %"]);
     }

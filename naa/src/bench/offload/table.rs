@@ -4,14 +4,24 @@ use std::{net::SocketAddr, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::{
+    Column, TextTable,
     energy::{Counters, NoneFound},
+    number,
     row::Row,
 };
 
 use crate::show;
 
-pub(super) fn header(has_energy: bool) -> String {
-    let names = [
+pub(super) fn new(has_energy: bool) -> TextTable {
+    use Column::{Left, Right};
+    let mut columns =
+        vec![Left(16), Right(8), Right(8), Right(9), Right(7), Right(15), Right(7), Right(6), Right(7)];
+    columns.extend([Right(12), Right(16)].into_iter().filter(|_| has_energy));
+    TextTable::new(columns)
+}
+
+pub(super) fn head(has_energy: bool) -> Vec<&'static str> {
+    let mut head = vec![
         "function",
         "bytes in",
         "local",
@@ -22,33 +32,33 @@ pub(super) fn header(has_energy: bool) -> String {
         "spread",
         "repeats",
     ];
-    cells(names, has_energy.then_some(["J/call local", "J/call offloaded"]))
+    head.extend(["J/call local", "J/call offloaded"].into_iter().filter(|_| has_energy));
+    head
 }
 
-/// The line of a function at one size: calls, calls with connecting and copying, and energy if it is counted.
-pub(super) fn line(
+/// The row of a function at one size: calls, calls with connecting and copying, and energy if it is counted.
+pub(super) fn cells(
     name: &str,
     bytes: u64,
     [call, all]: [&Row; 2],
     energy: Option<&Row>,
     repeats: usize,
-) -> String {
+) -> Vec<String> {
     let time = |us: Option<f64>| us.map_or("-".into(), |us| show::time(Duration::from_secs_f64(us / 1e6)));
     let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-    let spread = call.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0));
-    let joules = energy.map(|row| [joules(row.reference), joules(row.ours)]);
-    let cells_of_times = [
-        name,
-        &show::bytes(bytes),
-        &time(call.reference),
-        &time(call.ours),
-        &ratio(call.ratio),
-        &time(all.ours),
-        &ratio(all.ratio),
-        &spread,
-        &repeats.to_string(),
+    let mut cells = vec![
+        name.to_owned(),
+        show::bytes(bytes),
+        time(call.reference),
+        time(call.ours),
+        ratio(call.ratio),
+        time(all.ours),
+        ratio(all.ratio),
+        call.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0)),
+        repeats.to_string(),
     ];
-    cells(cells_of_times, joules.as_ref().map(|[local, offloaded]| [local.as_str(), offloaded.as_str()]))
+    cells.extend(energy.into_iter().flat_map(|row| [joules(row.reference), joules(row.ours)]));
+    cells
 }
 
 /// Explains which energy J/call counts, or why none is counted. `server` is set if this command did not start the
@@ -78,24 +88,7 @@ fn joules(joules: Option<f64>) -> String {
         j if j >= 1e-3 => (j * 1e3, "mJ"),
         j => (j * 1e6, "uJ"),
     };
-    let decimals = match value {
-        v if v < 10.0 => 2,
-        v if v < 100.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {unit}")
-}
-
-fn cells(cells: [&str; 9], energy: Option<[&str; 2]>) -> String {
-    let [function, bytes, local, call, ratio, all, all_ratio, spread, repeats] = cells;
-    let times = format!(
-        "{function:16}  {bytes:>8}  {local:>8}  {call:>9}  {ratio:>7}  {all:>15}  {all_ratio:>7}  {spread:>6}  \
-         {repeats:>7}"
-    );
-    match energy {
-        Some([local, offloaded]) => format!("{times}  {local:>12}  {offloaded:>16}"),
-        None => times,
-    }
+    format!("{} {unit}", number(value))
 }
 
 pub(super) fn progress(steps: u64) -> ProgressBar {
@@ -117,25 +110,30 @@ mod tests {
 
     #[test]
     fn energy_has_columns_where_it_is_counted() {
-        assert!(!header(false).contains("J/call"));
-        assert!(header(true).ends_with("repeats  J/call local  J/call offloaded"));
+        assert_eq!(
+            head(true).strip_prefix(&head(false)[..]),
+            Some(&["J/call local", "J/call offloaded"][..])
+        );
         let row = |unit, pair: &[(f64, f64)]| Row::compared("m", unit, Target::Report, pair);
         let times = row("us", &[(20.0, 10.0); 3]);
-        let line = |energy: Option<&Row>| line("sort", 1 << 10, [&times, &times], energy, 3);
-        assert!(line(None).ends_with("3"), "{}", line(None));
+        let mut table = new(true);
+        let mut line =
+            |energy: Option<&Row>| table.format(cells("sort", 1 << 10, [&times, &times], energy, 3));
+        let none = line(None);
+        assert!(none.ends_with("3"), "{none}");
         let counted = line(Some(&row("J", &[(0.0123, 0.000_456); 3])));
-        assert_eq!(counted.strip_prefix(&line(None)), Some("        456 uJ           12.3 mJ"));
+        assert_eq!(counted.strip_prefix(&none), Some("        456 uJ           12.3 mJ"));
         let gone = line(Some(&row("J", &[])));
-        assert_eq!(gone.strip_prefix(&line(None)), Some("             -                 -"));
-        for text in [header(true), counted, gone] {
-            assert_eq!(text.len(), header(true).len(), "{text}");
+        assert_eq!(gone.strip_prefix(&none), Some("             -                 -"));
+        for text in [table.format(head(true)), counted, gone] {
+            assert_eq!(text.len(), new(true).format(head(true)).len(), "{text}");
         }
     }
 
     #[test]
     fn joules_have_three_digits() {
         let texts = [0.0, 1.234e-6, 45.67e-6, 1.5e-3, 0.25, 12.345, 1234.5].map(|j| joules(Some(j)));
-        assert_eq!(texts, ["0.00 uJ", "1.23 uJ", "45.7 uJ", "1.50 mJ", "250 mJ", "12.3 J", "1234 J"]);
+        assert_eq!(texts, ["0 uJ", "1.23 uJ", "45.7 uJ", "1.50 mJ", "250 mJ", "12.3 J", "1234 J"]);
     }
 
     #[test]

@@ -14,9 +14,8 @@ mod stage;
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use naa_measure::Json;
+use naa_measure::{Json, TextTable};
 
-use super::Table;
 use crate::ejfat::values;
 use stage::Stage;
 
@@ -89,12 +88,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
     if let Some(why) = refused {
         table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
     }
-    let report = play::play(args, &stage, &mut table)?;
-    report.print(&mut table)?;
+    let report = play::play(args, &stage, &table)?;
+    report.print(&table)?;
     let verified = report.verified();
     if let Some(json) = json {
         json.write(&report)?;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use naa_measure::TextTable;
 use proto::events::v1::BridgeStatus;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     report::{Gathered, Report, Worked},
     stage::{Node, SENDERS, Stage},
 };
-use crate::{demo::Table, ejfat::tell::Line};
+use crate::ejfat::tell::Line;
 
 /// The percentages of all events after which the worker is killed and another one is started.
 const KILLED: u64 = 30;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(super) fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
+pub(super) fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Result<Report> {
     let bridge = Bridge::start(stage, &args.placing)?;
     let stays = Worker::start(stage, &bridge, Node::Worker(0), "stays")?;
     let dies = Worker::start(stage, &bridge, Node::Worker(1), "is killed")?;

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use naa_measure::TextTable;
 use proto::events::v1::BridgeStatus;
 use serde::Serialize;
 
 use super::nodes::{Bridge, Ended, Ready, Told};
-use crate::{demo::Table, show};
+use crate::show;
 
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
@@ -125,7 +126,7 @@ impl Report {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
+    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         let head = [
@@ -140,14 +141,14 @@ impl Report {
             cells.push(yes(row.verified));
             cells
         });
-        lines(table, &head, rows)?;
+        table.line(&TextTable::of(head, rows))?;
         let head = ["worker that", "placing", "taken", "bytes", "sent to it", "given back", "verified"];
         let rows = self.workers.iter().map(|row| {
             let (taken, bytes) = (row.taken.to_string(), show::bytes(row.bytes));
             let (sent, back) = (number(row.sent), number(row.given_back));
             vec![row.worker.to_owned(), row.placing.clone(), taken, bytes, sent, back, yes(row.verified)]
         });
-        lines(table, &head, rows)?;
+        table.line(&TextTable::of(head, rows))?;
         let head = ["ended at the bridge as", "counted", "of them missing", "taken before", "verified"];
         let shown = |row: &&LossRow| row.counted + row.missing + row.taken > 0 || !row.verified;
         let rows = self.losses.iter().filter(shown).map(|row| {
@@ -157,11 +158,11 @@ impl Report {
             cells.push(yes(row.verified));
             cells
         });
-        lines(table, &head, rows)?;
+        table.line(&TextTable::of(head, rows))?;
         let rows = self.sums.iter().map(|sum| {
             vec![sum.what.to_owned(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]
         });
-        lines(table, &["sums", "", "", "verified"], rows)?;
+        table.line(&TextTable::of(["sums", "", "", "verified"], rows))?;
         let (events, bytes) = self.workers.iter().fold((0, 0), |(e, b), row| (e + row.taken, b + row.bytes));
         let rate = show::rate(bytes, std::time::Duration::from_secs_f64(self.seconds));
         table.line(&format!("{events} events taken in {:.1} s, {rate}", self.seconds))?;
@@ -174,11 +175,6 @@ impl Report {
         }
         Ok(())
     }
-}
-
-fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> anyhow::Result<()> {
-    let head = head.iter().map(|&word| word.to_owned()).collect();
-    table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
 }
 
 /// The events that workers printed, by data id and event number.

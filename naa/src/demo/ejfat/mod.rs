@@ -18,9 +18,8 @@ use std::{
 };
 
 use anyhow::ensure;
-use naa_measure::Json;
+use naa_measure::{Json, TextTable};
 
-use super::Table;
 use crate::lb::engine::Engine;
 use nodes::{Balancer, CROWD, CROWD_GIGABITS, Crowd, Sender, Worker};
 use report::Report;
@@ -120,12 +119,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
     if let Some(why) = refused {
         table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
     }
-    let report = play(args, &stage, &mut table)?;
-    report.print(&mut table)?;
+    let report = play(args, &stage, &table)?;
+    report.print(&table)?;
     let verified = report.verified();
     if let Some(json) = json {
         json.write(&report)?;
@@ -135,7 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Runs the demonstration, from the first process to the last counter.
-fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
+fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Result<Report> {
     let workers = (0..stage::WORKERS).map(|n| Worker::start(stage, n)).collect::<anyhow::Result<Vec<_>>>()?;
     if args.engine == Engine::Rtl {
         table.line("making the model of the load balancer's RTL, unless it is there")?;

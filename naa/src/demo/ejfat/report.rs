@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use naa_measure::TextTable;
 use proto::lb::v1::GetCountersReply as Counters;
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use super::{
     stage::Stage,
     steer::{Dealt, Steer},
 };
-use crate::{demo::Table, show};
+use crate::show;
 
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
@@ -93,9 +94,9 @@ impl Report {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
+    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
-        let mut rows = vec![texts(&[
+        let head = [
             "sender",
             "streams",
             "events",
@@ -105,8 +106,8 @@ impl Report {
             "misrouted",
             "missing",
             "verified",
-        ])];
-        rows.extend(self.rows.iter().map(|row| {
+        ];
+        let rows = self.rows.iter().map(|row| {
             let numbers = [
                 row.sender.into(),
                 row.streams as u64,
@@ -121,20 +122,19 @@ impl Report {
             cells[3] = show::bytes(row.bytes);
             cells.push(yes(row.verified));
             cells
-        }));
-        table.line(&show::table(&rows))?;
-        let mut rows = vec![texts(&["worker", "events", "segments", "dropped", "incomplete", "evicted"])];
-        rows.extend(self.workers.iter().map(|row| {
+        });
+        table.line(&TextTable::of(head, rows))?;
+        let rows = self.workers.iter().map(|row| {
             let WorkerRow { worker, events, segments, dropped, incomplete, evicted } = *row;
-            let numbers = [worker as u64, events, segments, dropped, incomplete, evicted];
-            numbers.iter().map(ToString::to_string).collect()
-        }));
-        table.line(&show::table(&rows))?;
-        let mut rows = vec![texts(&["sums", "", "", "verified"])];
-        rows.extend(self.sums.iter().map(|sum| {
-            vec![sum.what.clone(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]
-        }));
-        table.line(&show::table(&rows))?;
+            [worker as u64, events, segments, dropped, incomplete, evicted]
+        });
+        let head = ["worker", "events", "segments", "dropped", "incomplete", "evicted"];
+        table.line(&TextTable::of(head, rows))?;
+        let rows = self
+            .sums
+            .iter()
+            .map(|sum| [sum.what.clone(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]);
+        table.line(&TextTable::of(["sums", "", "", "verified"], rows))?;
         let bytes = self.rows.iter().map(|row| row.bytes).sum();
         let rate = show::rate(bytes, std::time::Duration::from_secs_f64(self.seconds));
         table.line(&format!("{} changes of tables in {:.1} s, {rate}", self.table_changes, self.seconds))?;
@@ -147,10 +147,6 @@ impl Report {
         }
         Ok(())
     }
-}
-
-fn texts(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn rows(sent: &[Ended], worked: &[Ended], dealt: &Dealt) -> Vec<Row> {

@@ -18,9 +18,7 @@ mod tables;
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use naa_measure::Json;
-
-use super::Table;
+use naa_measure::{Json, TextTable};
 
 /// Balance events over workers of different speed while one is killed, one drained and one added, and check each event
 ///
@@ -77,9 +75,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => {}
     }
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
-    let report = play::play(args, &mut table)?;
-    report.print(&mut table)?;
+    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
+    let report = play::play(args, &table)?;
+    report.print(&table)?;
     let verified = report.verified();
     if let Some(json) = json {
         json.write(&report)?;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use naa_measure::TextTable;
 
 use super::{
     Args,
@@ -16,7 +17,7 @@ use super::{
     site::{Reservation, Site, own},
     tables::Seen,
 };
-use crate::{demo::Table, ejfat::tell::Line};
+use crate::ejfat::tell::Line;
 
 const LOOK: Duration = Duration::from_millis(20);
 /// The longest wait until all workers are in the tables, and at the end until they have taken all events.
@@ -158,7 +159,7 @@ impl Team {
 
 /// Prints a line for each change, and shows the progress in between.
 struct Watch<'a> {
-    table: &'a mut Table,
+    table: &'a TextTable,
     events: u64,
     rate: f64,
     begin: Instant,
@@ -203,7 +204,7 @@ fn sent(teams: &[Team]) -> u64 {
     teams.iter().flat_map(|team| &team.senders).map(Sender::told).sum()
 }
 
-pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
+pub(super) fn play(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
     let v6: &[bool] = if args.everything { &[false, true] } else { &[false] };
     let mut site = Site::start(v6)?;
     table.line(&site.name())?;

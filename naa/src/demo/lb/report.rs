@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use naa_measure::TextTable;
 use serde::Serialize;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
     nodes::{QUEUE, Sums, Told},
     play::{Kills, Part, Played},
 };
-use crate::{demo::Table, show};
+use crate::show;
 
 /// The table lists at most this many events of one outcome, and the last one; JSON lists all.
 const SHOWN: usize = 4;
@@ -104,7 +105,7 @@ impl Report {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
+    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
         for of in &self.shares {
             table.line(&format!("shares by {}, events of each second", of.ip))?;
@@ -125,20 +126,15 @@ impl Report {
                 yes(row.verified),
             ]
         });
-        lines(table, &head, rows)?;
+        table.line(&TextTable::of(head, rows))?;
         let rows = self.fates.iter().map(|row| {
             let by = self.shares[row.reservation].ip.to_owned();
             vec![row.fate.text().into(), by, row.events.to_string(), listed(&row.list), yes(row.verified)]
         });
-        lines(table, &["events", "by", "", "sender:number@tick", "verified"], rows)?;
+        table.line(&TextTable::of(["events", "by", "", "sender:number@tick", "verified"], rows))?;
         let rows = self.checks.iter().map(|row| vec![row.what.clone(), row.value.clone(), yes(row.verified)]);
-        lines(table, &["also", "", "verified"], rows)
+        table.line(&TextTable::of(["also", "", "verified"], rows))
     }
-}
-
-fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> anyhow::Result<()> {
-    let head = head.iter().map(|&word| word.to_owned()).collect();
-    table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
 }
 
 /// The first events of a list and its last one, as text.

@@ -7,7 +7,7 @@ mod summary;
 use std::io::{BufWriter, StdoutLock, Write, stdout};
 
 use super::capture::{Capture, Datagram, Kind, Packets, Source, look, parts};
-use packet::Table;
+use packet::Rows;
 use summary::Summary;
 
 /// Show what of EJFAT is in a capture
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut capture = args.source.open()?;
     let mut out = Out { to: BufWriter::new(stdout().lock()), at_once: args.source.is_stdin() };
     let mut tally = Tally::default();
-    let mut table = Table::new(args.json);
+    let mut rows = Rows::new(args.json);
     let mut summary = args.summary.then(|| Summary::new(args.timeout)).transpose()?;
     let any = args.source.names_ports();
     let mut begun = None;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 tally.count(&part, &kind);
                 match &mut summary {
                     Some(summary) => summary.see(&part, &kind),
-                    None => out.lines(table.lines(first, &part, &kind))?,
+                    None => out.lines(rows.lines(first, &part, &kind))?,
                 }
             }
             Ok(())

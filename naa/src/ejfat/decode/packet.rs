@@ -1,6 +1,7 @@
 //! Prints a line per datagram.
 
 use ejfat::wire::{LbHeader, SyncHeader};
+use naa_measure::{Column, TextTable};
 use serde_json::{Value, json};
 
 use crate::ejfat::capture::{Datagram, Kind, Segment};
@@ -19,30 +20,26 @@ const COLUMNS: [&str; 12] = [
     "LENGTH",
     "PAYLOAD",
 ];
-/// The columns that are aligned to the left because they have words; the others have numbers.
-const LEFT: [usize; 3] = [1, 2, 3];
-
-/// A table that is printed line by line. Its columns never become narrower.
-pub(super) struct Table {
-    json: bool,
-    widths: [usize; COLUMNS.len()],
+/// The rows of datagrams: a table, or lines of JSON.
+pub(super) struct Rows {
+    table: Option<TextTable>,
     begun: bool,
 }
 
-impl Table {
+impl Rows {
     pub(super) fn new(json: bool) -> Self {
+        use Column::{Left, Right};
         // These widths have room for an IPv4 address with its port, and for a tick of today.
-        let least = [11, 21, 21, 2, 16];
-        let mut widths = COLUMNS.map(str::len);
-        widths.iter_mut().zip(least).for_each(|(width, least)| *width = least.max(*width));
-        Self { json, widths, begun: false }
+        let mut columns = vec![Right(11), Left(21), Left(21), Left(2), Right(16)];
+        columns.extend(COLUMNS[5..].iter().map(|name| Right(name.len() as u16)));
+        Self { table: (!json).then(|| TextTable::new(columns)), begun: false }
     }
 
     /// The line of a datagram, if it is one of EJFAT's. The names of the columns come before the first line.
     pub(super) fn lines(&mut self, first: u64, datagram: &Datagram<'_>, kind: &Kind) -> Option<String> {
-        if self.json {
+        let Some(table) = &mut self.table else {
             return object(datagram, kind).map(|object| object.to_string());
-        }
+        };
         let mut cells: [String; COLUMNS.len()] = std::array::from_fn(|_| "-".into());
         cells[0] = seconds(first, datagram.time);
         cells[1] = datagram.from.to_string();
@@ -59,22 +56,9 @@ impl Table {
             Kind::Malformed | Kind::Other => return None,
         };
         let shown = if matches!(kind, Kind::Sync(_)) { 5 } else { COLUMNS.len() };
-        let mut lines = String::new();
-        if !self.begun {
-            self.begun = true;
-            lines = self.line(&COLUMNS.map(String::from)) + "\n";
-        }
-        Some(lines + &self.line(&cells[..shown]) + &behind)
-    }
-
-    fn line(&mut self, cells: &[String]) -> String {
-        let cell = |(at, (cell, width)): (usize, (&String, &mut usize))| {
-            *width = cell.len().max(*width);
-            let width = *width;
-            if LEFT.contains(&at) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        };
-        let cells: Vec<_> = cells.iter().zip(&mut self.widths).enumerate().map(cell).collect();
-        cells.join("  ")
+        let head = if self.begun { String::new() } else { table.format(COLUMNS) + "\n" };
+        self.begun = true;
+        Some(head + &table.format(&cells[..shown]) + &behind)
     }
 }
 

@@ -11,12 +11,10 @@ use ejfat::{
     Time,
     reassembly::{Cause, Config, EventId, Incomplete, Name, Place, Reassembler},
 };
+use naa_measure::TextTable;
 
 use super::record::{End, Flow, HEADER, Record};
-use crate::{
-    ejfat::capture::{Datagram, Kind, Segment},
-    show,
-};
+use crate::ejfat::capture::{Datagram, Kind, Segment};
 
 /// The most events that are open at once.
 const SLOTS: u32 = 1 << 14;
@@ -126,10 +124,9 @@ impl Summary {
             let lines: Vec<_> = self.records.iter().map(|record| record.object().to_string()).collect();
             return Ok(lines.join("\n"));
         }
-        let mut rows = vec![HEADER.map(String::from).to_vec()];
-        rows.extend(self.records.iter().map(|record| record.row(begun)));
         let complete = self.records.iter().filter(|record| record.end == End::Complete).count();
-        let table = if self.records.is_empty() { String::new() } else { show::table(&rows) + "\n" };
+        let rows = self.records.iter().map(|record| record.row(begun));
+        let table = if self.records.is_empty() { String::new() } else { TextTable::of(HEADER, rows) + "\n" };
         let all = self.records.len();
         let incomplete = all.checked_sub(complete).context("more than all")?;
         Ok(format!("{table}{all} events: {complete} complete, {incomplete} incomplete"))

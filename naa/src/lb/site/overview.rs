@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ejfat_client::messages as pb;
+use naa_measure::TextTable;
 use serde_json::json;
 
 use super::{At, status, when::text};
@@ -42,13 +43,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let header =
         ["name", "reservation", "strategy", "at", "workers", "with slots", "senders", "epoch", "ends"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for of in &all {
         let (reservation, state) =
             (of.reservation.clone().unwrap_or_default(), of.status.clone().unwrap_or_default());
         let at = [&reservation.data_ipv4_address, &reservation.data_ipv6_address];
         let at: Vec<_> = at.into_iter().filter(|at| !at.is_empty()).map(String::as_str).collect();
-        rows.push(vec![
+        rows.push([
             of.name.clone(),
             reservation.lb_id.clone(),
             reservation.strategy.clone(),
@@ -63,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let issues = all.iter().filter_map(|of| of.status.as_ref()).flat_map(|of| &of.health_issues);
     // Issues of a data plane are in the status of each reservation, so a set keeps each only once.
     let issues: BTreeSet<_> = issues.map(status::issue_line).collect();
-    let table = show::table(&rows);
-    let lines = std::iter::once(table.trim_end()).chain(issues.iter().map(String::as_str));
+    let table = TextTable::of(header, rows);
+    let lines = std::iter::once(table.as_str()).chain(issues.iter().map(String::as_str));
     Ok(show::line(&lines.collect::<Vec<_>>().join("\n"))?)
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ejfat_client::messages as pb;
+use naa_measure::TextTable;
 use serde_json::{Value, json};
 
 use super::{
@@ -142,7 +143,7 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
         "session", "worker", "address", "slots", "share", "fill", "events/s", "Gbit/s", "lost", "state",
         "why",
     ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for of in &status.workers {
         let rate = |of_counted: fn(&(Instant, i64, i64)) -> i64| {
             let (new, old) = (now.get(&of.session_id)?, before.get(&of.session_id)?);
@@ -152,7 +153,7 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
         let shown = |rate: Option<f64>, scale: f64, digits: usize| {
             rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.digits$}", rate * scale))
         };
-        rows.push(vec![
+        rows.push([
             of.session_id.to_string(),
             of.name.clone(),
             format!("{}:{}", of.ip_address, of.udp_port),
@@ -168,7 +169,7 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
             why(of),
         ]);
     }
-    show::table(&rows).trim_end().to_owned()
+    TextTable::of(header, rows)
 }
 
 fn text_of_end(status: &pb::LoadBalancerStatusReply) -> String {

@@ -7,6 +7,7 @@ use ejfat_client::{
     Connection,
     messages::{self as pb, token_permission, token_selector},
 };
+use naa_measure::TextTable;
 use serde_json::{Value, json};
 
 use super::At;
@@ -103,12 +104,11 @@ fn object(of: &pb::TokenDetails) -> Value {
 }
 
 fn table(all: &[pb::TokenDetails]) -> String {
-    let mut rows = vec![["number", "name", "created", "permissions"].map(str::to_owned).to_vec()];
-    rows.extend(all.iter().map(|of| {
+    let rows = all.iter().map(|of| {
         let permissions: Vec<_> = of.permissions.iter().map(named).collect();
-        vec![of.id.to_string(), of.name.clone(), of.created_at.clone(), permissions.join(" ")]
-    }));
-    show::table(&rows).trim_end().to_owned()
+        [of.id.to_string(), of.name.clone(), of.created_at.clone(), permissions.join(" ")]
+    });
+    TextTable::of(["number", "name", "created", "permissions"], rows)
 }
 
 fn selector(id: u32) -> pb::TokenSelector {
