@@ -1,9 +1,7 @@
 //! Points as a table for other programs. The first three columns are those of the NAAICE project's measurements
 //! (tests/do_client.py there), with its units: bytes and seconds.
 
-use std::fmt::Write as _;
-
-use super::point::{Direction, Point, Sizes};
+use super::point::Point;
 
 const COLUMNS: &str = "byte_length,setup_time,transfer_time,\
     provider,wait,layout,used,params,sizes,param_bytes,direction,first_time,p99_time,spread,goodput,\
@@ -11,57 +9,56 @@ const COLUMNS: &str = "byte_length,setup_time,transfer_time,\
 
 /// A header and a line for each point. Times are in seconds, goodput in bytes per second; what a machine cannot count is
 /// empty.
-pub(crate) fn csv(points: &[Point]) -> String {
-    let mut out = format!("{COLUMNS}\n");
-    for point in points {
-        line(point, &mut out);
-    }
-    out
+///
+/// # Errors
+/// If there is no memory.
+pub(crate) fn csv(points: &[Point]) -> csv::Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(COLUMNS.split(','))?;
+    points.iter().try_for_each(|point| out.serialize(cells(point)))?;
+    out.into_inner().map_err(|error| error.into_error().into())
 }
 
-fn line(point: &Point, out: &mut String) {
+fn cells(point: &Point) -> impl serde::Serialize {
     let workload = &point.workload;
     let seconds = |us: f64| format!("{:.9}", us / 1e6);
-    let sizes = match workload.sizes {
-        Sizes::Equal => "equal",
-        Sizes::Mixed => "mixed",
-    };
-    let direction = match workload.direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-        Direction::Both => "both",
-    };
-    let cells = [
-        workload.total().to_string(),
-        seconds(point.setup_us),
-        seconds(point.p50_us),
-        workload.provider.clone(),
-        workload.wait.clone(),
-        point.layout.clone(),
-        point.used.clone(),
-        workload.params.to_string(),
-        sizes.into(),
-        workload.bytes.to_string(),
-        direction.into(),
-        seconds(point.first_us),
-        seconds(point.p99_us),
-        format!("{:.4}", point.spread),
-        format!("{:.0}", point.goodput * (1_u64 << 30) as f64),
-        seconds(point.host_cpu_us),
-        seconds(point.server_cpu_us),
-        point.host_registered.to_string(),
-        point.server_registered.to_string(),
-        point.joules.map_or(String::new(), |joules| format!("{joules:.9}")),
-        point.repeats.to_string(),
-        point.calls.to_string(),
-    ];
-    // Writing to a string does not fail.
-    let _ = writeln!(out, "{}", cells.join(","));
+    // Tuples have at most 16 elements.
+    (
+        (
+            workload.total(),
+            seconds(point.setup_us),
+            seconds(point.p50_us),
+            &workload.provider,
+            &workload.wait,
+            &point.layout,
+            &point.used,
+            workload.params,
+            workload.sizes,
+            workload.bytes,
+            workload.direction,
+        ),
+        (
+            seconds(point.first_us),
+            seconds(point.p99_us),
+            format!("{:.4}", point.spread),
+            format!("{:.0}", point.goodput * (1_u64 << 30) as f64),
+            seconds(point.host_cpu_us),
+            seconds(point.server_cpu_us),
+            point.host_registered,
+            point.server_registered,
+            point.joules.map(|joules| format!("{joules:.9}")),
+            point.repeats,
+            point.calls,
+        ),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::point::Workload, *};
+    use super::{
+        super::point::{Direction, Sizes, Workload},
+        *,
+    };
 
     #[test]
     fn lines_have_the_columns_and_plain_numbers() {
@@ -87,7 +84,7 @@ mod tests {
             calls: 1500,
         };
         let counted = Point { joules: Some(2e-6), ..point.clone() };
-        let text = csv(&[point, counted]);
+        let text = String::from_utf8(csv(&[point, counted]).unwrap()).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("byte_length,setup_time,transfer_time,provider,"), "{text}");
         assert_eq!(

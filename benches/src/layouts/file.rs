@@ -121,8 +121,8 @@ fn rules(run: &Run) -> String {
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    Ok(Destination::new(path)?.replace(text.as_bytes())?)
+pub(crate) fn replace(path: &Path, contents: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    Ok(Destination::new(path)?.replace(contents.as_ref())?)
 }
 
 #[cfg(test)]

@@ -214,8 +214,8 @@ impl Results<'_> {
         if self.args.from.is_none() {
             self.folder.save(&written)?;
         }
-        file::replace(&self.folder.csv(), &csv(points))?;
-        file::replace(&self.folder.html(), &report::html(self.run))?;
+        file::replace(&self.folder.csv(), csv(points)?)?;
+        file::replace(&self.folder.html(), report::html(self.run))?;
         self.print(&rows)?;
         if self.args.fit {
             self.print_rules()?;

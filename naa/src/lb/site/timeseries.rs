@@ -48,11 +48,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let of = |of: &pb::Timeseries| json!({ "name": of.name, "unit": of.unit, "samples": samples(of) });
         return Ok(show::line(&json!({ "series": found.iter().map(of).collect::<Vec<_>>() }).to_string())?);
     }
-    show::line("series,unix_ms,value")?;
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(["series", "unix_ms", "value"])?;
     for of in &found {
-        for (at, value) in samples(of) {
-            show::line(&format!("{},{at},{value}", of.name))?;
-        }
+        samples(of).iter().try_for_each(|(at, value)| out.serialize((&of.name, at, value)))?;
     }
-    Ok(())
+    Ok(show::line(String::from_utf8(out.into_inner()?)?.trim_end())?)
 }
