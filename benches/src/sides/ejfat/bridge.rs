@@ -46,13 +46,13 @@ pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
 pub(in crate::sides) fn serve(way: Way) -> anyhow::Result<(SocketAddr, Running)> {
     let watched = Arc::<OnceLock<Handle>>::default();
     let handle = watched.clone();
-    let mut before = None;
+    let mut before = Histogram::default();
     let address = answer_with(move |ask| {
         let handle = handle.get().context("there is no bridge yet")?;
         let mut told = Told::now()?;
         match ask {
-            Ask::Begin(_) => before = Some(settled(handle).events.latency),
-            Ask::Look => told.latency = latency(before.as_ref(), &fresh(handle).events.latency),
+            Ask::Begin(_) => before = settled(handle).events.latency,
+            Ask::Look => told.latency = latency(&fresh(handle).events.latency.since(&before)),
             Ask::End { .. } | Ask::To(_) => {}
         }
         Ok(told)
@@ -110,17 +110,10 @@ fn settled(handle: &Handle) -> Snapshot {
     }
 }
 
-/// p50 and p99 in microseconds of what came after `before`, within the steps of histograms.
-fn latency(before: Option<&Histogram>, after: &Histogram) -> Option<[f64; 2]> {
-    let up_to = |nanos| after.up_to(nanos) - before.map_or(0, |before| before.up_to(nanos));
-    let count = after.count() - before.map_or(0, Histogram::count);
-    let quantile = |part: f64| {
-        let wanted = (count as f64 * part).ceil().max(1.0) as u64;
-        // The ends of its buckets.
-        let ends = (0..38).flat_map(|log| (5..9).map(move |step| (step << log) - 1));
-        ends.into_iter().find(|&nanos: &u64| up_to(nanos) >= wanted).map(|nanos| nanos as f64 / 1e3)
-    };
-    Some([quantile(0.5)?, quantile(0.99)?])
+/// p50 and p99 in microseconds, within the steps of histograms.
+fn latency(of: &Histogram) -> Option<[f64; 2]> {
+    let micros = |part| of.quantile(part).map(|nanos| nanos as f64 / 1e3);
+    Some([micros(0.5)?, micros(0.99)?])
 }
 
 /// Events at a rate that every way can take.
@@ -171,9 +164,9 @@ mod tests {
         let mut before = Histogram::default();
         (0..1000).for_each(|_| before.add(5_000_000));
         let mut after = before.clone();
-        assert_eq!(latency(Some(&before), &after), None);
+        assert_eq!(latency(&after.since(&before)), None);
         (0..1000).for_each(|n| after.add(n * 1000));
-        let [p50, p99] = latency(Some(&before), &after).unwrap();
-        assert!((500.0..640.0).contains(&p50) && (990.0..1250.0).contains(&p99), "{p50} {p99}");
+        let [p50, p99] = latency(&after.since(&before)).unwrap();
+        assert!((499.0..540.0).contains(&p50) && (989.0..1065.0).contains(&p99), "{p50} {p99}");
     }
 }

@@ -20,6 +20,7 @@ const EXTERNAL: &[&str] = &[
     "serde",
     "serde_json",
     "sha2",
+    "hdrhistogram",
 ];
 
 const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
