@@ -10,10 +10,10 @@ mod flows;
 mod packet;
 mod tshark;
 
-use crate::pcap::{Capture, Datagram, datagram};
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use flows::Flows;
 use packet::{Packet, ROCE_PORT};
+use simnet::pcap::{self, Datagram, datagram};
 use std::{fmt, fs, path::Path, path::PathBuf, process::ExitCode};
 use tshark::Compared;
 
@@ -108,21 +108,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 pub(crate) fn check_file(path: &Path) -> Result<Report> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let capture = Capture::open(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    let (mut report, ours) = judge(capture);
+    let (mut report, ours) = judge(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
     report.compared = ours.compare(path)?;
     Ok(report)
 }
 
-fn judge(capture: Capture<'_>) -> (Report, tshark::Ours) {
+fn judge(capture: &[u8]) -> Result<(Report, tshark::Ours)> {
     let mut report = Report::default();
     let (mut flows, mut ours) = (Flows::default(), tshark::Ours::default());
-    for (number, frame) in (1..).zip(capture) {
-        if frame.missing > 0 {
+    for (number, frame) in (1..).zip(pcap::frames(capture).map_err(Error::msg)?.map_while(Result::ok)) {
+        if frame.caplen < frame.origlen {
             report.truncated += 1;
             continue;
         }
-        let Some(datagram) = datagram(frame.bytes).filter(is_roce) else { continue };
+        let Some(datagram) = datagram(frame.data).filter(is_roce) else { continue };
         report.checked += 1;
         if !right(&datagram) {
             report.wrong.push(number);
@@ -136,11 +135,11 @@ fn judge(capture: Capture<'_>) -> (Report, tshark::Ours) {
         }
     }
     (report.repeated, report.unknown, report.missed) = (flows.repeated, flows.unknown, flows.missed);
-    (report, ours)
+    Ok((report, ours))
 }
 
 fn is_roce(datagram: &Datagram<'_>) -> bool {
-    datagram.udp[2..4] == ROCE_PORT.to_be_bytes()
+    datagram.to.port() == ROCE_PORT
 }
 
 fn right(datagram: &Datagram<'_>) -> bool {
@@ -193,7 +192,7 @@ fn crc32<'a>(bytes: impl Iterator<Item = &'a u8>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcap::tests::{file, frame};
+    use std::net::SocketAddr;
 
     fn captures() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
@@ -218,26 +217,35 @@ mod tests {
     fn every_covered_bit_counts_and_masked_ones_do_not() {
         let bytes = fs::read(captures().join("rxe-rping-v4-v6-perftest-write.pcap")).expect("a capture");
         let masked_v4 = |at: usize| [14 + 1, 14 + 8, 14 + 10, 14 + 11, 34 + 6, 34 + 7, 42 + 4].contains(&at);
-        let frame =
-            Capture::open(&bytes).expect("a capture").find(|f| f.bytes[12..14] == [8, 0]).expect("IPv4");
-        let whole = frame.bytes.len();
+        let frame = frames(&bytes).into_iter().find(|frame| frame[12..14] == [8, 0]).expect("IPv4");
+        let whole = frame.len();
         // Bytes that only say where things are would make it another packet.
         let structure = [14, 14 + 2, 14 + 3, 14 + 6, 14 + 7, 14 + 9, 36, 37, 38, 39];
         for bit in (14 * 8..whole * 8).filter(|bit| !structure.contains(&(bit / 8))) {
-            let mut changed = frame.bytes.to_vec();
+            let mut changed = frame.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let datagram = datagram(&changed).expect("still UDP");
             assert_eq!(right(&datagram), masked_v4(bit / 8), "bit {bit}");
         }
     }
 
+    fn frames(capture: &[u8]) -> Vec<Vec<u8>> {
+        pcap::frames(capture).expect("a capture").map(|frame| frame.expect("a frame").data.to_vec()).collect()
+    }
+
+    fn file(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut writer = pcap::Writer::new(&mut file).expect("a capture");
+        frames.iter().try_for_each(|frame| writer.frame(0, frame)).expect("a capture");
+        file
+    }
+
     /// What is said of a capture whose frames were changed.
     fn judged(change: impl Fn(&mut Vec<Vec<u8>>)) -> Report {
         let bytes = fs::read(captures().join("rxe-rping-v4-v6-perftest-write.pcap")).expect("a capture");
-        let mut frames: Vec<_> = Capture::open(&bytes).expect("it").map(|f| f.bytes.to_vec()).collect();
+        let mut frames = frames(&bytes);
         change(&mut frames);
-        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
-        judge(Capture::open(&file(false, &frames)).expect("a capture")).0
+        judge(&file(&frames)).expect("a capture").0
     }
 
     /// Where the base transport header begins in frames over IPv4.
@@ -292,10 +300,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("check-icrc-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("wrong.pcap");
-        fs::write(&path, file(true, &[b"x", &frame(&[], &[0; 20]), &frame(&[], b"short")])).expect("written");
+        let mut file = file(&[b"x".to_vec()]);
+        let [from, to]: [SocketAddr; 2] =
+            ["10.9.0.1:4791", "10.9.0.2:4791"].map(|address| address.parse().expect("an address"));
+        let mut datagrams = Vec::new();
+        let mut writer = pcap::Writer::new(&mut datagrams).expect("a capture");
+        for payload in [&[0; 20][..], b"short"] {
+            writer.datagram(0, from, to, 0, payload).expect("a capture");
+        }
+        file.extend_from_slice(&datagrams[24..]);
+        fs::write(&path, file).expect("written");
         let report = check_file(&path).expect("a capture");
         assert_eq!((report.checked, report.wrong.as_slice()), (2, [2, 3].as_slice()));
-        fs::write(&path, file(false, &[])).expect("written");
+        fs::write(&path, &datagrams[..24]).expect("written");
         assert!(!check_file(&path).expect("a capture").passed());
         fs::remove_dir_all(&folder).expect("removed");
     }

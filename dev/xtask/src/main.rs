@@ -17,7 +17,6 @@ mod loom;
 mod metadata;
 mod mutants;
 mod packages;
-mod pcap;
 mod proto;
 mod repo;
 mod rping_matrix;

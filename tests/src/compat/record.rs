@@ -57,7 +57,7 @@ pub(super) fn record(wire: Wire, from: String) -> Result<(Vec<u8>, Description),
         Wire::Subscribe => description.free = free_of_subscribe(&said)?,
         _ => {}
     }
-    Ok((pcap::write(&written), description))
+    Ok((pcap::write(&written)?, description))
 }
 
 /// A datagram that is sent again is the same bytes.

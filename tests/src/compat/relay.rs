@@ -58,20 +58,20 @@ fn run(roce: &UdpSocket, data: &UdpSocket, stopped: &AtomicBool) -> Result<Vec<D
     let mut buffer = [0; 1 << 16];
     while !stopped.load(Ordering::Relaxed) {
         let mut idle = true;
-        let micros = begin.elapsed().as_micros() as u64;
+        let nanos = begin.elapsed().as_nanos() as u64;
         if let Some((len, from)) = receive(roce, &mut buffer)? {
             idle = false;
             let (from, to, payload) = pass(&mut host, from, &buffer[..len])?;
             let next = if *to.ip() == SERVER { to } else { host.ok_or("a server that speaks first")? };
             let own = SocketAddrV4::new(HOST, ROCE_PORT);
             send(roce, next, &icrc::seal(own, next, &payload))?;
-            written.push(Datagram { micros, from, to, payload: icrc::seal(from, to, &payload) });
+            written.push(Datagram { nanos, from, to, payload: icrc::seal(from, to, &payload) });
         }
         if let Some((len, _)) = receive(data, &mut buffer)? {
             idle = false;
             let (from, to) = (SocketAddrV4::new(HOST, SEGMENT_PORT), SocketAddrV4::new(SERVER, SEGMENT_PORT));
             send(data, to, &buffer[..len])?;
-            written.push(Datagram { micros, from, to, payload: buffer[..len].to_vec() });
+            written.push(Datagram { nanos, from, to, payload: buffer[..len].to_vec() });
         }
         if idle {
             thread::sleep(Duration::from_micros(20));

@@ -158,13 +158,13 @@ fn every_wire_has_a_recording() {
 #[test]
 fn captures_are_read_as_they_were_written() {
     let datagram = |port, payload: &[u8]| pcap::Datagram {
-        micros: 1_000_001,
+        nanos: 1_000_000_001,
         from: std::net::SocketAddrV4::new(HOST, port),
         to: std::net::SocketAddrV4::new(SERVER, 4791),
         payload: payload.to_vec(),
     };
     let all = [datagram(4791, b"one"), datagram(1, b"")];
-    let file = pcap::write(&all);
+    let file = pcap::write(&all).unwrap();
     assert_eq!(pcap::read(&file).unwrap(), all);
     assert!(pcap::read(&file[..file.len() - 1]).is_err());
     assert!(player::steps(&all).is_err(), "neither has an ICRC");

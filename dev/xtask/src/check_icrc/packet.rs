@@ -1,7 +1,7 @@
 //! RoCEv2 headers of a datagram, from InfiniBand Architecture volume 1, chapter 9 (transport) and 12 (communication
 //! management), and annex A17. Shares nothing with the crate under test.
 
-use crate::pcap::Datagram;
+use simnet::pcap::Datagram;
 use std::net::IpAddr;
 
 pub(super) const ROCE_PORT: u16 = 4791;
@@ -93,21 +93,10 @@ fn be(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?)),
-        _ => Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)),
-    }
-}
-
 impl<'a> Packet<'a> {
     /// What the datagram holds, or what is wrong with it.
     pub(super) fn read(datagram: &Datagram<'a>) -> Result<Self, String> {
-        let (ip, body) = (datagram.ip, &datagram.udp[8..]);
-        let [from, to] = if ip[0] >> 4 == 4 { [12..16, 16..20] } else { [8..24, 24..40] };
-        let (Some(from), Some(to)) = (address(&ip[from]), address(&ip[to])) else {
-            return Err("no addresses".into());
-        };
+        let body = &datagram.udp[8..];
         if body.len() < BTH + ICRC {
             return Err("shorter than its headers".into());
         }
@@ -129,8 +118,8 @@ impl<'a> Packet<'a> {
             return Err(format!("{} bytes of payload and pad are no multiple of 4", padded.len()));
         }
         let packet = Self {
-            from,
-            to,
+            from: datagram.from.ip(),
+            to: datagram.to.ip(),
             opcode,
             kind,
             place,

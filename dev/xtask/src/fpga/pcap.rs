@@ -1,15 +1,13 @@
 //! `--pcap`: sends a capture through the simulated load balancer, and compares the result with that of the Rust.
 
-use crate::{
-    pcap::{self, Capture},
-    repo,
-};
-use anyhow::{Context, Result, ensure};
+use crate::repo;
+use anyhow::{Context, Error, Result, ensure};
 use ejfat::{
     lb::{Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables, TickPrefix, calendar},
     segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
 };
 use naa_fpga::{Driver, LbTop, Macs, Module, Packet, Rates, Tools, frames};
+use simnet::pcap;
 use std::{
     collections::BTreeMap,
     fs,
@@ -27,8 +25,9 @@ const MEMBERS: u16 = 4;
 /// If a frame differs.
 pub(super) fn run(input: &Path, output: &Path) -> Result<()> {
     let file = fs::read(input).with_context(|| format!("cannot read {}", input.display()))?;
-    let capture = Capture::open(&file).with_context(|| input.display().to_string())?;
-    let all: Vec<_> = capture.filter(|frame| frame.missing == 0).map(|frame| frame.bytes.to_vec()).collect();
+    let capture = pcap::frames(&file).map_err(Error::msg).with_context(|| input.display().to_string())?;
+    let whole = capture.map_while(Result::ok).filter(|frame| frame.caplen == frame.origlen);
+    let all: Vec<_> = whole.map(|frame| frame.data.to_vec()).collect();
     let seen = all.iter().filter_map(|frame| Seen::of(frame)).collect::<Vec<_>>();
     let own = seen
         .first()
@@ -45,7 +44,7 @@ pub(super) fn run(input: &Path, output: &Path) -> Result<()> {
     let packets = all.iter().map(|bytes| Packet { bytes: bytes.clone(), ..Packet::default() });
     let left = driver.registers.pass(packets);
     let sent: Vec<_> = left.into_iter().filter(|frame| frame.last == 0).map(|frame| frame.bytes).collect();
-    fs::write(output, pcap::file(&sent)).with_context(|| format!("cannot write {}", output.display()))?;
+    write(output, &sent)?;
 
     let expected: Vec<_> =
         all.iter().filter_map(|frame| frames::forward(&mut balancer, macs, frame, false)).collect();
@@ -93,8 +92,15 @@ pub(super) fn senders() -> Result<()> {
         }
     }
     fs::create_dir_all(&folder)?;
-    fs::write(&input, pcap::file(&all_frames))?;
+    write(&input, &all_frames)?;
     run(&input, &output)
+}
+
+fn write(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
+    let mut file = Vec::new();
+    let mut writer = pcap::Writer::new(&mut file)?;
+    frames.iter().try_for_each(|frame| writer.frame(0, frame))?;
+    fs::write(path, file).with_context(|| format!("cannot write {}", path.display()))
 }
 
 const OWN: [u8; 6] = [2, 0x4e, 0x41, 0x41, 0, 1];
@@ -135,9 +141,7 @@ impl Seen {
         if !datagram.udp[8..].starts_with(b"LB") {
             return None;
         }
-        let v4 = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(datagram.ip.get(at..at + 4)?).ok()?));
-        let v6 = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(datagram.ip.get(at..at + 16)?).ok()?));
-        let (from, to) = if datagram.ip[0] >> 4 == 4 { (v4(12)?, v4(16)?) } else { (v6(8)?, v6(24)?) };
+        let (from, to) = (datagram.from.ip(), datagram.to.ip());
         Some(Self { own: frame[..6].try_into().ok()?, from, to })
     }
 }

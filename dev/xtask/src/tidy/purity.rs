@@ -20,7 +20,9 @@ const EXTERNAL: &[&str] = &[
     "serde",
     "serde_json",
     "sha2",
+    "etherparse",
     "hdrhistogram",
+    "pcap-parser",
 ];
 
 const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
