@@ -23,6 +23,7 @@ const EXTERNAL: &[&str] = &[
     "etherparse",
     "hdrhistogram",
     "pcap-parser",
+    "percent-encoding",
 ];
 
 const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
