@@ -30,8 +30,8 @@ use super::{
 };
 pub(crate) use advice::advice;
 use look::{Look, swatches};
+use maud::{Markup, html};
 use page::section;
-use text::escape;
 use view::View;
 
 const TITLE: &str = "Memory-region layouts: which is best when?";
@@ -40,32 +40,36 @@ const TITLE: &str = "Memory-region layouts: which is best when?";
 pub(crate) fn html(run: &Run) -> String {
     let contests = Contest::all(&run.points);
     let views = View::all(&contests);
-    let body = [
-        question(),
-        paragraphs(&advice(&run.points)),
-        section("Targets", &summary::html(&run.points, &views)),
-        section("The best layout by count and size", &maps(&views)),
-        section("Time and goodput", &details(&views, plots::of_view)),
-        section("Set-up", &details(&both_ways(&views), plots::set_up)),
-        section("CPU time, registered memory and energy", &costs(&views)),
-        section("The rule of <code>auto</code>", &rules(run)),
-        section("Machine", &machine(run)),
-        section("Method", &method(run)),
-    ];
-    page::document(TITLE, &body.concat())
+    let body = html! {
+        (question())
+        (paragraphs(&advice(&run.points)))
+        (section("Targets", &summary::html(&run.points, &views)))
+        (section("The best layout by count and size", &maps(&views)))
+        (section("Time and goodput", &details(&views, plots::of_view)))
+        (section("Set-up", &details(&both_ways(&views), plots::set_up)))
+        (section("CPU time, registered memory and energy", &costs(&views)))
+        (section(html! { "The rule of " code { "auto" } }, &rules(run)))
+        (section("Machine", &machine(run)))
+        (section("Method", &method(run)))
+    };
+    page::document(TITLE, &body).into_string()
 }
 
-fn question() -> String {
-    format!("<h1>{TITLE}</h1>\n{QUESTION}<dl>\n{}</dl>\n", Look::ALL.map(described).concat())
+fn question() -> Markup {
+    html! {
+        h1 { (TITLE) }
+        p {
+            "A call sends its parameters to the accelerator and gets results back by RDMA WRITEs. Where the parameters lie \
+             there is a choice: a memory region each, which needs no copy and one WRITE per parameter; or regions in common, \
+             which can be written by fewer. NAAICE's description of its API chose the first for being simpler, and left the \
+             comparison open. This page makes it."
+        }
+        dl { @for look in Look::ALL { dt { (look::key(look)) } dd { (described(look)) } } }
+    }
 }
 
-const QUESTION: &str = "<p>A call sends its parameters to the accelerator and gets results back by RDMA WRITEs. Where the \
-parameters lie there is a choice: a memory region each, which needs no copy and one WRITE per parameter; or regions in \
-common, which can be written by fewer. NAAICE's description of its API chose the first for being simpler, and left the \
-comparison open. This page makes it.</p>\n";
-
-fn described(look: Look) -> String {
-    let what = match look.name() {
+fn described(look: Look) -> &'static str {
+    match look.name() {
         "symmetric" => "a region of the accelerator for each parameter, a WRITE each",
         "asymmetric" => "one region of the accelerator, a WRITE for each parameter",
         "gathered" => "one region, one WRITE that collects the parameters with a scatter-gather list",
@@ -74,123 +78,143 @@ fn described(look: Look) -> String {
              inputs of up to a sixteenth are copied together, larger ones gathered with them"
         }
         _ => "one of these, by a rule from count and sizes of the parameters",
-    };
-    format!("<dt>{}</dt><dd>{what}</dd>\n", look::key(look))
+    }
 }
 
 /// Providers are set off, and what to do is.
-fn paragraphs(advice: &str) -> String {
-    let paragraph = |line: &str| match line.split_once(": ") {
-        Some((provider, rest)) if advice.contains('\n') => {
-            format!("<p><strong>{}:</strong> {}</p>\n", escape(provider), emphasised(rest))
+fn paragraphs(advice: &str) -> Markup {
+    html! {
+        div class="advice" {
+            @for line in advice.lines() {
+                @match line.split_once(": ").filter(|_| advice.contains('\n')) {
+                    Some((provider, rest)) => p { strong { (provider) ":" } " " (emphasised(rest)) },
+                    None => p { (emphasised(line)) },
+                }
+            }
         }
-        _ => format!("<p>{}</p>\n", emphasised(line)),
-    };
-    format!("<div class=\"advice\">\n{}</div>\n", advice.lines().map(paragraph).collect::<String>())
+    }
 }
 
 /// Emphasises the part before the colon in sentences that say what to use.
-fn emphasised(paragraph: &str) -> String {
-    let sentence = |sentence: &str| match sentence.find(": ") {
-        Some(at) if sentence[..at].to_lowercase().contains("use ") => {
-            format!("<strong>{}</strong>{}", escape(&sentence[..at]), escape(&sentence[at..]))
+fn emphasised(paragraph: &str) -> Markup {
+    html! {
+        @for sentence in paragraph.split_inclusive(". ") {
+            @match sentence.find(": ") {
+                Some(at) if sentence[..at].to_lowercase().contains("use ") => {
+                    strong { (&sentence[..at]) } (&sentence[at..])
+                }
+                _ => (sentence),
+            }
         }
-        _ => escape(sentence),
-    };
-    paragraph.split_inclusive(". ").map(sentence).collect()
+    }
 }
 
-const MAPS: &str = "<p class=\"note\">A letter names the fastest layout where it is faster than symmetric by more than 3 % and \
-the spread of both; after = are those level with it, below is how many times as fast as symmetric it is. = alone is a \
-tie: no layout is faster than symmetric, and not all are slower. S: all others are slower. The line is where packed stops \
-being best: right of it, or where there is none, it is not. It is interpolated between the measured sizes; packed is the \
-best of its measured thresholds. Pointing at a cell tells the times.</p>\n";
-
-fn maps(views: &[View<'_>]) -> String {
+fn maps(views: &[View<'_>]) -> Markup {
     let of = |sizes: Sizes| {
         let some: Vec<_> = views.iter().filter(|view| view.sizes == sizes).collect();
-        let rows = some.chunk_by(|a, b| (a.provider, a.wait) == (b.provider, b.wait));
-        let row = |row: &[&View<'_>]| {
-            let maps: String = row.iter().map(|view| map::svg(view)).collect();
-            format!("<div class=\"maps\">\n{maps}</div>\n")
-        };
-        rows.map(row).collect::<String>()
+        html! {
+            @for row in some.chunk_by(|a, b| (a.provider, a.wait) == (b.provider, b.wait)) {
+                div class="maps" { @for view in row { (map::svg(view)) } }
+            }
+        }
     };
     let (equal, mixed) = (of(Sizes::Equal), of(Sizes::Mixed));
-    if equal.is_empty() && mixed.is_empty() {
-        return String::new();
+    if equal.0.is_empty() && mixed.0.is_empty() {
+        return Markup::default();
     }
-    let mixed = if mixed.is_empty() { mixed } else { format!("{MIXED}{mixed}") };
-    format!("{MAPS}{}{equal}{mixed}", swatches())
+    html! {
+        p class="note" {
+            "A letter names the fastest layout where it is faster than symmetric by more than 3 % and the spread of both; \
+             after = are those level with it, below is how many times as fast as symmetric it is. = alone is a tie: no \
+             layout is faster than symmetric, and not all are slower. S: all others are slower. The line is where packed \
+             stops being best: right of it, or where there is none, it is not. It is interpolated between the measured \
+             sizes; packed is the best of its measured thresholds. Pointing at a cell tells the times."
+        }
+        (swatches())
+        (equal)
+        @if !mixed.0.is_empty() {
+            h3 { "Mixed sizes" }
+            p class="note" {
+                "Sizes are averages: each has parameters from a sixteenth of it up, and most of the bytes in few."
+            }
+            (mixed)
+        }
+    }
 }
 
-const MIXED: &str = "<h3>Mixed sizes</h3>\n<p class=\"note\">Sizes are averages: each has parameters from a sixteenth of it up, \
-and most of the bytes in few.</p>\n";
-
 /// The first view of each provider is open.
-fn details(views: &[View<'_>], of: fn(&View<'_>) -> String) -> String {
-    let mut html = String::new();
-    let mut provider = None;
-    for view in views {
-        let is_first = provider.replace(view.provider) != Some(view.provider);
-        let open = if is_first { " open" } else { "" };
-        html +=
-            &format!("<details{open}><summary>{}</summary>\n{}</details>\n", escape(&view.title()), of(view));
+fn details(views: &[View<'_>], of: fn(&View<'_>) -> Markup) -> Markup {
+    let is_first = |at: usize| at == 0 || views[at - 1].provider != views[at].provider;
+    html! {
+        @for (at, view) in views.iter().enumerate() {
+            details open[is_first(at)] { summary { (view.title()) } (of(view)) }
+        }
     }
-    html
 }
 
 fn both_ways<'a>(views: &[View<'a>]) -> Vec<View<'a>> {
     views.iter().filter(|view| view.direction == Direction::Both).cloned().collect()
 }
 
-fn costs(views: &[View<'_>]) -> String {
+fn costs(views: &[View<'_>]) -> Markup {
     if views.is_empty() {
-        return String::new();
+        return Markup::default();
     }
-    let energy = match costs::energy(views) {
-        none if none.is_empty() => "<p>This machine has no energy counters.</p>\n".into(),
-        tables => format!("<p class=\"note\">Millijoules per call, of all processor packages.</p>\n{tables}"),
-    };
-    format!(
-        "<h3>CPU time</h3>\n<p class=\"note\">Per call, host + server.</p>\n{}\
-         <h3>Registered memory</h3>\n<p class=\"note\">Of a session's parameters, host + server.</p>\n{}\
-         <h3>Energy</h3>\n{energy}",
-        costs::cpu(views),
-        costs::registered(views)
-    )
+    let energy = costs::energy(views);
+    html! {
+        h3 { "CPU time" }
+        p class="note" { "Per call, host + server." }
+        (costs::cpu(views))
+        h3 { "Registered memory" }
+        p class="note" { "Of a session's parameters, host + server." }
+        (costs::registered(views))
+        h3 { "Energy" }
+        @if energy.0.is_empty() {
+            p { "This machine has no energy counters." }
+        } @else {
+            p class="note" { "Millijoules per call, of all processor packages." }
+            (energy)
+        }
+    }
 }
 
-const RULES: &str = "<p class=\"note\">The rule that auto used was given before this run; what it reached is judged here: of the \
-best layout's time, auto's share. The rule fitted to this run is the one that would have been best here; to be judged, it takes \
-another run.</p>\n";
-
-fn rules(run: &Run) -> String {
+fn rules(run: &Run) -> Markup {
     let table = rules::html(run);
-    if table.is_empty() { table } else { format!("{RULES}{table}") }
+    if table.0.is_empty() {
+        return table;
+    }
+    html! {
+        p class="note" {
+            "The rule that auto used was given before this run; what it reached is judged here: of the best layout's time, \
+             auto's share. The rule fitted to this run is the one that would have been best here; to be judged, it takes \
+             another run."
+        }
+        (table)
+    }
 }
 
-fn machine(run: &Run) -> String {
-    let lines: String = run.machine.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
-    format!("<ul>\n{lines}</ul>\n<p>Made by <code>{}</code></p>\n", escape(&run.command))
+fn machine(run: &Run) -> Markup {
+    html! {
+        ul { @for line in &run.machine { li { (line) } } }
+        p { "Made by " code { (run.command) } }
+    }
 }
 
-fn method(run: &Run) -> String {
+fn method(run: &Run) -> Markup {
     let range = |of: fn(&super::point::Point) -> u32| {
         let [least, most] = [run.points.iter().map(of).min(), run.points.iter().map(of).max()];
         let [least, most] = [least.unwrap_or(0), most.unwrap_or(0)];
         if least == most { least.to_string() } else { format!("{least} to {most}") }
     };
-    format!(
-        "<p>Host and server are processes of their own on this machine, with a function that does nothing; each point is \
-         a layout at a workload, {} points with {} repeats and {} calls each. A point's time is the median over \
-         the repeats of each one's median call, and its spread the distance between the quartiles divided by the median. \
-         Differences of at most 3 %, or within the spread of either point, count as none; symmetric, as the simplest, takes \
-         ties.</p>\n",
-        run.points.len(),
-        range(|point| point.repeats),
-        range(|point| point.calls),
-    )
+    html! {
+        p {
+            "Host and server are processes of their own on this machine, with a function that does nothing; each point is a \
+             layout at a workload, " (run.points.len()) " points with " (range(|point| point.repeats)) " repeats and "
+            (range(|point| point.calls)) " calls each. A point's time is the median over the repeats of each one's median \
+             call, and its spread the distance between the quartiles divided by the median. Differences of at most 3 %, or \
+             within the spread of either point, count as none; symmetric, as the simplest, takes ties."
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! What layouts cost besides time: CPU time, registered memory, energy.
 
+use maud::{Markup, Render as _, html};
+
 use super::{
     look::Look,
     plots::{looks, point},
     table::Table,
-    text::{escape, number, size, us},
+    text::{number, size, us},
     view::View,
 };
 use crate::layouts::{
@@ -19,19 +21,19 @@ const SIZES: [u64; 3] = [64, 4 << 10, 1 << 20];
 /// A cell of a point.
 type Cell = fn(&Point) -> Option<String>;
 
-pub(super) fn cpu(views: &[View<'_>]) -> String {
+pub(super) fn cpu(views: &[View<'_>]) -> Markup {
     tables(&usual(views), |point| Some(sum(&us(point.host_cpu_us), &us(point.server_cpu_us))))
 }
 
 /// Waiting makes no difference to it.
-pub(super) fn registered(views: &[View<'_>]) -> String {
+pub(super) fn registered(views: &[View<'_>]) -> Markup {
     let mut usual = usual(views);
     usual.dedup_by_key(|view| view.provider);
     tables(&usual, |point| Some(sum(&size(point.host_registered), &size(point.server_registered))))
 }
 
 /// The tables of energy; empty if no machine counted it.
-pub(super) fn energy(views: &[View<'_>]) -> String {
+pub(super) fn energy(views: &[View<'_>]) -> Markup {
     let counted = |view: &&View<'_>| view.contests.values().any(|contest| has_energy(contest));
     let views: Vec<_> = usual(views).into_iter().filter(counted).collect();
     tables(&views, |point| point.joules.map(|joules| number(joules * 1e3)))
@@ -57,17 +59,17 @@ fn usual<'a, 'v>(views: &'v [View<'a>]) -> Vec<&'v View<'a>> {
     if both.is_empty() { equal } else { both }
 }
 
-fn tables(views: &[&View<'_>], cell: Cell) -> String {
-    let table = |view: &&View<'_>| {
-        let html = table(view, cell).html();
-        if html.is_empty() {
-            html
-        } else {
-            format!("<div><h4>{}</h4>\n{html}</div>\n", escape(&view.title()))
+fn tables(views: &[&View<'_>], cell: Cell) -> Markup {
+    let tables = views
+        .iter()
+        .map(|view| (view.title(), table(view, cell)))
+        .filter(|(_, table)| !table.rows.is_empty());
+    let tables: Vec<_> = tables.collect();
+    html! {
+        @if !tables.is_empty() {
+            div class="tables" { @for (title, table) in tables { div { h4 { (title) } (table.html()) } } }
         }
-    };
-    let tables: String = views.iter().map(table).collect();
-    if tables.is_empty() { tables } else { format!("<div class=\"tables\">\n{tables}</div>\n") }
+    }
 }
 
 fn table(view: &View<'_>, cell: Cell) -> Table {
@@ -77,8 +79,8 @@ fn table(view: &View<'_>, cell: Cell) -> Table {
     for count in view.chosen_counts(&COUNTS) {
         for size in view.chosen_sizes(&SIZES) {
             let Some(contest) = view.at(count, size) else { continue };
-            let of = |look: &Look| point(contest, *look).and_then(cell).unwrap_or("–".into());
-            let name = format!("{count} × {}", bytes(size));
+            let of = |look: &Look| point(contest, *look).and_then(cell).unwrap_or("–".into()).render();
+            let name = format!("{count} × {}", bytes(size)).render();
             table.rows.push([name].into_iter().chain(looks.iter().map(of)).collect());
         }
     }

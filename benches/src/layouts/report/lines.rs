@@ -1,9 +1,11 @@
 //! A plot of lines, drawn as SVG.
 
+use maud::{Markup, Render, html};
+
 use super::{
     look::Look,
     scale::Log,
-    text::{escape, number, us},
+    text::{number, us},
 };
 use crate::layouts::workload::bytes;
 
@@ -90,90 +92,75 @@ impl Plot {
     }
 
     /// The plot as SVG; empty if there is no dot.
-    pub(super) fn svg(&self) -> String {
+    pub(super) fn svg(&self) -> Markup {
         let x = Log::around(self.dots().map(|dot| dot.x), 1.15, [LEFT, RIGHT]);
         // If the axis compares speeds, it always includes 1 and its surroundings.
         let one = (self.axes[1] == Axis::Times).then_some([0.8, 1.25]).into_iter().flatten();
         let y = Log::around(self.dots().map(|dot| dot.y).chain(one), 1.15, [BOTTOM, TOP]);
-        let Some((x, y)) = x.zip(y) else { return String::new() };
-        let mut svg = format!(
-            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">\
-             <text class=\"title\" x=\"{LEFT}\" y=\"14\">{title}</text>",
-            label = escape(&format!("{}: {} by {}", self.title, self.label(), self.axes[0].label())),
-            title = escape(&self.title),
-        );
-        svg += &self.grid(&x, &y);
-        for line in &self.lines {
-            svg += &drawn(line, &x, &y, self.axes);
+        let Some((x, y)) = x.zip(y) else { return Markup::default() };
+        let label = format!("{}: {} by {}", self.title, self.label(), self.axes[0].label());
+        html! {
+            svg class="plot" viewBox=(format_args!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(label) {
+                text class="title" x=(LEFT) y="14" { (self.title) }
+                (self.grid(&x, &y))
+                @for line in &self.lines { (drawn(line, &x, &y, self.axes)) }
+            }
         }
-        svg + "</svg>\n"
     }
 
-    fn grid(&self, x: &Log, y: &Log) -> String {
+    fn grid(&self, x: &Log, y: &Log) -> Markup {
         let [along, up] = self.axes;
-        let mut svg = String::new();
-        if up == Axis::Times {
-            let [above, below] = [1.03, 1.0 / 1.03].map(|value| y.at(value));
-            let (width, height) = (RIGHT - LEFT, below - above);
-            svg += &format!(
-                "<rect class=\"level\" x=\"{LEFT}\" y=\"{above:.1}\" width=\"{width}\" height=\"{height:.1}\"/>"
-            );
-        }
-        for tick in y.ticks(7) {
-            let (at, text) = (y.at(tick), up.tick(tick));
-            svg += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
-            svg += &format!(
-                "<text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
-                LEFT - 6.0,
-                at + 3.5
-            );
-        }
         let mut measured: Vec<f64> = self.dots().map(|dot| dot.x).collect();
         measured.sort_by(f64::total_cmp);
         measured.dedup();
-        for value in &measured {
-            svg += &format!("<path class=\"grid\" d=\"M{:.1} {BOTTOM}v4\"/>", x.at(*value));
-        }
-        for value in x.apart(&measured, if along == Axis::Bytes { APART } else { APART / 2.0 }) {
-            let (at, text) = (x.at(value), along.tick(value));
-            svg +=
-                &format!("<text class=\"tick mid\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>", BOTTOM + 16.0);
-        }
+        let named = x.apart(&measured, if along == Axis::Bytes { APART } else { APART / 2.0 });
+        let [above, below] = [1.03, 1.0 / 1.03].map(|value| y.at(value));
         let (middle, upright) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
-        svg += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>");
-        svg += &format!(
-            "<text class=\"label mid\" x=\"{middle}\" y=\"{}\">{}</text>",
-            HEIGHT - 8.0,
-            along.label()
-        );
-        svg + &format!(
-            "<text class=\"label mid\" transform=\"translate(11 {upright}) rotate(-90)\">{}</text>",
-            self.label()
-        )
+        html! {
+            @if up == Axis::Times {
+                rect class="level" x=(LEFT) y=(tenth(above)) width=(RIGHT - LEFT) height=(tenth(below - above)) {}
+            }
+            @for tick in y.ticks(7) {
+                path class="grid" d=(format_args!("M{LEFT} {:.1}H{RIGHT}", y.at(tick))) {}
+                text class="tick end" x=(tenth(LEFT - 6.0)) y=(tenth(y.at(tick) + 3.5)) { (up.tick(tick)) }
+            }
+            @for value in &measured { path class="grid" d=(format_args!("M{:.1} {BOTTOM}v4", x.at(*value))) {} }
+            @for value in named {
+                text class="tick mid" x=(tenth(x.at(value))) y=(tenth(BOTTOM + 16.0)) { (along.tick(value)) }
+            }
+            path class="axis" d=(format_args!("M{LEFT} {TOP}V{BOTTOM}H{RIGHT}")) {}
+            text class="label mid" x=(middle) y=(HEIGHT - 8.0) { (along.label()) }
+            text class="label mid" transform=(format_args!("translate(11 {upright}) rotate(-90)")) { (self.label()) }
+        }
     }
 }
 
-fn drawn(line: &Line, x: &Log, y: &Log, axes: [Axis; 2]) -> String {
+/// A number with one decimal.
+pub(super) fn tenth(value: f64) -> impl Render {
+    format!("{value:.1}")
+}
+
+fn drawn(line: &Line, x: &Log, y: &Log, axes: [Axis; 2]) -> Markup {
     let mut dots: Vec<_> = line.dots.iter().filter(|dot| dot.y > 0.0).collect();
     dots.sort_by(|a, b| a.x.total_cmp(&b.x));
     let places: Vec<_> = dots.iter().map(|dot| format!("{:.1} {:.1}", x.at(dot.x), y.at(dot.y))).collect();
-    let mut svg =
-        format!("<g class=\"{}\"><path class=\"line\" d=\"M{}\"/>", line.look.class(), places.join("L"));
-    for dot in dots {
+    let whisker = |dot: &Dot| {
         let inside = |value: f64| y.at(value).clamp(TOP, BOTTOM);
-        let [low, high] =
-            [1.0 - dot.spread / 2.0, 1.0 + dot.spread / 2.0].map(|part| inside(dot.y * part.max(0.01)));
-        let at = x.at(dot.x);
-        if low - high > 3.0 {
-            svg += &format!("<path class=\"whisker\" d=\"M{at:.1} {low:.1}V{high:.1}\"/>");
+        let ends = [1.0 - dot.spread / 2.0, 1.0 + dot.spread / 2.0];
+        let [low, high] = ends.map(|part| inside(dot.y * part.max(0.01)));
+        (low - high > 3.0).then(|| format!("M{:.1} {low:.1}V{high:.1}", x.at(dot.x)))
+    };
+    html! {
+        g class=(line.look.class()) {
+            path class="line" d={ "M" (places.join("L")) } {}
+            @for dot in dots {
+                @if let Some(whisker) = whisker(dot) { path class="whisker" d=(whisker) {} }
+                path class="mark" d=(line.look.marker(x.at(dot.x), y.at(dot.y))) {
+                    title { (line.look.name()) ", " (axes[0].tick(dot.x)) ": " (figure(dot.y, axes[1])) }
+                }
+            }
         }
-        let hint = format!("{}, {}: {}", line.look.name(), axes[0].tick(dot.x), figure(dot.y, axes[1]));
-        svg += &format!(
-            "<path class=\"mark\" d=\"{}\"><title>{hint}</title></path>",
-            line.look.marker(at, y.at(dot.y))
-        );
     }
-    svg + "</g>"
 }
 
 fn figure(value: f64, axis: Axis) -> String {
@@ -198,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_dot_has_a_marker_and_a_hint() {
-        let svg = plot(&[12.0, 30.0, 2000.0]).svg();
+        let svg = plot(&[12.0, 30.0, 2000.0]).svg().into_string();
         assert_eq!(svg.matches("class=\"mark\"").count(), 3);
         assert!(svg.contains("<title>packed, 256 B: 30.0 µs</title>"), "{svg}");
         assert!(svg.contains(">1 ms</text>") && svg.contains("31 &lt; 255"), "{svg}");
@@ -207,7 +194,7 @@ mod tests {
 
     #[test]
     fn nothing_is_not_drawn() {
-        assert_eq!(plot(&[]).svg(), "");
-        assert_eq!(plot(&[0.0, f64::NAN]).svg(), "");
+        assert_eq!(plot(&[]).svg().into_string(), "");
+        assert_eq!(plot(&[0.0, f64::NAN]).svg().into_string(), "");
     }
 }

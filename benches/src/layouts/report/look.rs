@@ -1,6 +1,8 @@
 //! What tells layouts apart: a colour of Okabe and Ito's set for all kinds of colour vision, and marker and dashes for those
 //! who see or print none.
 
+use maud::{Markup, html};
+
 use crate::layouts::fit::contest::Kind;
 
 /// A layout, or `auto`, in plots and tables.
@@ -68,26 +70,28 @@ pub(super) fn letter(kind: Kind) -> char {
 }
 
 /// A line with its marker, and the name.
-pub(super) fn key(look: Look) -> String {
-    format!(
-        "<svg class=\"key {class}\" width=\"36\" height=\"14\" aria-hidden=\"true\"><path class=\"line\" d=\"M1 7H35\"/>\
-         <path class=\"mark\" d=\"{marker}\"/></svg>{name}",
-        class = look.class(),
-        marker = look.marker(18.0, 7.0),
-        name = look.name(),
-    )
+pub(super) fn key(look: Look) -> Markup {
+    html! {
+        svg class={ "key " (look.class()) } width="36" height="14" aria-hidden="true" {
+            path class="line" d="M1 7H35" {}
+            path class="mark" d=(look.marker(18.0, 7.0)) {}
+        }
+        (look.name())
+    }
 }
 
 /// The legend, with all entries in one row.
-pub(super) fn legend(looks: &[Look]) -> String {
-    let entries: String = looks.iter().map(|look| format!("<span>{}</span>", key(*look))).collect();
-    format!("<div class=\"legend\">{entries}</div>\n")
+pub(super) fn legend(looks: &[Look]) -> Markup {
+    html! { div class="legend" { @for look in looks { span { (key(*look)) } } } }
 }
 
 /// Colours without lines.
-pub(super) fn swatches() -> String {
-    let entry = |kind: &Kind| {
-        format!("<span><i class=\"swatch {}\"></i>{} {}</span>", class(*kind), letter(*kind), kind.name())
-    };
-    format!("<div class=\"legend\">{}</div>\n", Kind::ALL.iter().map(entry).collect::<String>())
+pub(super) fn swatches() -> Markup {
+    html! {
+        div class="legend" {
+            @for kind in Kind::ALL {
+                span { i class={ "swatch " (class(kind)) } {} (letter(kind)) " " (kind.name()) }
+            }
+        }
+    }
 }

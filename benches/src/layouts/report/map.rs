@@ -1,9 +1,12 @@
 //! The best layout over count and size, as a grid of cells with the line at which packed stops being best.
 
+use maud::{Markup, html};
+
 use super::{
     cross::{Crossover, crossover},
+    lines::tenth,
     look::{class, letter},
-    text::{escape, times, us},
+    text::{times, us},
     view::{View, direction},
 };
 use crate::layouts::{
@@ -19,56 +22,49 @@ const BELOW: f64 = 38.0;
 const STRONGEST: f64 = 3.0;
 
 /// Few parameters at the bottom, small ones on the left.
-pub(super) fn svg(view: &View<'_>) -> String {
+pub(super) fn svg(view: &View<'_>) -> Markup {
     let (counts, sizes) = (view.counts(), view.sizes());
     let width = (LEFT + CELL[0] * sizes.len() as f64 + 8.0).max(300.0);
     let height = TOP + CELL[1] * counts.len() as f64 + BELOW;
-    let title = escape(&format!("{}, {}, {}", view.provider, view.wait, direction(view.direction)));
-    let (mut svg, mut names) = (String::new(), String::new());
-    svg += &format!(
-        "<svg class=\"map\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"Best layout, {title}\"><text class=\"title\" x=\"{LEFT}\" y=\"14\">{title}</text>"
-    );
-    for (row, count) in counts.iter().rev().enumerate() {
-        let y = TOP + CELL[1] * row as f64;
-        svg +=
-            &format!("<text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{count}</text>", LEFT - 6.0, y + 19.0);
-        for (column, size) in sizes.iter().enumerate() {
-            if let Some(contest) = view.at(*count, *size) {
-                let (cell, text) = cell(contest, LEFT + CELL[0] * column as f64, y);
-                svg += &cell;
-                names += &text;
+    let title = format!("{}, {}, {}", view.provider, view.wait, direction(view.direction));
+    let row = |row: usize| TOP + CELL[1] * row as f64;
+    let column = |column: f64| LEFT + CELL[0] * column;
+    let bottom = row(counts.len());
+    let rows = || counts.iter().rev().enumerate();
+    let places =
+        rows().flat_map(|(y, count)| sizes.iter().enumerate().map(move |(x, size)| (x, y, *count, *size)));
+    let cells: Vec<_> = places
+        .filter_map(|(x, y, count, size)| Some(cell(view.at(count, size)?, column(x as f64), row(y))))
+        .collect();
+    html! {
+        svg class="map" width=(width) height=(height) viewBox=(format_args!("0 0 {width} {height}")) role="img"
+            aria-label={ "Best layout, " (title) } {
+            text class="title" x=(LEFT) y="14" { (title) }
+            @for (y, count) in rows() {
+                text class="tick end" x=(tenth(LEFT - 6.0)) y=(tenth(row(y) + 19.0)) { (count) }
+            }
+            @for (rect, _) in &cells { (rect) }
+            @for (x, size) in sizes.iter().enumerate() {
+                text class="tick mid" x=(tenth(column(x as f64 + 0.5))) y=(tenth(bottom + 14.0)) { (bytes(*size)) }
+            }
+            // Text stands above the line, or it could not be read.
+            (line(view, &counts, &sizes))
+            @for (_, text) in &cells { (text) }
+            text class="label mid" x=(tenth(column(sizes.len() as f64 / 2.0))) y=(tenth(bottom + 31.0)) {
+                "bytes per parameter"
+            }
+            text class="label mid" transform=(format_args!("translate(11 {:.1}) rotate(-90)", (TOP + bottom) / 2.0)) {
+                "parameters"
             }
         }
     }
-    let bottom = TOP + CELL[1] * counts.len() as f64;
-    for (column, size) in sizes.iter().enumerate() {
-        let x = LEFT + CELL[0] * (column as f64 + 0.5);
-        svg += &format!(
-            "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            bottom + 14.0,
-            bytes(*size)
-        );
-    }
-    // Text above the line, or it could not be read.
-    svg += &line(view, &counts, &sizes);
-    svg += &names;
-    let middle = LEFT + CELL[0] * sizes.len() as f64 / 2.0;
-    svg += &format!(
-        "<text class=\"label mid\" x=\"{middle:.1}\" y=\"{:.1}\">bytes per parameter</text>",
-        bottom + 31.0
-    );
-    let upright = (TOP + bottom) / 2.0;
-    svg + &format!(
-        "<text class=\"label mid\" transform=\"translate(11 {upright:.1}) rotate(-90)\">parameters</text></svg>\n"
-    )
 }
 
 /// The rectangle, and what is written on it.
-fn cell(contest: &Contest<'_>, x: f64, y: f64) -> (String, String) {
+fn cell(contest: &Contest<'_>, x: f64, y: f64) -> (Markup, Markup) {
     let text = |dy: f64, class: &str, text: &str| {
         let middle = x + CELL[0] / 2.0;
-        format!("<text class=\"{class} mid\" x=\"{middle:.1}\" y=\"{:.1}\">{text}</text>", y + dy)
+        html! { text class={ (class) " mid" } x=(tenth(middle)) y=(tenth(y + dy)) { (text) } }
     };
     let winners = contest.winners();
     let Some(first) = winners.first() else {
@@ -83,21 +79,16 @@ fn cell(contest: &Contest<'_>, x: f64, y: f64) -> (String, String) {
     let letters: Vec<_> =
         distinct(winners.iter().map(|winner| winner.kind())).map(|kind| letter(kind).to_string()).collect();
     let letters = if letters.len() > 2 { letters.concat() } else { letters.join("=") };
-    let texts = text(13.0, "who", &letters) + &text(25.0, "gain", &times(gain));
+    let texts = html! { (text(13.0, "who", &letters)) (text(25.0, "gain", &times(gain))) };
     (rect(contest, class(first.kind()), 0.2 + 0.5 * strength, [x, y]), texts)
 }
 
-fn rect(contest: &Contest<'_>, class: &str, opacity: f64, [x, y]: [f64; 2]) -> String {
+fn rect(contest: &Contest<'_>, class: &str, opacity: f64, [x, y]: [f64; 2]) -> Markup {
     let [width, height] = CELL;
-    format!(
-        "<rect class=\"cell {class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"2\" \
-         style=\"fill-opacity:{opacity:.2}\"><title>{}</title></rect>",
-        x + 1.0,
-        y + 1.0,
-        width - 2.0,
-        height - 2.0,
-        hint(contest),
-    )
+    html! {
+        rect class={ "cell " (class) } x=(tenth(x + 1.0)) y=(tenth(y + 1.0)) width=(width - 2.0) height=(height - 2.0)
+            rx="2" style=(format_args!("fill-opacity:{opacity:.2}")) { title { (hint(contest)) } }
+    }
 }
 
 /// Packed may be there with several thresholds.
@@ -124,11 +115,11 @@ fn hint(contest: &Contest<'_>) -> String {
         contest.contenders.iter().map(|other| time(&other.point.layout, other.us(), other.point.spread));
     let auto = contest.auto.map(|auto| time(&format!("auto: {}", auto.used), auto.p50_us, auto.spread));
     let lines: Vec<_> = [contest.workload.to_string()].into_iter().chain(fixed).chain(auto).collect();
-    escape(&lines.join("\n"))
+    lines.join("\n")
 }
 
 /// In steps: up in the middle between rows, to the right at each row's own place.
-fn line(view: &View<'_>, counts: &[u16], sizes: &[u64]) -> String {
+fn line(view: &View<'_>, counts: &[u16], sizes: &[u64]) -> Markup {
     let mut steps = String::new();
     let mut is_drawn = false;
     let mut place_before: Option<f64> = None;
@@ -147,10 +138,7 @@ fn line(view: &View<'_>, counts: &[u16], sizes: &[u64]) -> String {
         steps += &format!("V{:.1}", y + CELL[1]);
         place_before = Some(x);
     }
-    if !is_drawn {
-        return String::new();
-    }
-    format!("<path class=\"cross-edge\" d=\"{steps}\"/><path class=\"cross\" d=\"{steps}\"/>")
+    html! { @if is_drawn { path class="cross-edge" d=(steps) {} path class="cross" d=(steps) {} } }
 }
 
 /// Cells have their size in the middle.
@@ -186,7 +174,7 @@ mod tests {
             _ => 20.0,
         });
         let contests = Contest::all(&points);
-        svg(&View::all(&contests)[0])
+        svg(&View::all(&contests)[0]).into_string()
     }
 
     #[test]

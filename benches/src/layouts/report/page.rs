@@ -1,5 +1,7 @@
 //! The frame of the page: nothing from outside, no scripts.
 
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+
 /// Light and dark; what is drawn takes its colours from here.
 const STYLE: &str = "
 :root { --bg: #ffffff; --fg: #1b1e23; --muted: #5c636e; --grid: #e3e6ea; --card: #f6f7f9; --edge: #d5d9df;
@@ -66,15 +68,22 @@ svg .cross { stroke: var(--bg); stroke-width: 2.4; fill: none; } svg .cross-edge
 ";
 
 /// A document of its own.
-pub(super) fn document(title: &str, body: &str) -> String {
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
-    )
+pub(super) fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    }
 }
 
 /// A section with a heading; empty if the body is empty.
-pub(super) fn section(heading: &str, body: &str) -> String {
-    if body.is_empty() { String::new() } else { format!("<section>\n<h2>{heading}</h2>\n{body}</section>\n") }
+pub(super) fn section(heading: impl Render, body: &Markup) -> Markup {
+    html! { @if !body.0.is_empty() { section { h2 { (heading) } (body) } } }
 }

@@ -1,9 +1,10 @@
 //! The plots of a view.
 
+use maud::{Markup, html};
+
 use super::{
     lines::{Axis, Dot, Line, Plot},
     look::{Look, legend},
-    text::escape,
     view::View,
 };
 use crate::layouts::{
@@ -19,31 +20,35 @@ const SIZES: [u64; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
 type Figure = fn(&Point) -> f64;
 
 /// Time and goodput by size and count.
-pub(super) fn of_view(view: &View<'_>) -> String {
+pub(super) fn of_view(view: &View<'_>) -> Markup {
     let (counts, sizes) = (view.chosen_counts(&COUNTS), view.chosen_sizes(&SIZES));
-    let mut html = legend(&looks(view));
-    html += &figure("Time per call, by size", by_size(view, &counts, Axis::Time, time));
-    html += &figure("Speed beside symmetric, by size", by_size(view, &counts, Axis::Times, time));
-    html += &figure("Time per call, by count", by_count(view, &sizes, Axis::Time, time));
-    html += &figure("Goodput, by size", by_size(view, &counts, Axis::Goodput, goodput));
-    html + &figure("Goodput, by count", by_count(view, &sizes, Axis::Goodput, goodput))
+    html! {
+        (legend(&looks(view)))
+        (figure("Time per call, by size", &by_size(view, &counts, Axis::Time, time)))
+        (figure("Speed beside symmetric, by size", &by_size(view, &counts, Axis::Times, time)))
+        (figure("Time per call, by count", &by_count(view, &sizes, Axis::Time, time)))
+        (figure("Goodput, by size", &by_size(view, &counts, Axis::Goodput, goodput)))
+        (figure("Goodput, by count", &by_count(view, &sizes, Axis::Goodput, goodput)))
+    }
 }
 
 /// Set-up and the first call, by count and size.
-pub(super) fn set_up(view: &View<'_>) -> String {
+pub(super) fn set_up(view: &View<'_>) -> Markup {
     let sizes = view.chosen_sizes(&[4 << 10, 1 << 20]);
     let counts = view.chosen_counts(&[31]);
-    let mut html = legend(&looks(view));
-    html += &figure("Set-up: connecting, registering, agreeing on regions", {
-        let mut plots = by_count(view, &sizes, Axis::Time, |point| point.setup_us);
-        plots.extend(by_size(view, &counts, Axis::Time, |point| point.setup_us));
-        named(plots, "time of the set-up")
-    });
-    html + &figure("First call of a session", {
-        let mut plots = by_count(view, &sizes, Axis::Time, |point| point.first_us);
-        plots.extend(by_size(view, &counts, Axis::Time, |point| point.first_us));
-        named(plots, "time of the first call")
-    })
+    let plots = |of: Figure, name| {
+        let mut plots = by_count(view, &sizes, Axis::Time, of);
+        plots.extend(by_size(view, &counts, Axis::Time, of));
+        named(plots, name)
+    };
+    html! {
+        (legend(&looks(view)))
+        (figure(
+            "Set-up: connecting, registering, agreeing on regions",
+            &plots(|point| point.setup_us, "time of the set-up"),
+        ))
+        (figure("First call of a session", &plots(|point| point.first_us, "time of the first call")))
+    }
 }
 
 fn named(plots: Vec<Plot>, name: &'static str) -> Vec<Plot> {
@@ -72,15 +77,13 @@ fn goodput(point: &Point) -> f64 {
     point.goodput
 }
 
-fn figure(caption: &str, plots: Vec<Plot>) -> String {
-    let plots: String = plots.iter().map(Plot::svg).collect();
-    if plots.is_empty() {
-        return String::new();
+fn figure(caption: &str, plots: &[Plot]) -> Markup {
+    let plots = html! { @for plot in plots { (plot.svg()) } };
+    html! {
+        @if !plots.0.is_empty() {
+            figure { figcaption { (caption) } div class="plots" { (plots) } }
+        }
     }
-    format!(
-        "<figure><figcaption>{}</figcaption><div class=\"plots\">\n{plots}</div></figure>\n",
-        escape(caption)
-    )
 }
 
 fn by_size(view: &View<'_>, counts: &[u16], up: Axis, of: Figure) -> Vec<Plot> {

@@ -1,18 +1,16 @@
 //! The rules of `auto`, and those that would be best here.
 
+use maud::{Markup, Render as _, html};
 use mrsp::layout::Rule;
 
-use super::{
-    table::Table,
-    text::{escape, percent},
-};
+use super::{table::Table, text::percent};
 use crate::layouts::{
     fit::{fit, judge},
     point::Run,
     workload::bytes,
 };
 
-pub(super) fn html(run: &Run) -> String {
+pub(super) fn html(run: &Run) -> Markup {
     let (fitted, judged) = (fit(&run.points), judge(&run.points));
     let head = ["provider", "rule", "in words", "worst point", "mean", "at least 0.95", "points"];
     let mut table = Table::new(&head, &[1, 2]);
@@ -20,31 +18,27 @@ pub(super) fn html(run: &Run) -> String {
         let used = run.rules.iter().find(|used| used.provider == *provider);
         if let Some((used, judged)) = used.zip(judged.get(provider)) {
             table.rows.push(vec![
-                format!("{}: used by auto", escape(provider)),
-                code(&used.rule),
-                in_words(&used.rule),
-                format!("{:.2}", judged.worst),
-                format!("{:.2} (median)", judged.median),
-                percent(judged.share),
-                judged.points.to_string(),
+                html! { (provider) ": used by auto" },
+                html! { code { (used.rule) } },
+                in_words(&used.rule).render(),
+                format_args!("{:.2}", judged.worst).render(),
+                format_args!("{:.2} (median)", judged.median).render(),
+                percent(judged.share).render(),
+                judged.points.render(),
             ]);
         }
         let left_out = if fitted.noisy == 0 { String::new() } else { format!(", {} left out", fitted.noisy) };
         table.rows.push(vec![
-            format!("{}: fitted to this run", escape(provider)),
-            code(&fitted.rule.to_string()),
-            in_words(&fitted.rule.to_string()),
-            format!("{:.2}", fitted.worst),
-            format!("{:.3}", fitted.mean),
-            percent(fitted.share),
-            format!("{}{left_out}", fitted.points),
+            html! { (provider) ": fitted to this run" },
+            html! { code { (fitted.rule.to_string()) } },
+            in_words(&fitted.rule.to_string()).render(),
+            format_args!("{:.2}", fitted.worst).render(),
+            format_args!("{:.3}", fitted.mean).render(),
+            percent(fitted.share).render(),
+            html! { (fitted.points) (left_out) },
         ]);
     }
     table.html()
-}
-
-fn code(text: &str) -> String {
-    format!("<code>{}</code>", escape(text))
 }
 
 fn in_words(rule: &str) -> String {

@@ -1,9 +1,11 @@
 //! The targets, and what came of them.
 
+use maud::{Markup, Render, html};
+
 use super::{
     look::Look,
     table::Table,
-    text::{escape, number, percent, times},
+    text::{number, percent, times},
     together::{self, Together},
     view::View,
 };
@@ -20,7 +22,7 @@ use crate::{
     row::LEAST_REPEATS,
 };
 
-pub(super) fn html(points: &[Point], views: &[View<'_>]) -> String {
+pub(super) fn html(points: &[Point], views: &[View<'_>]) -> Markup {
     let mut table =
         Table::new(&["target", "provider", "result", "aim", "verdict", "where, and why"], &[1, 4, 5]);
     let (judged, gains, compared) = (judge(points), gains(points), together::together(views));
@@ -28,20 +30,26 @@ pub(super) fn html(points: &[Point], views: &[View<'_>]) -> String {
     table.rows.extend(judged.iter().map(|(provider, judged)| auto(provider, judged, repeats)));
     table.rows.extend(gains.iter().map(|(provider, gain)| best(provider, gain)));
     table.rows.extend(gains.keys().map(|provider| several(provider, &compared)));
-    let mut html = table.html();
-    if judged.is_empty() && !gains.is_empty() {
-        html += "<p class=\"note\"><code>auto</code> was not measured.</p>\n";
+    html! {
+        (table.html())
+        @if judged.is_empty() && !gains.is_empty() {
+            p class="note" { code { "auto" } " was not measured." }
+        }
+        (each(&compared))
     }
-    html + &each(&compared)
 }
 
-fn verdict(is_met: bool) -> String {
+fn verdict(is_met: bool) -> Markup {
     let (class, text) = if is_met { ("met", "✓ met") } else { ("missed", "✗ missed") };
-    format!("<span class=\"{class}\">{text}</span>")
+    html! { span class=(class) { (text) } }
+}
+
+fn cells<const N: usize>(texts: [&dyn Render; N]) -> Vec<Markup> {
+    texts.map(|text| html! { (text) }).into()
 }
 
 /// Large parameters have fewer repeats than most.
-fn auto(provider: &str, judged: &Judged, repeats: u32) -> Vec<String> {
+fn auto(provider: &str, judged: &Judged, repeats: u32) -> Vec<Markup> {
     let Judged { points, worst, at, median, share, noise } = judged;
     let mut why =
         format!("{at}; median {median:.2}; at least {AIM} at {} of {points} points", percent(*share));
@@ -52,17 +60,16 @@ fn auto(provider: &str, judged: &Judged, repeats: u32) -> Vec<String> {
             judged.below()
         );
     }
-    let row =
-        ["auto beside the best layout, at the worst point".into(), escape(provider), format!("{worst:.2}")];
     let met = judged.is_met().filter(|_| repeats >= LEAST_REPEATS);
     if repeats < LEAST_REPEATS {
         why += &format!("; no verdict, for {repeats} repeats are fewer than {LEAST_REPEATS}");
     }
-    let verdict = met.map_or("no verdict".into(), verdict);
-    row.into_iter().chain([format!("≥ {AIM}"), verdict, escape(&why)]).collect()
+    let verdict = met.map_or_else(|| "no verdict".render(), verdict);
+    let name = "auto beside the best layout, at the worst point";
+    cells([&name, &provider, &format!("{worst:.2}"), &format!("≥ {AIM}"), &verdict, &why])
 }
 
-fn best(provider: &str, gain: &Gain) -> Vec<String> {
+fn best(provider: &str, gain: &Gain) -> Vec<Markup> {
     let Gain { points, won, largest, layout, at, median } = gain;
     let why = if *won == 0 {
         format!("no layout is faster by more than 3 % and the spread at any of {points} points")
@@ -72,48 +79,43 @@ fn best(provider: &str, gain: &Gain) -> Vec<String> {
             times(*median)
         )
     };
-    let row =
-        ["best layout beside symmetric, at most".into(), escape(provider), format!("{} ×", times(*largest))];
-    row.into_iter().chain(["report".into(), String::new(), escape(&why)]).collect()
+    let result = format!("{} ×", times(*largest));
+    cells([&"best layout beside symmetric, at most", &provider, &result, &"report", &"", &why])
 }
 
 /// The worst view's best layout.
-fn several(provider: &str, compared: &[Together]) -> Vec<String> {
+fn several(provider: &str, compared: &[Together]) -> Vec<Markup> {
     let here = compared.iter().filter(|together| together.provider == provider);
     let best = here.filter_map(|together| Some((together.best()?, together)));
     let worst = best.max_by(|a, b| a.0.1.total_cmp(&b.0.1));
     let name =
         format!("{} × {} B beside 1 × {} B, best layout", together::PARAMS, together::BYTES, together::ONE);
     let Some(((look, ratio), together)) = worst else {
-        let cells = [name, escape(provider), "–".into(), "≤ 2".into(), String::new(), "not measured".into()];
-        return cells.into();
+        return cells([&name, &provider, &"–", &"≤ 2", &"", &"not measured"]);
     };
     let symmetric = together.of(Look::Layout(Kind::Symmetric)).map_or("–".into(), times);
     let why = format!("{}: {}; symmetric takes {symmetric} × as long", together.view, look.name());
-    let row = [name, escape(provider), format!("{} ×", times(ratio)), format!("≤ {}", together::AIM)];
-    row.into_iter().chain([verdict(ratio <= together::AIM), escape(&why)]).collect()
+    let (result, aim) = (format!("{} ×", times(ratio)), format!("≤ {}", together::AIM));
+    cells([&name, &provider, &result, &aim, &verdict(ratio <= together::AIM), &why])
 }
 
-fn each(compared: &[Together]) -> String {
+fn each(compared: &[Together]) -> Markup {
     let mut head = vec!["view", "one of 1984 B"];
     head.extend(Look::ALL.map(Look::name));
     let mut table = Table::new(&head, &[]);
     for together in compared {
-        let mut row = vec![escape(&together.view), format!("{} µs", number(together.one_us))];
-        row.extend(
-            Look::ALL
-                .map(|look| together.of(look).map_or("–".into(), |ratio| format!("{} ×", times(ratio)))),
-        );
+        let times = |look| together.of(look).map_or("–".into(), |ratio| format!("{} ×", times(ratio)));
+        let mut row = cells([&together.view, &format!("{} µs", number(together.one_us))]);
+        row.extend(Look::ALL.map(|look| times(look).render()));
         table.rows.push(row);
     }
-    let table = table.html();
-    if table.is_empty() {
-        return table;
+    html! {
+        @if !table.rows.is_empty() {
+            h3 { "31 parameters of 64 B beside one with as many bytes" }
+            p { "How many times as long a call takes." (between(compared)) }
+            (table.html())
+        }
     }
-    format!(
-        "<h3>31 parameters of 64 B beside one with as many bytes</h3>\n<p>How many times as long a call takes.{}</p>\n{table}",
-        between(compared)
-    )
 }
 
 fn between(compared: &[Together]) -> String {
@@ -145,7 +147,7 @@ mod tests {
         points.extend(made_up::autos(&points, "symmetric", auto_us));
         points.iter_mut().for_each(|point| point.repeats = repeats);
         let contests = Contest::all(&points);
-        html(&points, &View::all(&contests))
+        html(&points, &View::all(&contests)).into_string()
     }
 
     #[test]

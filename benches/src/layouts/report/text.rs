@@ -23,21 +23,6 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0} %")
 }
 
-/// Escapes a text for use between tags and in attributes of HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,10 +32,5 @@ mod tests {
         assert_eq!([us(0.5), us(12.34), us(999.9), us(2.5e6)], ["0.500 µs", "12.3 µs", "1.00 ms", "2.50 s"]);
         assert_eq!([times(1.234), times(12.34)], ["1.23", "12.3"]);
         assert_eq!([percent(0.999), percent(1.0), percent(0.5)], ["99 %", "100 %", "50 %"]);
-    }
-
-    #[test]
-    fn text_is_no_markup() {
-        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }
