@@ -1,0 +1,403 @@
+//! What requester and responder do when packets are lost, reordered or damaged (IBTA vol. 1, 9.7.3, 9.7.5 and 9.9.2).
+
+mod pair;
+
+use std::time::Duration;
+
+use pair::{A, B, Fate, MTU, PSN_A, Pair, failed, ok};
+use roce::{
+    RefusalCause, Time, opcode,
+    wire::{NakCode, Syndrome},
+};
+use verbs::WcStatus;
+
+/// A WRITE of 5 packets whose `nth` packet of `kind` is lost.
+#[track_caller]
+fn write_without(kind: &'static str) -> Pair {
+    let mut pair = Pair::new();
+    pair.lose(kind, 1);
+    pair.write(1, 5 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.b.got(5 * MTU), pair.a.own(5 * MTU));
+    pair
+}
+
+#[track_caller]
+fn send_without(kind: &'static str) -> Pair {
+    let mut pair = Pair::new();
+    pair.lose(kind, 1);
+    pair.b.recv(9, 5 * MTU);
+    pair.send(1, 5 * MTU);
+    assert_eq!((pair.finish(), pair.b.received()), (ok([1]), ok([9])));
+    assert_eq!(pair.b.got(5 * MTU), pair.a.own(5 * MTU));
+    pair
+}
+
+#[test]
+fn a_write_survives_the_loss_of_its_first_packet() {
+    let pair = write_without("WRITE_FIRST");
+    assert_eq!(pair.psns("WRITE_FIRST"), [PSN_A, PSN_A]);
+    assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A]);
+}
+
+#[test]
+fn a_write_survives_the_loss_of_a_middle_packet() {
+    let pair = write_without("WRITE_MIDDLE");
+    assert_eq!((pair.count("WRITE_FIRST"), pair.psns("NAK_SEQUENCE")), (1, vec![PSN_A + 1]));
+}
+
+#[test]
+fn a_write_survives_the_loss_of_its_last_packet() {
+    let pair = write_without("WRITE_LAST");
+    // No packet follows, so no NAK is sent, and the requester finds out by a probe.
+    assert_eq!((pair.count("WRITE_LAST"), pair.count("WRITE_MIDDLE"), pair.count("NAK_SEQUENCE")), (2, 3, 0));
+}
+
+#[test]
+fn a_send_survives_the_loss_of_its_first_packet() {
+    assert_eq!(send_without("SEND_FIRST").psns("NAK_SEQUENCE"), [PSN_A]);
+}
+
+#[test]
+fn a_send_survives_the_loss_of_a_middle_packet() {
+    assert_eq!(send_without("SEND_MIDDLE").psns("NAK_SEQUENCE"), [PSN_A + 1]);
+}
+
+#[test]
+fn a_send_survives_the_loss_of_its_last_packet() {
+    assert_eq!(send_without("SEND_LAST").count("NAK_SEQUENCE"), 0);
+}
+
+#[test]
+fn an_acknowledgement_covers_the_lost_ones_before_it() {
+    let mut pair = Pair::new();
+    pair.lose("ACK", 1);
+    pair.lose("ACK", 2);
+    for id in 1..=3 {
+        pair.write(id, 10);
+    }
+    assert_eq!(pair.finish(), ok([1, 2, 3]));
+    assert_eq!((pair.requests().len(), pair.count("ACK")), (3, 3));
+}
+
+#[test]
+fn a_lost_last_acknowledgement_is_sent_again_for_a_probe() {
+    let mut pair = Pair::new();
+    pair.lose("ACK", 1);
+    pair.write(1, 10);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!((pair.psns("ACK"), pair.causes(B)), (vec![PSN_A; 2], vec![RefusalCause::Duplicate]));
+}
+
+#[test]
+fn a_sequence_nak_acknowledges_the_packets_before_it() {
+    let mut pair = Pair::new();
+    pair.lose("WRITE_ONLY", 3);
+    pair.lose("ACK", 1);
+    pair.lose("ACK", 2);
+    for id in 1..=4 {
+        pair.write(id, 10);
+    }
+    pair.drive_for(2 * pair::DELAY);
+    assert_eq!((pair.a.completed(), pair.psns("NAK_SEQUENCE")), (ok([1, 2]), vec![PSN_A + 2]));
+    assert_eq!(pair.finish(), ok([3, 4]));
+}
+
+#[test]
+fn a_sequence_nak_is_sent_once_per_gap() {
+    let mut pair = Pair::new();
+    pair.batches = true;
+    pair.lose("WRITE_MIDDLE", 1);
+    pair.write(1, 10 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!((pair.count("NAK_SEQUENCE"), pair.causes(B)), (1, vec![RefusalCause::OutOfSequence; 8]));
+    assert_eq!(pair.b.endpoint.counters().send_seq_err, 1);
+    assert_eq!(pair.a.endpoint.counters().rcvd_seq_err, 1);
+}
+
+#[test]
+fn another_sequence_nak_is_sent_when_the_requester_has_started_over() {
+    let mut pair = Pair::new();
+    pair.batches = true;
+    pair.rule(|p| (p.psn() == PSN_A + 1 && p.kind == "WRITE_MIDDLE" && p.nth < 12).then_some(Fate::Lose));
+    pair.write(1, 10 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A + 1; 2]);
+}
+
+#[test]
+fn a_lost_sequence_nak_is_sent_again_for_a_probe() {
+    let mut pair = Pair::new();
+    pair.warm_up();
+    pair.lose("NAK_SEQUENCE", 1);
+    pair.lose("WRITE_FIRST", 1);
+    pair.write(1, 3 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.count("NAK_SEQUENCE"), 2);
+    let first = PSN_A + 1;
+    assert_eq!(pair.requests(), [first, first + 1, first + 2, first + 2, first, first + 1, first + 2]);
+}
+
+#[test]
+fn a_repeated_sequence_nak_does_not_start_over_again() {
+    let mut pair = Pair::new();
+    pair.lose("WRITE_FIRST", 1);
+    pair.on("NAK_SEQUENCE", 1, Fate::Repeat);
+    pair.batches = true;
+    pair.write(1, 3 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.requests().len(), 6);
+}
+
+/// The packets that a requester sends into silence: their times since the first one in microseconds, with their PSNs.
+fn into_silence(pair: &mut Pair, time: Duration) -> Vec<(u64, Vec<u32>)> {
+    pair.silence(A);
+    pair.write(1, 3 * MTU);
+    let start = pair.now;
+    pair.drive_for(time);
+    let mut turns: Vec<(u64, Vec<u32>)> = Vec::new();
+    for p in pair.sent.iter().filter(|p| p.from == A && p.at >= start) {
+        let at = (p.at - start).as_micros() as u64;
+        match turns.last_mut().filter(|(last, _)| *last == at) {
+            Some((_, psns)) => psns.push(p.psn()),
+            None => turns.push((at, vec![p.psn()])),
+        }
+    }
+    turns
+}
+
+#[test]
+fn the_last_packet_is_probed_before_all_packets_are_sent_again() {
+    let mut pair = Pair::new();
+    pair.warm_up();
+    let (all, last) = (vec![PSN_A + 1, PSN_A + 2, PSN_A + 3], vec![PSN_A + 3]);
+    let turns = into_silence(&mut pair, Duration::from_millis(30));
+    let expected =
+        [(0, all.clone()), (250, last.clone()), (750, last), (4750, all.clone()), (12_750, all.clone())];
+    assert_eq!(turns[..5], expected);
+    assert_eq!(turns[5], (28_750, all));
+}
+
+#[test]
+fn a_round_trip_that_is_not_known_is_taken_for_50_ms() {
+    let turns = into_silence(&mut Pair::new(), Duration::from_millis(60));
+    assert_eq!(turns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 50_000]);
+}
+
+#[test]
+fn the_interval_does_not_exceed_the_ack_timeout() {
+    let mut pair = Pair::with(|setup| setup.ack_timeout = 8);
+    let turns = into_silence(&mut pair, Duration::from_millis(4));
+    assert_eq!(turns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1048, 2097, 3145]);
+}
+
+/// The time after which a requester with the ACK timeout 1.049 ms gives up.
+fn gives_up_after(retry_count: u8) -> (u64, Pair) {
+    let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, retry_count));
+    pair.silence(B);
+    let start = pair.now;
+    pair.write(1, MTU);
+    pair.write(2, MTU);
+    pair.drive();
+    ((pair.now - start).as_micros() as u64, pair)
+}
+
+#[test]
+fn silence_fails_the_oldest_request_and_flushes_the_rest() {
+    let (_, mut pair) = gives_up_after(7);
+    assert_eq!(pair.a.completed(), failed(WcStatus::RetryExceeded, [1, 2]));
+    assert_eq!((pair.a.endpoint.counters().retry_exceeded_err, pair.a.state()), (1, "in the error state"));
+}
+
+#[test]
+fn each_ack_timeout_costs_one_retry() {
+    assert_eq!(gives_up_after(0).0, 1048);
+    assert_eq!(gives_up_after(3).0, 4 * 1_048_576 / 1000);
+    assert_eq!(gives_up_after(7).0, 8 * 1_048_576 / 1000);
+}
+
+#[test]
+fn progress_restores_the_retries() {
+    let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, 1));
+    for id in 1..=4 {
+        pair.rule(move |p| (p.kind == "WRITE_ONLY" && p.nth % 2 == 1).then_some(Fate::Lose));
+        pair.write(id, MTU);
+        assert_eq!(pair.finish(), ok([id]));
+    }
+    assert_eq!(pair.a.endpoint.counters().local_ack_timeout_err, 4);
+}
+
+#[test]
+fn an_ack_timeout_of_zero_never_gives_up() {
+    let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (0, 0));
+    pair.silence(A);
+    pair.write(1, MTU);
+    pair.drive_for(Duration::from_secs(600));
+    assert_eq!((pair.a.completed(), pair.a.state()), (vec![], "connected"));
+    // The peer is probed at least once a second.
+    assert!(pair.requests().len() >= 600, "{} packets", pair.requests().len());
+    pair.clear_rules();
+    assert_eq!(pair.finish(), ok([1]));
+}
+
+#[test]
+fn naks_without_progress_do_not_keep_a_connection_alive() {
+    let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, 2));
+    pair.rule(|p| (p.kind == "WRITE_FIRST").then_some(Fate::Lose));
+    pair.write(1, 3 * MTU);
+    assert_eq!(pair.finish(), failed(WcStatus::RetryExceeded, [1]));
+    assert!(pair.count("NAK_SEQUENCE") > 1);
+}
+
+#[test]
+fn packets_out_of_order_are_asked_for_again() {
+    let mut pair = Pair::new();
+    pair.on("WRITE_MIDDLE", 1, Fate::Delay(Duration::from_micros(1)));
+    pair.write(1, 4 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!((pair.psns("NAK_SEQUENCE"), pair.b.got(4 * MTU)), (vec![PSN_A + 1], pair.a.own(4 * MTU)));
+}
+
+#[test]
+fn a_damaged_packet_is_refused_for_its_icrc_and_sent_again() {
+    let mut pair = Pair::new();
+    pair.on("WRITE_MIDDLE", 1, Fate::Corrupt);
+    pair.write(1, 3 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.causes(B), [RefusalCause::Icrc, RefusalCause::OutOfSequence]);
+    assert_eq!((pair.b.endpoint.counters().rx_icrc_encapsulated, pair.count("WRITE_MIDDLE")), (1, 2));
+    assert_eq!(pair.b.got(3 * MTU), pair.a.own(3 * MTU));
+}
+
+#[test]
+fn a_damaged_acknowledgement_acknowledges_nothing() {
+    let mut pair = Pair::new();
+    pair.on("ACK", 1, Fate::Corrupt);
+    pair.write(1, 10);
+    pair.drive_for(Duration::from_millis(1));
+    assert_eq!((pair.a.completed(), pair.causes(A)), (vec![], vec![RefusalCause::Icrc]));
+    assert_eq!(pair.finish(), ok([1]));
+}
+
+/// A pair whose window begins with 16 packets and has 64 at most.
+fn with_window() -> Pair {
+    Pair::with(|setup| {
+        (setup.config.initial_window_bytes, setup.config.max_window_bytes) = (16 * MTU, 64 * MTU);
+    })
+}
+
+/// The number of request packets that A sends at once.
+fn burst(pair: &mut Pair) -> usize {
+    let before = pair.requests().len();
+    pair.write(99, 100 * MTU);
+    pair.transmit();
+    pair.requests().len() - before
+}
+
+#[test]
+fn only_a_window_of_packets_is_sent_without_acknowledgement() {
+    let mut pair = with_window();
+    assert_eq!(burst(&mut pair), 16);
+    assert_eq!(pair.finish(), ok([99]));
+    let mut small = Pair::with(|setup| setup.config.initial_window_bytes = 0);
+    assert_eq!(burst(&mut small), 4, "the smallest window has 4 packets");
+}
+
+#[test]
+fn a_full_window_doubles_in_each_round_trip_up_to_its_limit() {
+    let mut pair = with_window();
+    pair.batches = true;
+    pair.write(1, 250 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    let mut turns = std::collections::BTreeMap::<Time, usize>::new();
+    pair.sent.iter().filter(|p| p.from == A).for_each(|p| *turns.entry(p.at).or_default() += 1);
+    let turns: Vec<usize> = turns.into_values().collect();
+    assert_eq!(turns[..4], [16, 32, 64, 64]);
+}
+
+#[test]
+fn a_window_that_is_not_full_does_not_grow() {
+    let mut pair = with_window();
+    for id in 0..20 {
+        pair.write(id, MTU);
+        pair.drive();
+    }
+    assert_eq!(burst(&mut pair), 16);
+}
+
+#[test]
+fn a_sequence_nak_takes_a_quarter_of_the_window() {
+    let mut pair = with_window();
+    pair.lose("WRITE_FIRST", 1);
+    pair.write(1, 3 * MTU);
+    assert_eq!((pair.finish(), burst(&mut pair)), (ok([1]), 12));
+}
+
+#[test]
+fn an_expired_timer_takes_a_quarter_of_the_window_but_a_probe_does_not() {
+    let mut probed = with_window();
+    probed.lose("WRITE_ONLY", 1);
+    probed.write(1, MTU);
+    assert_eq!((probed.finish(), burst(&mut probed)), (ok([1]), 16));
+    let mut expired = Pair::with(|setup| {
+        setup.config.initial_window_bytes = 16 * MTU;
+        setup.ack_timeout = 0;
+    });
+    expired.rule(|p| (p.kind == "WRITE_ONLY" && p.nth <= 3).then_some(Fate::Lose));
+    expired.write(1, MTU);
+    assert_eq!((expired.finish(), burst(&mut expired)), (ok([1]), 12));
+}
+
+#[test]
+fn a_congestion_notification_takes_a_quarter_of_the_window() {
+    let mut pair = with_window();
+    let cnp = pair.forge(A, opcode::CNP, 0);
+    assert_eq!(pair.deliver(A, &cnp), None);
+    // A second notification of the same congestion has no effect.
+    assert_eq!(pair.deliver(A, &cnp), None);
+    assert_eq!((pair.a.endpoint.counters().rx_cnp, burst(&mut pair)), (2, 12));
+}
+
+#[test]
+fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
+    let mut pair = with_window();
+    pair.silence(B);
+    pair.write(1, 10 * MTU);
+    pair.transmit();
+    let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
+    assert_eq!(asking, [3, 7, 9]);
+    pair.write(2, 20 * MTU);
+    pair.transmit();
+    let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
+    // The packet that fills the window asks, too.
+    assert_eq!(asking, [3, 7, 9, 13, 15]);
+}
+
+#[test]
+fn packets_that_a_late_acknowledgement_covers_are_not_sent_again() {
+    let mut pair = Pair::new();
+    pair.silence(A);
+    pair.write(1, 4 * MTU);
+    pair.transmit();
+    let nak = pair.forge_ack(A, PSN_A, Syndrome::Nak(NakCode::PsnSequence));
+    let ack = pair.forge_ack(A, PSN_A + 1, Syndrome::ACK);
+    assert_eq!((pair.deliver(A, &nak), pair.deliver(A, &ack)), (None, None));
+    pair.transmit();
+    assert_eq!(pair.requests()[4..], [PSN_A + 2, PSN_A + 3]);
+}
+
+#[test]
+fn a_retransmitted_packet_is_no_measure_of_the_round_trip() {
+    let mut pair = Pair::new();
+    pair.on("ACK", 1, Fate::Delay(Duration::from_millis(200)));
+    pair.lose("WRITE_ONLY", 1);
+    pair.lose("WRITE_ONLY", 2);
+    pair.lose("WRITE_ONLY", 3);
+    pair.write(1, MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    pair.clear_rules();
+    pair.sent.clear();
+    pair.warm_up();
+    let turns = into_silence(&mut pair, Duration::from_millis(1));
+    assert_eq!(turns[1].0, 250, "the one measured round trip is that of the last SEND");
+}

@@ -1,0 +1,167 @@
+//! One end of a pair: an endpoint with a queue pair and one region of memory.
+
+use std::net::SocketAddr;
+
+use roce::{Endpoint, Entropy, Memory, RegionId, Transmit, wire::ROCE_PORT};
+use verbs::{
+    Access, ChannelId, CmEvent, CqId, Error, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr,
+    SendFlags, SendOp, SendWr, Sge, Wc, WcStatus,
+};
+
+use super::Setup;
+
+/// The number of bytes in each half of an end's region. The first half has a pattern, and the second half has zeros.
+pub(crate) const HALF: u32 = 1 << 16;
+
+/// The bytes of all regions.
+#[derive(Default)]
+pub(crate) struct Bytes(pub(crate) Vec<Vec<u8>>);
+
+impl Memory for Bytes {
+    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+        self.0[region.0 as usize][offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// A generator of pseudo-random numbers (splitmix64).
+struct Numbers(u64);
+
+impl Entropy for Numbers {
+    fn next_u32(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) as u32
+    }
+}
+
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) memory: Bytes,
+    pub(crate) addr: SocketAddr,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) qp: QpNum,
+    pub(crate) channel: ChannelId,
+    /// The keys of the region that all helpers use.
+    pub(crate) keys: MrKeys,
+    /// The address of this region's first byte.
+    pub(crate) va: u64,
+    cap: QpCap,
+}
+
+impl End {
+    pub(super) fn new(number: u8, setup: &Setup) -> Self {
+        let mut endpoint = Endpoint::new(setup.config.clone(), 4096, Box::new(Numbers(number.into())));
+        let pd = endpoint.alloc_pd();
+        let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(setup.cq_depth).unwrap());
+        let (va, cap) = (u64::from(number) << 32, setup.cap);
+        let qp = endpoint.create_qp(&QpInit { pd, send_cq, recv_cq, cap }).unwrap();
+        let (keys, _) = endpoint.reg_mr(pd, va, u64::from(2 * HALF), Access::ALL).unwrap();
+        let channel = endpoint.create_channel();
+        let pattern = |n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | number;
+        let mut bytes: Vec<u8> = (0..HALF).map(pattern).collect();
+        bytes.resize(2 * HALF as usize, 0);
+        let (memory, addr) = (Bytes(vec![bytes]), ([10, 0, 0, number], ROCE_PORT).into());
+        Self { endpoint, memory, addr, pd, send_cq, recv_cq, qp, channel, keys, va, cap }
+    }
+
+    /// Registers another region of `len` zeros at the address `va`.
+    pub(crate) fn register(&mut self, va: u64, len: u32, access: Access) -> MrKeys {
+        let (keys, id) = self.endpoint.reg_mr(self.pd, va, len.into(), access).unwrap();
+        assert_eq!(id.0 as usize, self.memory.0.len(), "regions are numbered in their order");
+        self.memory.0.push(vec![0; len as usize]);
+        keys
+    }
+
+    /// Replaces the queue pair by one that is not connected.
+    pub(crate) fn renew_qp(&mut self) {
+        self.endpoint.destroy_qp(self.qp).unwrap();
+        self.qp = self.another_qp();
+    }
+
+    pub(crate) fn another_qp(&mut self) -> QpNum {
+        let Self { pd, send_cq, recv_cq, cap, .. } = *self;
+        self.endpoint.create_qp(&QpInit { pd, send_cq, recv_cq, cap }).unwrap()
+    }
+
+    /// The first `len` bytes of the region.
+    pub(crate) fn own(&self, len: u32) -> &[u8] {
+        &self.memory.0[0][..len as usize]
+    }
+
+    /// The first `len` bytes of the region's second half.
+    pub(crate) fn got(&self, len: u32) -> &[u8] {
+        &self.memory.0[0][HALF as usize..][..len as usize]
+    }
+
+    pub(crate) fn sge(&self, offset: u32, length: u32) -> Sge {
+        Sge { addr: self.va + u64::from(offset), length, lkey: self.keys.lkey }
+    }
+
+    /// The address by which the peer accesses the region.
+    pub(crate) fn remote(&self, offset: u32) -> RemoteAddr {
+        RemoteAddr { addr: self.va + u64::from(offset), rkey: self.keys.rkey }
+    }
+
+    pub(crate) fn post_with(
+        &mut self,
+        wr_id: u64,
+        op: SendOp,
+        offset: u32,
+        len: u32,
+        flags: SendFlags,
+    ) -> Result<(), Error> {
+        let sges = [self.sge(offset, len)];
+        self.endpoint.post_send(self.qp, &SendWr { wr_id, op, payload: Payload::Sges(&sges), flags })
+    }
+
+    pub(crate) fn post(&mut self, wr_id: u64, op: SendOp, offset: u32, len: u32) {
+        self.post_with(wr_id, op, offset, len, SendFlags::SIGNALED).unwrap();
+    }
+
+    /// Posts a receive for `len` bytes at the begin of the region's second half.
+    pub(crate) fn recv(&mut self, wr_id: u64, len: u32) {
+        let sges = [self.sge(HALF, len)];
+        self.endpoint.post_recv(self.qp, &RecvWr { wr_id, sges: &sges }).unwrap();
+    }
+
+    pub(crate) fn poll(&mut self, cq: CqId) -> Vec<Wc> {
+        let mut out = [Wc::EMPTY; 512];
+        let n = self.endpoint.poll_cq(cq, &mut out).unwrap();
+        out[..n].to_vec()
+    }
+
+    /// The new completions of the send queue.
+    pub(crate) fn completed(&mut self) -> Vec<(u64, WcStatus)> {
+        self.poll(self.send_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
+    }
+
+    /// The new completions of the receive queue.
+    pub(crate) fn received(&mut self) -> Vec<(u64, WcStatus)> {
+        self.poll(self.recv_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
+    }
+
+    pub(crate) fn event(&mut self) -> Option<CmEvent> {
+        self.endpoint.next_event(self.channel).unwrap()
+    }
+
+    pub(crate) fn state(&self) -> &'static str {
+        self.endpoint.qp_state(self.qp).unwrap()
+    }
+
+    /// Builds a packet without its ICRC.
+    pub(super) fn gather(&self, out: &Transmit) -> Vec<u8> {
+        let mut body = out.header.as_slice().to_vec();
+        body.extend_from_slice(&out.inline);
+        for piece in &out.pieces {
+            let region = &self.memory.0[piece.region.0 as usize];
+            body.extend_from_slice(&region[piece.offset as usize..][..piece.len as usize]);
+        }
+        body.resize(body.len() + out.pad(), 0);
+        assert_eq!(body.len() + 4, out.datagram_len());
+        body
+    }
+}

@@ -1,0 +1,580 @@
+//! Two endpoints in virtual time, and the wire between them, on which a test loses, repeats, delays or changes packets.
+//!
+//! A test that fails prints all packets of its pair.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+mod end;
+
+use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
+
+use roce::{
+    Config, Observer, QpAttr, Received, Refusal, RefusalCause, Time, Transmit,
+    icrc::{Flow, compute},
+    opcode,
+    psn::Psn,
+    wire::{
+        Aeth, Bth, Deth, NakCode, Packet, Reth, Syndrome,
+        mad::{Mad, Message},
+    },
+};
+use verbs::{CmEvent, CmId, ConnParam, QpCap, SendFlags, SendOp, WcStatus};
+
+pub(crate) use end::{End, HALF};
+
+pub(crate) const MTU: u32 = 256;
+/// The time that a packet takes from one end to the other.
+pub(crate) const DELAY: Duration = Duration::from_micros(10);
+/// The first PSN of each end.
+pub(crate) const PSN_A: u32 = 100;
+pub(crate) const PSN_B: u32 = 5000;
+pub(crate) const PORT: u16 = 12_345;
+
+/// The two ends. In most tests, `A` is the requester and `B` is the responder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    A,
+    B,
+}
+pub(crate) use Side::{A, B};
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        if self == A { B } else { A }
+    }
+}
+
+/// A packet that an end sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Time,
+    pub(crate) from: Side,
+    pub(crate) kind: &'static str,
+    /// The number of the packet among the packets of its kind from this end, from 1 on.
+    pub(crate) nth: usize,
+    pub(crate) bth: Bth,
+    pub(crate) reth: Option<Reth>,
+    pub(crate) aeth: Option<Aeth>,
+    pub(crate) imm: Option<u32>,
+    /// The number of payload bytes.
+    pub(crate) len: usize,
+}
+
+impl Sent {
+    pub(crate) fn psn(&self) -> u32 {
+        self.bth.psn.value()
+    }
+}
+
+/// What the wire does with a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Lose,
+    Repeat,
+    Delay(Duration),
+    /// One bit of the payload or of a header changes.
+    Corrupt,
+    /// The packet is replaced by another one, whose ICRC is right.
+    Change(fn(&mut Packet<'_>)),
+}
+
+type Rule = Box<dyn FnMut(&Sent) -> Option<Fate>>;
+
+/// The settings of both ends. A closure that a test passes to [`Pair::with`] changes the defaults.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) cap: QpCap,
+    pub(crate) cq_depth: u32,
+    pub(crate) mtu: u32,
+    pub(crate) psn: [u32; 2],
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry_count: u8,
+    pub(crate) ack_timeout: u8,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) embedded: bool,
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) a: End,
+    pub(crate) b: End,
+    pub(crate) sent: Vec<Sent>,
+    /// The CM messages among the sent packets.
+    pub(crate) mads: Vec<Message>,
+    /// Each packet that an end refused.
+    pub(crate) refused: Vec<(Side, RefusalCause)>,
+    /// Whether an end handles all packets that arrive at one time before it sends.
+    pub(crate) batches: bool,
+    /// The IPv4 identification of all packets.
+    pub(crate) ip_id: u16,
+    rules: Vec<Rule>,
+    /// The datagrams on the wire, by the time and the order of their arrival.
+    wire: BTreeMap<(Time, u64), (Side, Vec<u8>)>,
+    order: u64,
+    log: String,
+}
+
+impl Pair {
+    /// Makes two connected ends.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup {
+            config: Config::default(),
+            cap: QpCap::default(),
+            cq_depth: 512,
+            mtu: MTU,
+            psn: [PSN_A, PSN_B],
+            retry_count: 7,
+            rnr_retry_count: 7,
+            ack_timeout: 14,
+            responder_resources: 4,
+            initiator_depth: 4,
+            embedded: true,
+        };
+        change(&mut setup);
+        let mut pair = Self::unconnected(&setup);
+        let attr = |peer: &End, [send_psn, recv_psn]: [u32; 2]| QpAttr {
+            peer: peer.addr,
+            remote_qpn: peer.qp.0,
+            path_mtu: setup.mtu,
+            send_psn,
+            recv_psn,
+            retry_count: setup.retry_count,
+            rnr_retry_count: setup.rnr_retry_count,
+            ack_timeout: setup.ack_timeout,
+            responder_resources: setup.responder_resources,
+            initiator_depth: setup.initiator_depth,
+            embedded_peer: setup.embedded,
+        };
+        let [a, b] = setup.psn;
+        let (of_a, of_b) = (attr(&pair.b, [a, b]), attr(&pair.a, [b, a]));
+        pair.a.endpoint.connect_qp(pair.a.qp, &of_a).unwrap();
+        pair.b.endpoint.connect_qp(pair.b.qp, &of_b).unwrap();
+        pair
+    }
+
+    fn unconnected(setup: &Setup) -> Self {
+        Self {
+            now: Time(1_000_000),
+            a: End::new(1, setup),
+            b: End::new(2, setup),
+            sent: Vec::new(),
+            mads: Vec::new(),
+            refused: Vec::new(),
+            batches: false,
+            ip_id: 0,
+            rules: Vec::new(),
+            wire: BTreeMap::new(),
+            order: 0,
+            log: String::new(),
+        }
+    }
+
+    /// Makes two ends of which A asks B for a connection by the CM. Returns the IDs of the connection at A and at B.
+    pub(crate) fn requested() -> (Self, CmId, CmId) {
+        let mut pair = Self::with(|_| {});
+        for end in [&mut pair.a, &mut pair.b] {
+            end.renew_qp();
+        }
+        let id_a = pair.dial();
+        pair.drive_for(DELAY);
+        let Some(CmEvent::ConnectRequest { id, .. }) = pair.b.event() else { panic!("no request arrived") };
+        (pair, id_a, id)
+    }
+
+    /// Listens at B and connects from A.
+    pub(crate) fn dial(&mut self) -> CmId {
+        self.b.endpoint.listen(self.b.channel, PORT, 8).unwrap();
+        let (now, a, remote) = (self.now, &mut self.a, (self.b.addr.ip(), PORT).into());
+        a.endpoint.connect(now, a.channel, a.qp, a.addr.ip(), remote, &ConnParam::default()).unwrap()
+    }
+
+    /// Makes two ends that are connected by the CM. Returns the IDs of the connection at A and at B.
+    pub(crate) fn by_cm() -> (Self, CmId, CmId) {
+        let (mut pair, id_a, id_b) = Self::requested();
+        pair.accept(id_b);
+        pair.drive();
+        let ends = [pair.a.event(), pair.b.event()];
+        assert!(ends.iter().all(|event| matches!(event, Some(CmEvent::Established { .. }))), "{ends:?}");
+        (pair, id_a, id_b)
+    }
+
+    pub(crate) fn accept(&mut self, id: CmId) {
+        let b = &mut self.b;
+        b.endpoint.accept(self.now, id, b.qp, &ConnParam::default()).unwrap();
+    }
+
+    pub(crate) fn end(&mut self, side: Side) -> &mut End {
+        if side == A { &mut self.a } else { &mut self.b }
+    }
+
+    /// Adds a rule. The first rule that returns a fate decides on a packet.
+    pub(crate) fn rule(&mut self, rule: impl FnMut(&Sent) -> Option<Fate> + 'static) {
+        self.rules.push(Box::new(rule));
+    }
+
+    /// Sets the fate of the packet that is the `nth` of its kind.
+    pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fate: Fate) {
+        self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fate));
+    }
+
+    pub(crate) fn lose(&mut self, kind: &'static str, nth: usize) {
+        self.on(kind, nth, Fate::Lose);
+    }
+
+    /// Loses all packets from `side`.
+    pub(crate) fn silence(&mut self, side: Side) {
+        self.rule(move |p| (p.from == side).then_some(Fate::Lose));
+    }
+
+    pub(crate) fn clear_rules(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Posts a signaled request at A for the first `len` bytes of memory, whose copy goes to the second half of memory.
+    pub(crate) fn write(&mut self, id: u64, len: u32) {
+        let to = self.b.remote(HALF);
+        self.a.post(id, SendOp::Write(to), 0, len);
+    }
+
+    pub(crate) fn write_imm(&mut self, id: u64, len: u32, imm: u32) {
+        let to = self.b.remote(HALF);
+        self.a.post(id, SendOp::WriteWithImm(to, imm), 0, len);
+    }
+
+    pub(crate) fn send(&mut self, id: u64, len: u32) {
+        self.a.post(id, SendOp::Send, 0, len);
+    }
+
+    pub(crate) fn read(&mut self, id: u64, len: u32) {
+        let from = self.b.remote(0);
+        self.a.post(id, SendOp::Read(from), HALF, len);
+    }
+
+    pub(crate) fn fenced_write(&mut self, id: u64, len: u32) {
+        let to = self.b.remote(HALF);
+        let flags = SendFlags { fence: true, ..SendFlags::SIGNALED };
+        self.a.post_with(id, SendOp::Write(to), 0, len, flags).unwrap();
+    }
+
+    /// Measures the round trip by a SEND, so that timers are short, and forgets the packets of it.
+    pub(crate) fn warm_up(&mut self) {
+        self.b.recv(0, 0);
+        self.send(0, 0);
+        assert_eq!((self.finish(), self.b.received()), (ok([0]), ok([0])));
+        self.sent.clear();
+    }
+
+    /// Drives until nothing more happens. Returns the completions of A's send queue.
+    pub(crate) fn finish(&mut self) -> Vec<(u64, WcStatus)> {
+        self.drive();
+        self.a.completed()
+    }
+
+    /// Sends what is to be sent, and goes to the next arrival or timer. Returns false if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        self.transmit();
+        let arrival = self.wire.keys().next().map(|(at, _)| *at);
+        let timer = [&self.a, &self.b].iter().filter_map(|end| end.endpoint.poll_timeout()).min();
+        let Some(next) = arrival.into_iter().chain(timer).min() else { return false };
+        self.now = self.now.max(next);
+        if arrival == Some(next) {
+            self.arrive();
+        } else {
+            self.a.endpoint.handle_timeout(self.now);
+            self.b.endpoint.handle_timeout(self.now);
+        }
+        true
+    }
+
+    /// Goes to the next arrival. No end sends afterwards.
+    pub(crate) fn step_without_sending(&mut self) {
+        let next = self.wire.keys().next().map(|(at, _)| *at);
+        self.now = next.expect("a packet is on the wire");
+        self.arrive();
+    }
+
+    fn arrive(&mut self) {
+        while let Some(entry) = self.wire.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (to, datagram) = entry.remove();
+            self.deliver_bytes(to, &datagram);
+            if !self.batches {
+                break;
+            }
+        }
+    }
+
+    pub(crate) fn drive(&mut self) {
+        for _ in 0..20_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the ends do not come to rest");
+    }
+
+    /// Drives for a time, at the end of which the time has come.
+    pub(crate) fn drive_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.transmit();
+            let arrival = self.wire.keys().next().map(|(at, _)| *at);
+            let timers = [&self.a, &self.b].map(|end| end.endpoint.poll_timeout());
+            let next = timers.into_iter().chain([arrival]).flatten().min();
+            if next.is_none_or(|next| next > end) {
+                break;
+            }
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// Puts all packets that the ends have to send on the wire.
+    pub(crate) fn transmit(&mut self) {
+        for side in [A, B] {
+            while self.transmit_one(side) {}
+        }
+    }
+
+    /// Puts the next packet of `side` on the wire. Returns false if there is none.
+    pub(crate) fn transmit_one(&mut self, side: Side) -> bool {
+        let (now, mut out) = (self.now, Transmit::default());
+        let end = self.end(side);
+        if !end.endpoint.poll_transmit(now, &mut out) {
+            return false;
+        }
+        let body = end.gather(&out);
+        assert_eq!(out.to, self.end(side.other()).addr, "packets go to the peer");
+        let datagram = self.seal(side, body);
+        self.put(side, datagram);
+        true
+    }
+
+    /// Appends the ICRC to a packet from `side`.
+    pub(crate) fn seal(&self, side: Side, mut body: Vec<u8>) -> Vec<u8> {
+        let (from, to) = self.addresses(side);
+        let (bth, rest) = body.split_at(Bth::LEN);
+        let icrc = compute(&Flow::new(from, to).unwrap(), self.ip_id, bth, std::iter::once(rest));
+        body.extend(icrc);
+        body
+    }
+
+    fn addresses(&self, from: Side) -> (SocketAddr, SocketAddr) {
+        if from == A { (self.a.addr, self.b.addr) } else { (self.b.addr, self.a.addr) }
+    }
+
+    fn put(&mut self, from: Side, datagram: Vec<u8>) {
+        let packet = Packet::decode(&datagram).unwrap();
+        let mut sent = self.describe(from, &packet);
+        sent.nth = 1 + self.sent.iter().filter(|p| (p.from, p.kind) == (from, sent.kind)).count();
+        let fate = self.rules.iter_mut().find_map(|rule| rule(&sent));
+        self.note(&format!("{from:?} sends {}", line(&sent)), fate.as_ref());
+        self.sent.push(sent);
+        self.mads.extend(message(&packet));
+        let at = self.now + DELAY;
+        match fate {
+            Some(Fate::Lose) => {}
+            None => self.launch(at, from, datagram),
+            Some(Fate::Delay(more)) => self.launch(at + more, from, datagram),
+            Some(Fate::Repeat) => {
+                self.launch(at, from, datagram.clone());
+                self.launch(at, from, datagram);
+            }
+            Some(Fate::Corrupt) => {
+                let mut datagram = datagram;
+                let n = datagram.len() - 5;
+                datagram[n] ^= 4;
+                self.launch(at, from, datagram);
+            }
+            Some(Fate::Change(change)) => {
+                let mut packet = packet;
+                change(&mut packet);
+                let datagram = self.encode(from, &packet);
+                self.launch(at, from, datagram);
+            }
+        }
+    }
+
+    fn launch(&mut self, at: Time, from: Side, datagram: Vec<u8>) {
+        self.order += 1;
+        self.wire.insert((at, self.order), (from.other(), datagram));
+    }
+
+    /// Encodes a packet from `from` with its pad and its ICRC.
+    pub(crate) fn encode(&self, from: Side, packet: &Packet<'_>) -> Vec<u8> {
+        let pad = packet.payload.len().wrapping_neg() & 3;
+        let mut packet = Packet { pad: &[0; 3][..pad], ..*packet };
+        packet.bth.pad = pad as u8;
+        let mut body = Vec::new();
+        packet.encode(&mut body);
+        body.truncate(body.len() - 4);
+        self.seal(from, body)
+    }
+
+    /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers of its opcode. Its RETH is for no
+    /// bytes of the second half of memory.
+    pub(crate) fn forge(&mut self, to: Side, opcode: u8, psn: u32) -> Packet<'static> {
+        let end = self.end(to);
+        let (dest_qp, remote) = (end.qp.0, end.remote(HALF));
+        let bth = Bth { opcode, dest_qp, psn: Psn::new(psn), p_key: Bth::DEFAULT_P_KEY, ..Bth::default() };
+        let info = opcode::info(opcode).unwrap();
+        Packet {
+            bth,
+            reth: info.reth.then_some(Reth { addr: remote.addr, rkey: remote.rkey, length: 0 }),
+            aeth: info.aeth.then_some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
+            imm: info.immdt.then_some(0),
+            deth: info.deth.then(Deth::default),
+            other: &[0; 32][..info.other],
+            ..Packet::default()
+        }
+    }
+
+    /// Makes an acknowledgement.
+    pub(crate) fn forge_ack(&mut self, to: Side, psn: u32, syndrome: Syndrome) -> Packet<'static> {
+        Packet { aeth: Some(Aeth { syndrome, msn: 0 }), ..self.forge(to, opcode::ACKNOWLEDGE, psn) }
+    }
+
+    /// Delivers a packet at once. Returns the cause if it is refused.
+    pub(crate) fn deliver(&mut self, to: Side, packet: &Packet<'_>) -> Option<RefusalCause> {
+        let datagram = self.encode(to.other(), packet);
+        self.deliver_bytes(to, &datagram)
+    }
+
+    pub(crate) fn deliver_bytes(&mut self, to: Side, datagram: &[u8]) -> Option<RefusalCause> {
+        let (from, _) = self.addresses(to.other());
+        self.deliver_from(from, to, datagram)
+    }
+
+    pub(crate) fn deliver_from(
+        &mut self,
+        from: SocketAddr,
+        to: Side,
+        datagram: &[u8],
+    ) -> Option<RefusalCause> {
+        struct Notes(Vec<RefusalCause>);
+        impl Observer for Notes {
+            fn refused(&mut self, refusal: &Refusal<'_>) {
+                self.0.push(refusal.cause);
+            }
+        }
+        let (now, mut notes) = (self.now, Notes(Vec::new()));
+        let End { endpoint, memory, addr, .. } = self.end(to);
+        let meta = Received { from, to: *addr, index: 0 };
+        endpoint.handle_datagram(now, &meta, datagram, memory, &mut notes);
+        let what = Packet::decode(datagram).map(|packet| line(&self.describe(to.other(), &packet)));
+        let what = what.unwrap_or_else(|e| e.to_string());
+        let cause = notes.0.first().copied();
+        assert!(notes.0.len() < 2, "a packet is refused for one cause: {:?}", notes.0);
+        match cause {
+            Some(cause) => self.note(&format!("     {to:?} refuses {what}: {}", cause.name()), None),
+            None => self.note(&format!("     {to:?} takes {what}"), None),
+        }
+        self.refused.extend(cause.map(|cause| (to, cause)));
+        cause
+    }
+
+    fn describe(&self, from: Side, packet: &Packet<'_>) -> Sent {
+        let Packet { bth, reth, aeth, imm, payload, .. } = *packet;
+        Sent { at: self.now, from, kind: kind(packet), nth: 0, bth, reth, aeth, imm, len: payload.len() }
+    }
+
+    fn note(&mut self, what: &str, fate: Option<&Fate>) {
+        let us = (self.now.nanos() - 1_000_000) as f64 / 1e3;
+        let fate = fate.map_or(String::new(), |fate| format!(" [{fate:?}]"));
+        let _ = writeln!(self.log, "{us:>12.1} us {what}{fate}");
+    }
+
+    /// The kinds of all packets from `side`, in their order.
+    pub(crate) fn kinds(&self, side: Side) -> Vec<&'static str> {
+        self.sent.iter().filter(|p| p.from == side).map(|p| p.kind).collect()
+    }
+
+    /// The PSNs of all packets of a kind, in their order.
+    pub(crate) fn psns(&self, kind: &str) -> Vec<u32> {
+        self.sent.iter().filter(|p| p.kind == kind).map(Sent::psn).collect()
+    }
+
+    /// The PSNs of all request packets from A that were sent from `at` on.
+    pub(crate) fn requests(&self) -> Vec<u32> {
+        let request = |p: &&Sent| p.from == A && p.bth.opcode <= opcode::READ_REQUEST;
+        self.sent.iter().filter(request).map(Sent::psn).collect()
+    }
+
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.psns(kind).len()
+    }
+
+    /// The causes for which `side` refused packets.
+    pub(crate) fn causes(&self, side: Side) -> Vec<RefusalCause> {
+        self.refused.iter().filter(|(at, _)| *at == side).map(|(_, cause)| *cause).collect()
+    }
+}
+
+/// Prints the packets. The test harness shows the output of failed tests only.
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let lines: Vec<&str> = self.log.lines().collect();
+        let skipped = lines.len().saturating_sub(300);
+        println!("packets of a pair, without the first {skipped} lines:\n{}", lines[skipped..].join("\n"));
+    }
+}
+
+/// Expected completions: each of `ids` has succeeded.
+pub(crate) fn ok<const N: usize>(ids: [u64; N]) -> Vec<(u64, WcStatus)> {
+    ids.map(|id| (id, WcStatus::Success)).to_vec()
+}
+
+/// Expected completions of a queue pair that failed: the oldest request failed with `status`, and all others are flushed.
+pub(crate) fn failed<const N: usize>(status: WcStatus, ids: [u64; N]) -> Vec<(u64, WcStatus)> {
+    let status = |n| if n == 0 { status } else { WcStatus::WrFlushError };
+    ids.iter().enumerate().map(|(n, id)| (*id, status(n))).collect()
+}
+
+fn line(p: &Sent) -> String {
+    let mut line = format!("{} {}", p.kind, p.psn());
+    if p.len > 0 {
+        let _ = write!(line, ", {} bytes", p.len);
+    }
+    if let Some(reth) = p.reth {
+        let _ = write!(line, ", {} at {:#x}", reth.length, reth.addr);
+    }
+    if p.bth.ack_req {
+        line.push_str(", asks for an ACK");
+    }
+    line
+}
+
+/// The opcode's name; the kind of an acknowledgement or CM message.
+fn kind(packet: &Packet<'_>) -> &'static str {
+    if let (opcode::ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.aeth) {
+        return match aeth.syndrome {
+            Syndrome::Ack(_) => "ACK",
+            Syndrome::RnrNak(_) => "RNR_NAK",
+            Syndrome::Nak(NakCode::PsnSequence) => "NAK_SEQUENCE",
+            Syndrome::Nak(NakCode::InvalidRequest) => "NAK_INVALID",
+            Syndrome::Nak(NakCode::RemoteAccess) => "NAK_ACCESS",
+            Syndrome::Nak(NakCode::RemoteOperation) => "NAK_OPERATION",
+            Syndrome::Nak(_) | Syndrome::Reserved(_) => "NAK_OTHER",
+        };
+    }
+    match message(packet) {
+        Some(Message::Req(_)) => "REQ",
+        Some(Message::Mra(_)) => "MRA",
+        Some(Message::Rej(_)) => "REJ",
+        Some(Message::Rep(_)) => "REP",
+        Some(Message::Rtu(_)) => "RTU",
+        Some(Message::Dreq(_)) => "DREQ",
+        Some(Message::Drep(_)) => "DREP",
+        None => opcode::info(packet.bth.opcode).map_or("UNKNOWN", |info| info.name),
+    }
+}
+
+fn message(packet: &Packet<'_>) -> Option<Message> {
+    packet.deth?;
+    Mad::decode(packet.payload.try_into().ok()?).ok().map(|mad| mad.message)
+}
