@@ -36,6 +36,11 @@ impl Entropy for Numbers {
     }
 }
 
+/// Makes a source of random numbers. The same seed makes the same numbers.
+pub(crate) fn numbers(seed: u64) -> Box<dyn Entropy + Send> {
+    Box::new(Numbers(seed))
+}
+
 pub(crate) struct End {
     pub(crate) endpoint: Endpoint,
     pub(crate) memory: Bytes,
@@ -54,7 +59,7 @@ pub(crate) struct End {
 
 impl End {
     pub(super) fn new(number: u8, setup: &Setup) -> Self {
-        let mut endpoint = Endpoint::new(setup.config.clone(), 4096, Box::new(Numbers(number.into())));
+        let mut endpoint = Endpoint::new(setup.config.clone(), 4096, numbers(number.into()));
         let pd = endpoint.alloc_pd();
         let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(setup.cq_depth).unwrap());
         let (va, cap) = (u64::from(number) << 32, setup.cap);

@@ -3,7 +3,7 @@
 //! A test that fails prints all packets of its pair.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-mod end;
+pub(crate) mod end;
 
 use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
 
