@@ -5,9 +5,9 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, DELAY, Fate, HALF, MTU, PORT, PSN_A, Pair, failed, ok};
+use pair::{A, B, DELAY, Fate, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::{RefusalCause, opcode};
-use verbs::{CmEvent, ConnParam, Error, RejectReason, Unreachable, WcStatus};
+use verbs::{CmEvent, Error, RejectReason, Unreachable, WcStatus};
 
 const FLUSHED: WcStatus = WcStatus::WrFlushError;
 
@@ -235,9 +235,7 @@ fn a_rejection_has_the_private_data_of_the_application() {
 fn a_request_to_a_port_without_a_listener_is_rejected() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
-    let (a, remote) = (&mut pair.a, (pair.b.addr.ip(), PORT).into());
-    let id =
-        a.endpoint.connect(pair.now, a.channel, a.qp, a.addr.ip(), remote, &ConnParam::default()).unwrap();
+    let id = pair.dial();
     pair.drive();
     let event = pair.a.event();
     let expected = RejectReason::INVALID_SERVICE_ID;

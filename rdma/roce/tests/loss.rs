@@ -7,6 +7,7 @@ use std::time::Duration;
 use pair::{A, B, Fate, MTU, PSN_A, Pair, failed, ok};
 use roce::{
     RefusalCause, Time, opcode,
+    window::{Aimd, Window as _},
     wire::{NakCode, Syndrome},
 };
 use verbs::WcStatus;
@@ -313,6 +314,17 @@ fn a_full_window_doubles_in_each_round_trip_up_to_its_limit() {
     pair.sent.iter().filter(|p| p.from == A).for_each(|p| *turns.entry(p.at).or_default() += 1);
     let turns: Vec<usize> = turns.into_values().collect();
     assert_eq!(turns[..4], [16, 32, 64, 64]);
+}
+
+#[test]
+fn a_window_that_was_reduced_grows_by_two_packets_in_each_round_trip() {
+    let mut window = Aimd::new(16, 64);
+    window.on_loss(Time(0));
+    let mut after = |acked| {
+        window.on_ack(acked, true);
+        window.packets()
+    };
+    assert_eq!([12, 13, 1, 15, 1, 17, 1].map(&mut after), [14, 14, 16, 16, 18, 18, 20]);
 }
 
 #[test]

@@ -335,12 +335,27 @@ fn a_request_is_accepted_with_a_queue_pair_that_is_not_connected() {
 fn the_event_of_a_withdrawn_request_is_taken_back() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
+    let listener = pair.listen();
     let id = pair.dial();
     pair.drive_for(DELAY);
     assert!(pair.b.endpoint.channel_ready(pair.b.channel));
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.b.event(), pair.kinds(B)), (None, vec![]));
+    // Nothing of the request is left, so only the listener reports to the channel.
+    pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
+    pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
+}
+
+#[test]
+fn a_withdrawn_request_whose_event_was_taken_is_released_by_the_application() {
+    let (mut pair, id_a, id_b) = Pair::requested();
+    pair.a.endpoint.destroy_id(pair.now, id_a).unwrap();
+    pair.drive();
+    assert_eq!(pair.b.event(), None);
+    not_found(pair.b.endpoint.accept(pair.now, id_b, pair.b.qp, &ConnParam::default()));
+    busy(pair.b.endpoint.destroy_channel(pair.b.channel));
+    pair.b.endpoint.destroy_id(pair.now, id_b).unwrap();
 }
 
 #[test]

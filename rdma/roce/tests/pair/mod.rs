@@ -179,15 +179,20 @@ impl Pair {
         for end in [&mut pair.a, &mut pair.b] {
             end.renew_qp();
         }
+        pair.listen();
         let id_a = pair.dial();
         pair.drive_for(DELAY);
         let Some(CmEvent::ConnectRequest { id, .. }) = pair.b.event() else { panic!("no request arrived") };
         (pair, id_a, id)
     }
 
-    /// Listens at B and connects from A.
+    /// Listens at B.
+    pub(crate) fn listen(&mut self) -> CmId {
+        self.b.endpoint.listen(self.b.channel, PORT, 8).unwrap().0
+    }
+
+    /// Connects from A.
     pub(crate) fn dial(&mut self) -> CmId {
-        self.b.endpoint.listen(self.b.channel, PORT, 8).unwrap();
         let (now, a, remote) = (self.now, &mut self.a, (self.b.addr.ip(), PORT).into());
         a.endpoint.connect(now, a.channel, a.qp, a.addr.ip(), remote, &ConnParam::default()).unwrap()
     }
