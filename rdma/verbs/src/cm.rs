@@ -48,7 +48,9 @@ impl Default for ConnParam {
 /// request's private data claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
+    /// The address and TCP-space port of this side.
     pub local: SocketAddr,
+    /// The address and TCP-space port of the peer.
     pub remote: SocketAddr,
 }
 
@@ -59,9 +61,11 @@ pub struct EstablishedParam {
     pub private_data: Vec<u8>,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
+    /// The number of READs that the peer may have outstanding at this side, on which both sides agreed.
     pub responder_resources: u8,
+    /// The number of READs that this side may have outstanding at the peer, on which both sides agreed.
     pub initiator_depth: u8,
-    /// Whether the peer runs the embedded provider of this project.
+    /// True if the peer runs the embedded provider of this project. The verbs provider always reports false.
     pub embedded_peer: bool,
 }
 
@@ -70,15 +74,26 @@ pub struct EstablishedParam {
 pub struct RejectReason(pub u16);
 
 impl RejectReason {
+    /// Reason 1: the rejecting side has no queue pair for the connection.
     pub const NO_QP: Self = Self(1);
+    /// Reason 3: the rejecting side lacks memory or table entries for the connection, or its limit of requests is
+    /// reached.
     pub const NO_RESOURCES: Self = Self(3);
+    /// Reason 4: the sender of the REJ waited too long for a message of the other side.
     pub const TIMEOUT: Self = Self(4);
+    /// Reason 5: the request is of a kind that the rejecting side does not support.
     pub const UNSUPPORTED: Self = Self(5);
+    /// Reason 6: the rejecting side has no connection with the communication ID of the message.
     pub const INVALID_COMM_ID: Self = Self(6);
+    /// Reason 8: no program listens on the port of the request.
     pub const INVALID_SERVICE_ID: Self = Self(8);
+    /// Reason 9: the request is for a transport service other than reliable connections.
     pub const INVALID_TRANSPORT: Self = Self(9);
+    /// Reason 10: the rejecting side still has an earlier connection with the queue pair of the request.
     pub const STALE_CONNECTION: Self = Self(10);
+    /// Reason 26: the path MTU of the request is larger than the rejecting side's link allows.
     pub const INVALID_PATH_MTU: Self = Self(26);
+    /// Reason 28: the peer's program rejected the request.
     pub const CONSUMER_DEFINED: Self = Self(28);
 }
 
@@ -130,27 +145,44 @@ pub enum CmEvent {
     /// A peer requests a connection. The program must call `accept` or `reject`; a request that is not answered
     /// expires.
     ConnectRequest {
+        /// The listener that received the request.
         listener: CmId,
+        /// The id of the new connection, for [`Driver::accept`](crate::Driver::accept) or
+        /// [`Driver::reject`](crate::Driver::reject).
         id: CmId,
+        /// The addresses of both sides.
         endpoints: Endpoints,
+        /// The parameters that the peer offers, from the view of this side: `responder_resources` is the number of
+        /// READs that the peer wants to have outstanding at this side.
         param: ConnParam,
     },
+    /// The connection is established, and both sides can post work requests.
     Established {
+        /// The connection that is established.
         id: CmId,
+        /// The parameters on which both sides agreed.
         param: EstablishedParam,
     },
+    /// The peer, or its connection manager, sent a REJ. The connection attempt has ended.
     Rejected {
+        /// The connection that was rejected.
         id: CmId,
+        /// The reason code of the REJ.
         reason: RejectReason,
+        /// The peer's private data, followed by zeros if it is shorter than the field of the REJ, which has 148 bytes.
         private_data: Vec<u8>,
     },
+    /// A connection attempt of either side has failed without a REJ.
     Unreachable {
+        /// The connection whose attempt failed.
         id: CmId,
+        /// The reason why the connection attempt failed.
         why: Unreachable,
     },
     /// The connection has ended because the peer or this side disconnected; its queue pair is in the error state, and
     /// the work requests are flushed.
     Disconnected {
+        /// The connection that has ended.
         id: CmId,
     },
 }

@@ -12,9 +12,11 @@ use crate::{CmEvent, CmId, ConnParam, Error, Memory, RecvWr, SendWr, Wc};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpNum(pub u32);
 
+/// The id of a protection domain, unique on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PdId(pub u32);
 
+/// The id of a completion queue, unique on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u32);
 
@@ -26,29 +28,40 @@ pub struct ChannelId(pub u32);
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrKeys {
+    /// The key that the own program's work requests name.
     pub lkey: u32,
+    /// The key that the packets of peers must contain.
     pub rkey: u32,
 }
 
 /// The access rights of a memory region. Local reads are always permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
+    /// True if the device may write the region for the own program: for receives and for the results of READs.
     pub local_write: bool,
+    /// True if peers may write the region by WRITEs. The verbs provider grants `local_write` with this right.
     pub remote_write: bool,
+    /// True if peers may read the region by READs.
     pub remote_read: bool,
 }
 
 impl Access {
+    /// The device may write the region for the own program, and peers have no access.
     pub const LOCAL: Self = Self { local_write: true, remote_write: false, remote_read: false };
+    /// Peers may write the region, but not read it.
     pub const REMOTE_WRITE: Self = Self { local_write: true, remote_write: true, remote_read: false };
+    /// Peers may write and read the region.
     pub const ALL: Self = Self { local_write: true, remote_write: true, remote_read: true };
 }
 
 /// The sizes that a program requests for a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCap {
+    /// The most send work requests that are posted and not completed.
     pub max_send_wr: u32,
+    /// The most receives that are posted and not completed.
     pub max_recv_wr: u32,
+    /// The most scatter-gather elements of one work request.
     pub max_sge: u32,
     /// If true, the device may delay acknowledgements, which is useful for a program that responds to each message that
     /// it receives. The acknowledgement of a message that completes a receive is delayed until the program posts its
@@ -64,29 +77,41 @@ impl Default for QpCap {
     }
 }
 
+/// The objects and sizes of a new queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInit {
+    /// The protection domain of the queue pair.
     pub pd: PdId,
+    /// The completion queue for the completions of sends, WRITEs and READs.
     pub send_cq: CqId,
+    /// The completion queue for the completions of receives; it may be the same queue as `send_cq`.
     pub recv_cq: CqId,
+    /// The sizes of the queue pair's queues.
     pub cap: QpCap,
 }
 
+/// The properties and limits of an opened device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAttr {
     /// The provider's name: "embedded" or "verbs".
     pub provider: &'static str,
     /// The device's own name, for people who read logs.
     pub name: String,
+    /// The local address of the device.
     pub address: IpAddr,
     /// The most bytes of payload per packet that this device's link allows.
     pub max_path_mtu: u32,
+    /// The most bytes of inline data in one work request.
     pub max_inline_data: u32,
+    /// The most scatter-gather elements of one work request.
     pub max_sge: u32,
+    /// The most queue pairs of the device.
     pub max_qp: u32,
     /// The most work requests per queue of a queue pair.
     pub max_qp_wr: u32,
+    /// The most memory regions of the device.
     pub max_mr: u32,
+    /// The most completion queues of the device.
     pub max_cq: u32,
     /// The most completions that a completion queue can hold.
     pub max_cqe: u32,
@@ -116,7 +141,9 @@ pub enum WaitMode {
 /// The objects that a thread waits for: a completion queue, a channel, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitOn {
+    /// The completion queue whose completions end the wait; `None` if completions do not end the wait.
     pub cq: Option<CqId>,
+    /// The channel whose CM events end the wait; `None` if CM events do not end the wait.
     pub channel: Option<ChannelId>,
 }
 
@@ -136,8 +163,10 @@ pub enum Wake {
 /// The methods identify objects by ids. [`crate::Context`] and its objects call these methods, and release the objects
 /// in the right order. A call with an id that the device does not know fails with [`Error::NotFound`].
 pub trait Driver: Send + Sync + 'static {
+    /// The properties and limits of the device, which do not change while the device is open.
     fn attr(&self) -> &DeviceAttr;
 
+    /// Creates a protection domain.
     fn alloc_pd(&self) -> Result<PdId, Error>;
     /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
@@ -152,21 +181,44 @@ pub trait Driver: Send + Sync + 'static {
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
+    /// Creates a completion queue with room for `depth` completions.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the device has no room for another completion queue, and with
+    /// [`Error::Invalid`] or [`Error::Exhausted`] if `depth` is more than [`DeviceAttr::max_cqe`].
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
+    /// Destroys a completion queue and the completions in it.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Busy`] while queue pairs use the completion queue.
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error>;
     /// Moves completions to `out`, the oldest first, and returns the number of completions that were moved.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
+    /// Creates a queue pair that is not connected yet. Work requests for sending need a connected queue pair, whereas
+    /// receives can be posted at once.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the device has no room for another queue pair, and with [`Error::Invalid`] or
+    /// [`Error::Exhausted`] if a size in `init` is more than the device allows.
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error>;
     /// Destroys the queue pair. Work requests that are still in the queues get no completion, as in libibverbs.
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
     /// Posts all work requests of `wrs` in order. If an error is returned, only the work requests before the returned
     /// index were posted.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
+    /// Posts a receive, whose memory is filled by the peer's next message.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the receive queue is full.
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error>;
 
+    /// Creates a channel, a queue of CM events.
     fn create_channel(&self) -> Result<ChannelId, Error>;
+    /// Destroys a channel. While listeners or connections use the channel, the embedded provider fails with
+    /// [`Error::Busy`], and the verbs provider destroys these listeners and connections, too.
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error>;
+    /// Takes the oldest CM event of the channel; returns `None` if the channel has no CM event.
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`; if `port` is 0, the provider chooses a free port. Returns the
     /// id of the listener and the port number.
@@ -182,6 +234,12 @@ pub trait Driver: Send + Sync + 'static {
     ) -> Result<CmId, Error>;
     /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before this call.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
+    /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The program must not use `id`
+    /// afterwards.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::Invalid`] or
+    /// [`Error::Io`] if `private_data` is too long.
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
     /// Flushes the queue pair and notifies the peer. The CM event [`CmEvent::Disconnected`] follows.
     fn disconnect(&self, id: CmId) -> Result<(), Error>;

@@ -2,40 +2,76 @@
 
 use std::net::SocketAddr;
 
+/// The error of a call of the driver interface.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another socket holds the address. `holder` names the process that holds the address, and says what the user can
-    /// do.
+    /// Another program uses the address.
     #[error("{addr} is held by {holder}")]
-    AddressInUse { addr: SocketAddr, holder: String },
+    AddressInUse {
+        /// The address and port that the device needs.
+        addr: SocketAddr,
+        /// The process that holds the address, and what the user can do.
+        holder: String,
+    },
+    /// The device cannot receive connection requests, for the reason in the text.
     #[error("this device cannot listen: {0}")]
     CannotListen(String),
+    /// No device serves the address, for the reason in the text.
     #[error("no device: {0}")]
     NoDevice(String),
     /// A bound of the device or of its configuration was reached.
     #[error("out of {what}: the limit is {limit}; {remedy}")]
-    Exhausted { what: &'static str, limit: u64, remedy: &'static str },
+    Exhausted {
+        /// The name of the objects or entries that are used up, in the plural.
+        what: &'static str,
+        /// The bound that was reached, as a number of `what`.
+        limit: u64,
+        /// The action by which the user or the program can free or raise the resource.
+        remedy: &'static str,
+    },
+    /// No object of the device has this id.
     #[error("{what} {id:#x} does not exist")]
-    NotFound { what: &'static str, id: u64 },
+    NotFound {
+        /// The kind of the object, for example "queue pair".
+        what: &'static str,
+        /// The id or key that the caller passed.
+        id: u64,
+    },
     /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// The memory that a work request names is not inside the region of its LKey.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
-    LocalProtection { lkey: u32, addr: u64, length: u64 },
+    LocalProtection {
+        /// The LKey that the work request names.
+        lkey: u32,
+        /// The address of the first byte that the work request names.
+        addr: u64,
+        /// The number of bytes that the work request names.
+        length: u64,
+    },
+    /// The state of the queue pair, which the text names, does not permit the call.
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
+    /// Other objects use the object, so it cannot be destroyed; the text names the other objects.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.
     #[error("the device belongs to the parent process; open one after fork()")]
     Forked,
+    /// A call of the operating system failed.
     #[error("{what}: {source}{}", remedy(source))]
-    Io { what: String, source: std::io::Error },
+    Io {
+        /// The action that failed, for example "cannot create an eventfd".
+        what: String,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
 }
 
 impl Error {
+    /// Makes an [`Error::Io`]; `what` says what failed.
     pub fn io(what: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { what: what.into(), source }
     }

@@ -5,6 +5,28 @@
 //! with the ABI of libibverbs can use this interface.
 //!
 //! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
+//!
+//! The example sends one message on a connected queue pair and waits for its completion. A provider, for example the
+//! crate `roce-udp`, opens the device to which the objects belong.
+//!
+//! ```rust
+//! use verbs::{Cq, Error, Mr, Payload, Qp, SendFlags, SendOp, SendWr, WaitMode, WcStatus};
+//!
+//! fn send(qp: &Qp, cq: &Cq, mr: &Mr, message: &[u8]) -> Result<WcStatus, Error> {
+//!     mr.memory().write(0, message);
+//!     let sges = [mr.sge(0, message.len() as u32)];
+//!     let payload = Payload::Sges(&sges);
+//!     let request = SendWr { wr_id: 1, op: SendOp::Send, payload, flags: SendFlags::SIGNALED };
+//!     qp.post_send(&[request]).map_err(|(_, error)| error)?;
+//!     loop {
+//!         cq.wait(WaitMode::Adaptive, None)?;
+//!         if let Some(completion) = cq.poll_one()? {
+//!             return Ok(completion.status);
+//!         }
+//!     }
+//! }
+//! ```
+#![warn(missing_docs)]
 
 mod cm;
 mod driver;

@@ -38,18 +38,22 @@ impl Memory {
         Self { addr, len, owner }
     }
 
+    /// The address of the first byte, as peers and work requests name it.
     pub fn addr(&self) -> u64 {
         self.addr as u64
     }
 
+    /// The address of the first byte as a pointer. Other threads and peers may change the bytes at any time.
     pub fn as_ptr(&self) -> *mut u8 {
         self.addr
     }
 
+    /// The number of bytes in the range.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Returns true if the range has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -146,6 +150,7 @@ impl Memory {
         Ok(())
     }
 
+    /// Writes zeros to the whole range.
     pub fn zero(&self) {
         // SAFETY: the whole range is writable (contract of `from_raw_parts`).
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }

@@ -25,33 +25,52 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
+    /// Makes a context of a provider's driver, which [`Context::driver`] returns.
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self(driver)
     }
 
+    /// The driver of the provider that opened the device.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.0
     }
 
+    /// The properties and limits of the device.
     pub fn attr(&self) -> &DeviceAttr {
         self.0.attr()
     }
 
+    /// Creates a protection domain.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] or [`Error::Exhausted`] if the operating system refuses the protection domain.
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
         let id = self.0.alloc_pd()?;
         Ok(Pd(Arc::new(PdInner { context: self.clone(), id })))
     }
 
+    /// Creates a completion queue with room for `depth` completions.
+    ///
+    /// # Errors
+    /// Fails like [`Driver::create_cq`].
     pub fn create_cq(&self, depth: u32) -> Result<Cq, Error> {
         let id = self.0.create_cq(depth)?;
         Ok(Cq(Arc::new(CqInner { context: self.clone(), id })))
     }
 
+    /// Creates a channel for listeners and connections.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system refuses the channel.
     pub fn create_channel(&self) -> Result<Channel, Error> {
         let id = self.0.create_channel()?;
         Ok(Channel(Arc::new(ChannelInner { context: self.clone(), id })))
     }
 
+    /// Waits like [`Driver::wait`].
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the completion queue of `on` is destroyed.
     pub fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
     }
@@ -88,15 +107,25 @@ struct PdInner {
 }
 
 impl Pd {
+    /// The device of the protection domain.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
 
+    /// Registers `memory` with the rights `access`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory is
+    /// reached. Fails with [`Error::Io`] if the operating system refuses the registration for another reason.
     pub fn reg_mr(&self, memory: &Memory, access: Access) -> Result<Mr, Error> {
         let keys = self.0.context.0.reg_mr(self.0.id, memory, access)?;
         Ok(Mr { pd: self.clone(), memory: memory.clone(), keys })
     }
 
+    /// Creates a queue pair in this protection domain, with one completion queue for sends and one for receives.
+    ///
+    /// # Errors
+    /// Fails like [`Driver::create_qp`].
     pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, cap: QpCap) -> Result<Qp, Error> {
         let init = QpInit { pd: self.0.id, send_cq: send_cq.id(), recv_cq: recv_cq.id(), cap };
         let num = self.0.context.0.create_qp(&init)?;
@@ -128,22 +157,30 @@ pub struct Mr {
 }
 
 impl Mr {
+    /// The memory of the region.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
+    /// The key that the own program's work requests name.
     pub fn lkey(&self) -> u32 {
         self.keys.lkey
     }
 
+    /// The key that the packets of peers must contain.
     pub fn rkey(&self) -> u32 {
         self.keys.rkey
     }
 
+    /// The address of the region's first byte, which peers use in WRITEs and READs.
     pub fn addr(&self) -> u64 {
         self.memory.addr()
     }
 
+    /// Changes the access rights of the region, like [`Driver::set_mr_access`].
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     pub fn set_access(&self, access: Access) -> Result<(), Error> {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
@@ -171,19 +208,32 @@ struct CqInner {
 }
 
 impl Cq {
+    /// The id of the completion queue, for [`WaitOn`].
     pub fn id(&self) -> CqId {
         self.0.id
     }
 
+    /// Moves completions to `out`, the oldest first, and returns the number of completions that were moved.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the device reports that the completion queue has failed.
     pub fn poll(&self, out: &mut [Wc]) -> Result<usize, Error> {
         self.0.context.0.poll_cq(self.0.id, out)
     }
 
+    /// Takes the oldest completion; returns `None` if the completion queue is empty.
+    ///
+    /// # Errors
+    /// Fails like [`Cq::poll`].
     pub fn poll_one(&self) -> Result<Option<Wc>, Error> {
         let mut one = [Wc::EMPTY];
         Ok(if self.poll(&mut one)? == 1 { Some(one[0]) } else { None })
     }
 
+    /// Waits until the completion queue has a completion, until `deadline`, or until the wait is interrupted.
+    ///
+    /// # Errors
+    /// Fails like [`Context::wait`].
     pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.context.wait(WaitOn { cq: Some(self.0.id), channel: None }, mode, deadline)
     }
@@ -205,14 +255,25 @@ pub struct Qp {
 }
 
 impl Qp {
+    /// The queue pair's number.
     pub fn num(&self) -> QpNum {
         self.num
     }
 
+    /// Posts all work requests of `wrs` in order.
+    ///
+    /// # Errors
+    /// Returns the index of the first work request that was not posted, and the reason. The work requests before this
+    /// index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.context.0.post_send(self.num, wrs)
     }
 
+    /// Posts a receive, whose memory is filled by the peer's next message.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the receive queue is full, and with [`Error::LocalProtection`] or
+    /// [`Error::Invalid`] if the device refuses the memory.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
         self.context.0.post_recv(self.num, wr)
     }
@@ -235,6 +296,7 @@ struct ChannelInner {
 }
 
 impl Channel {
+    /// The id of the channel, for [`WaitOn`].
     pub fn id(&self) -> ChannelId {
         self.0.id
     }
@@ -243,10 +305,18 @@ impl Channel {
         &*self.0.context.0
     }
 
+    /// Takes the oldest CM event; returns `None` if the channel has no CM event.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system reports no CM events.
     pub fn next_event(&self) -> Result<Option<CmEvent>, Error> {
         self.driver().next_event(self.0.id)
     }
 
+    /// Waits until the channel has a CM event, until `deadline`, or until the wait is interrupted.
+    ///
+    /// # Errors
+    /// Fails like [`Context::wait`].
     pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
     }
@@ -256,22 +326,46 @@ impl Channel {
         self.driver().listen(self.0.id, port, backlog)
     }
 
+    /// Starts to connect `qp` to the TCP-space address `remote`. The attempt ends with a CM event of this channel:
+    /// `Established`, `Rejected` or `Unreachable`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is an IPv4 address and the
+    /// device has an IPv6 address, or the reverse.
     pub fn connect(&self, qp: &Qp, remote: SocketAddr, param: &ConnParam) -> Result<CmId, Error> {
         self.driver().connect(self.0.id, qp.num, remote, param)
     }
 
+    /// Connects `qp` to the peer whose connection request has the id `id`. The program must post receives before this
+    /// call.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
+    /// request was accepted or rejected before.
     pub fn accept(&self, id: CmId, qp: &Qp, param: &ConnParam) -> Result<(), Error> {
         self.driver().accept(id, qp.num, param)
     }
 
+    /// Rejects the connection request `id` with reason 28 and at most 148 bytes of private data.
+    ///
+    /// # Errors
+    /// Fails like [`Driver::reject`].
     pub fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         self.driver().reject(id, private_data)
     }
 
+    /// Disconnects the connection: flushes the queue pair and notifies the peer.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no connection has the id `id`.
     pub fn disconnect(&self, id: CmId) -> Result<(), Error> {
         self.driver().disconnect(id)
     }
 
+    /// Destroys a listener or a connection, and removes its CM events from the channel.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no listener and no connection has the id `id`.
     pub fn destroy_id(&self, id: CmId) -> Result<(), Error> {
         self.driver().destroy_id(id)
     }

@@ -58,10 +58,12 @@ impl<K, S> Default for Seats<K, S> {
 }
 
 impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
+    /// The number of admitted connections.
     pub fn len(&self) -> usize {
         self.taken.len()
     }
 
+    /// Returns true if no connection is admitted.
     pub fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
@@ -92,6 +94,7 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
+    /// Notes whether the connection `key` has had requests. If `key` is not admitted, nothing changes.
     pub fn set(&mut self, key: K, standing: Standing) {
         if let Some(seat) = self.taken.get_mut(&key) {
             seat.standing = standing;

@@ -5,25 +5,35 @@ use crate::QpNum;
 /// A scatter-gather element: `length` bytes at `addr` in the memory region with the LKey `lkey`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sge {
+    /// The address of the first byte, inside the memory region.
     pub addr: u64,
+    /// The number of bytes.
     pub length: u32,
+    /// The LKey of the memory region.
     pub lkey: u32,
 }
 
 /// The target of a one-sided operation: an address in the peer's memory region with the RKey `rkey`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddr {
+    /// The address of the first byte in the peer's memory region, as the peer named it.
     pub addr: u64,
+    /// The RKey of the peer's memory region.
     pub rkey: u32,
 }
 
 /// The operation of a send work request. Immediates are in host byte order here and big-endian on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
+    /// A message into the peer's next receive.
     Send,
+    /// A message with an immediate into the peer's next receive.
     SendWithImm(u32),
+    /// A WRITE, which the peer's program does not notice.
     Write(RemoteAddr),
+    /// A WRITE with an immediate, which uses up one receive of the peer and gives the peer a completion.
     WriteWithImm(RemoteAddr, u32),
+    /// A READ from the peer's region into the memory of the work request.
     Read(RemoteAddr),
 }
 
@@ -37,6 +47,7 @@ pub enum Payload<'a> {
     Inline(&'a [u8]),
 }
 
+/// The options of a send work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
     /// True if the work request has a completion when it succeeds. A work request that fails always has a completion.
@@ -44,26 +55,36 @@ pub struct SendFlags {
     /// True if the message has the solicited-event bit, which wakes a peer that armed its completion queue for
     /// solicited events only.
     pub solicited: bool,
-    /// Whether the request waits until earlier READs have completed.
+    /// True if the device sends the request only after earlier READs of the queue pair have completed.
     pub fence: bool,
 }
 
 impl SendFlags {
+    /// The work request has a completion when it succeeds.
     pub const SIGNALED: Self = Self { signaled: true, solicited: false, fence: false };
+    /// The work request has a completion when it succeeds, and its message has the solicited-event bit.
     pub const SIGNALED_SOLICITED: Self = Self { signaled: true, solicited: true, fence: false };
 }
 
+/// A work request for the send queue: a send, WRITE or READ.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
+    /// A number of the program's choice, which the completion contains.
     pub wr_id: u64,
+    /// The operation, with its target and its immediate.
     pub op: SendOp,
+    /// The data to send. For a READ, the memory that receives the data.
     pub payload: Payload<'a>,
+    /// The options of the work request.
     pub flags: SendFlags,
 }
 
+/// A work request for the receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
+    /// A number of the program's choice, which the completion contains.
     pub wr_id: u64,
+    /// The memory for the message, filled in the order of the elements.
     pub sges: &'a [Sge],
 }
 
@@ -71,22 +92,36 @@ pub struct RecvWr<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcStatus {
+    /// The work request succeeded.
     Success,
+    /// The message is longer than the memory of the receive.
     LocalLengthError,
+    /// The device found an inconsistency in the queue pair while it executed the work request.
     LocalQpOperationError,
+    /// The LKey of an element does not cover the element's memory, or the region was deregistered.
     LocalProtectionError,
+    /// The work request was not executed, because the queue pair had failed or was disconnected.
     WrFlushError,
+    /// The peer answered with a packet that fits no outstanding request, or with a NAK of a reserved code.
     BadResponse,
+    /// A region of this side does not permit the access that a message of the peer needs.
     LocalAccessError,
+    /// The peer refused the request as invalid, for example because the message is longer than the peer's receive.
     RemoteInvalidRequest,
+    /// The peer refused the access to its memory: the RKey, the address range or the access right is wrong.
     RemoteAccessError,
+    /// The peer could not execute the request because of an error on its side.
     RemoteOperationError,
+    /// The peer sent no acknowledgement, although the request was retried as often as `retry_count` permits.
     RetryExceeded,
+    /// The peer had no receive posted, although the request was retried as often as `rnr_retry_count` permits.
     RnrRetryExceeded,
+    /// The device failed, or a completion was lost because the completion queue was full.
     FatalError,
 }
 
 impl WcStatus {
+    /// Returns true if the work request succeeded.
     pub fn is_success(self) -> bool {
         self == Self::Success
     }
@@ -112,11 +147,16 @@ impl std::fmt::Display for WcStatus {
     }
 }
 
+/// The kind of a completed work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcOpcode {
+    /// A SEND, with or without an immediate, was acknowledged by the peer.
     Send,
+    /// A WRITE, with or without an immediate, was acknowledged by the peer.
     Write,
+    /// The data of a READ is in the memory of the work request.
     Read,
+    /// A receive contains a message of the peer.
     Recv,
     /// A WRITE with immediate has used up a receive. The data of the WRITE went to the address that the peer named, not
     /// into the receive's memory.
@@ -126,8 +166,11 @@ pub enum WcOpcode {
 /// A work completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wc {
+    /// The `wr_id` of the completed work request.
     pub wr_id: u64,
+    /// The queue pair to which the work request was posted.
     pub qp: QpNum,
+    /// The status: success, or the reason of the failure.
     pub status: WcStatus,
     /// The kind of the completed request; valid only if `status` is success, as in libibverbs.
     pub opcode: WcOpcode,
@@ -136,7 +179,7 @@ pub struct Wc {
     pub byte_len: u32,
     /// The immediate in host byte order, if the message had an immediate.
     pub imm: Option<u32>,
-    /// Whether the message had the solicited-event bit.
+    /// True if the message had the solicited-event bit. The verbs provider always reports false.
     pub solicited: bool,
 }
 
