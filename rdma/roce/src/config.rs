@@ -12,19 +12,28 @@ pub enum RKeys {
     Random,
     /// The low `bits` bits of an RKey are the region's slot, and all other bits are random. `bits` is at most 31.
     /// Hardware finds a region by its slot. A device can have at most 2^`bits` regions.
-    WithSlot { bits: u8 },
+    WithSlot {
+        /// The number of low bits that are the region's slot, at most 31.
+        bits: u8,
+    },
 }
 
 /// The limits and settings of one device.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The most queue pairs of the device.
     pub max_qp: u32,
+    /// The most memory regions of the device.
     pub max_mr: u32,
+    /// The method by which the device makes RKeys.
     pub rkeys: RKeys,
+    /// The most completion queues of the device.
     pub max_cq: u32,
+    /// The most completions of one completion queue.
     pub max_cq_depth: u32,
     /// The most work requests in each of the two queues of a queue pair.
     pub max_wr: u32,
+    /// The most scatter-gather elements of one work request.
     pub max_sge: u32,
     /// The most bytes of inline data, which are copied when a work request is posted.
     pub max_inline_data: u32,

@@ -3,6 +3,7 @@
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The counters of a device, which start at 0 when the device is opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters { $($(#[$doc])* pub $name: u64),* }
 
@@ -16,7 +17,9 @@ macro_rules! counters {
 }
 
 counters! {
+    /// The number of packets that were built to be sent, including retransmissions and CM messages.
     sent_pkts,
+    /// The number of packets that were received with a right ICRC.
     rcvd_pkts,
     /// The number of request packets whose PSN was executed before.
     duplicate_request,
@@ -36,6 +39,7 @@ counters! {
     send_access_err,
     /// The number of queue pairs that failed because the retries after time-outs were used up.
     retry_exceeded_err,
+    /// The number of queue pairs that failed because the retries after RNR NAKs were used up.
     retry_rnr_exceeded_err,
     /// The number of expiries of retransmission timers.
     local_ack_timeout_err,
@@ -57,6 +61,8 @@ counters! {
     /// The number of completions that were lost because the completion queue was full. The queue pair of a lost
     /// completion fails.
     cq_overrun,
+    /// The number of sends, WRITEs and READs that were posted to connected queue pairs.
     rdma_sends,
+    /// The number of receives that messages of peers completed.
     rdma_recvs,
 }

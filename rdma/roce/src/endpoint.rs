@@ -39,6 +39,7 @@ use crate::{
 /// The data of a received datagram that the socket reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
+    /// The address and UDP port of the sender.
     pub from: SocketAddr,
     /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
@@ -103,10 +104,12 @@ impl Endpoint {
         }
     }
 
+    /// The counters of the device, without those of the connection manager.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
+    /// The limits and settings of the device.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
@@ -222,6 +225,8 @@ impl Endpoint {
         }
     }
 
+    /// Executes all timers that are due at `now`. The caller calls this method when the time of [`Self::poll_timeout`]
+    /// has come.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(qpn) = self.deadlines.pop(now) {
             if let Some(qp) = self.qps.get_mut(&qpn) {

@@ -3,5 +3,6 @@
 /// A source of random numbers. In production, the random numbers must be cryptographically strong, because RKeys, queue
 /// pair numbers, PSNs and communication IDs are the only secrets of RoCE.
 pub trait Entropy {
+    /// Returns the next random number; all 32 bits are random.
     fn next_u32(&mut self) -> u32;
 }

@@ -70,6 +70,7 @@ impl Flow {
         Some(Self { template, v4 })
     }
 
+    /// Returns true if the addresses of the flow are IPv4 addresses.
     pub const fn is_ipv4(&self) -> bool {
         self.v4
     }
@@ -132,6 +133,7 @@ impl Icrc {
         true
     }
 
+    /// Returns the ICRC in the byte order of the packet.
     pub fn finish(self) -> [u8; ICRC_LEN] {
         self.0.finalize().to_le_bytes()
     }
@@ -182,10 +184,13 @@ pub struct Checked {
 /// The reason why a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
+    /// The datagram is shorter than BTH and ICRC, or longer than a UDP payload can be. The value is its length in bytes.
     #[error("{0} bytes are no RoCEv2 datagram")]
     Length(usize),
+    /// The ICRC is wrong with every identification that is checked.
     #[error("the ICRC is wrong")]
     Icrc,
+    /// The ICRC is right only with this IPv4 identification, which the [`IdRule`] excludes.
     #[error("the ICRC is right only for the IP identification {0}, which this sender does not use")]
     IpId(u16),
 }
@@ -199,6 +204,7 @@ pub struct Solver {
 }
 
 impl Solver {
+    /// Makes a solver with an empty cache.
     pub fn new() -> Self {
         Self::default()
     }

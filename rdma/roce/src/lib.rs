@@ -5,7 +5,36 @@
 //!
 //! The sources are the InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
 //! the Linux driver `drivers/infiniband/sw/rxe`, which shows the behaviour of peers in practice.
+//!
+//! In the example, an endpoint starts to connect, and its caller takes the first packet, which is a REQ. The caller
+//! sends the packet by UDP, and passes received datagrams to [`Endpoint::handle_datagram`].
+//!
+//! ```rust
+//! use roce::{Config, Endpoint, Entropy, Time, Transmit};
+//! use verbs::{ConnParam, QpCap, QpInit};
+//!
+//! struct Counting(u32); // A real device needs random numbers that nobody can guess.
+//! impl Entropy for Counting {
+//!     fn next_u32(&mut self) -> u32 {
+//!         self.0 += 1;
+//!         self.0
+//!     }
+//! }
+//!
+//! let mut endpoint = Endpoint::new(Config::default(), 4096, Box::new(Counting(1)));
+//! let (pd, cq, channel) = (endpoint.alloc_pd(), endpoint.create_cq(16)?, endpoint.create_channel());
+//! let qp = endpoint.create_qp(&QpInit { pd, send_cq: cq, recv_cq: cq, cap: QpCap::default() })?;
+//! let (now, local, remote) = (Time(0), "10.9.0.1".parse()?, "10.9.0.2:7000".parse()?);
+//! endpoint.connect(now, channel, qp, local, remote, &ConnParam::default())?;
+//!
+//! let mut packet = Transmit::default();
+//! assert!(endpoint.poll_transmit(now, &mut packet));
+//! assert_eq!(packet.to, "10.9.0.2:4791".parse()?);
+//! assert!(endpoint.poll_timeout().is_some(), "the REQ is sent again if no response arrives");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod cm;
 pub mod config;

@@ -8,8 +8,11 @@ pub struct RegionId(pub u32);
 /// A range of bytes in a registered region. The range is inside the bounds of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// The region that contains the bytes.
     pub region: RegionId,
+    /// The offset of the first byte in the region.
     pub offset: u64,
+    /// The number of bytes.
     pub len: u32,
 }
 

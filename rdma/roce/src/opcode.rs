@@ -3,17 +3,22 @@
 /// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
+    /// The first of several packets.
     First,
+    /// A packet between the first and the last.
     Middle,
+    /// The last of several packets.
     Last,
+    /// The only packet of its message.
     Only,
 }
 
 impl Position {
-    pub const fn starts(self) -> bool {
+    pub(crate) const fn starts(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
+    /// Returns true if the packet ends its message.
     pub const fn ends(self) -> bool {
         matches!(self, Self::Last | Self::Only)
     }
@@ -22,14 +27,20 @@ impl Position {
 /// The operation to which a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// A SEND, with or without an immediate.
     Send,
+    /// A WRITE, with or without an immediate.
     Write,
+    /// The request packet of a READ.
     ReadRequest,
+    /// A packet with data that a READ requested.
     ReadResponse,
+    /// An ACK, NAK or RNR NAK.
     Acknowledge,
     /// An atomic operation or a SEND with invalidate. This stack decodes packets of these operations, but does not
     /// execute them.
     Unsupported,
+    /// A datagram, which in RoCE contains a message of the connection manager.
     UdSend,
     /// A congestion notification packet (RoCEv2 annex A17.9.3).
     Cnp,
@@ -38,37 +49,65 @@ pub enum Operation {
 /// The operation, the position, the headers and the payload of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
+    /// The name of the opcode, for texts.
     pub name: &'static str,
+    /// The operation to which packets with the opcode belong.
     pub operation: Operation,
+    /// The position in the message of a packet with the opcode.
     pub position: Position,
+    /// True if a RETH follows: address, RKey and length.
     pub reth: bool,
+    /// True if an AETH follows: syndrome and message sequence number.
     pub aeth: bool,
+    /// True if an immediate of 4 bytes follows.
     pub immdt: bool,
+    /// True if a DETH follows: Q_Key and source queue pair.
     pub deth: bool,
     /// The number of bytes of extended headers that this stack does not interpret (atomics, invalidate, CNP).
     pub other: usize,
+    /// True if the packet may have a payload.
     pub payload: bool,
 }
 
+/// The first packet of a SEND.
 pub const SEND_FIRST: u8 = 0x00;
+/// A middle packet of a SEND.
 pub const SEND_MIDDLE: u8 = 0x01;
+/// The last packet of a SEND without an immediate.
 pub const SEND_LAST: u8 = 0x02;
+/// The last packet of a SEND with an immediate.
 pub const SEND_LAST_WITH_IMM: u8 = 0x03;
+/// The only packet of a SEND without an immediate.
 pub const SEND_ONLY: u8 = 0x04;
+/// The only packet of a SEND with an immediate.
 pub const SEND_ONLY_WITH_IMM: u8 = 0x05;
+/// The first packet of a WRITE, with a RETH.
 pub const WRITE_FIRST: u8 = 0x06;
+/// A middle packet of a WRITE.
 pub const WRITE_MIDDLE: u8 = 0x07;
+/// The last packet of a WRITE without an immediate.
 pub const WRITE_LAST: u8 = 0x08;
+/// The last packet of a WRITE with an immediate.
 pub const WRITE_LAST_WITH_IMM: u8 = 0x09;
+/// The only packet of a WRITE without an immediate.
 pub const WRITE_ONLY: u8 = 0x0a;
+/// The only packet of a WRITE with an immediate.
 pub const WRITE_ONLY_WITH_IMM: u8 = 0x0b;
+/// The request packet of a READ, with a RETH.
 pub const READ_REQUEST: u8 = 0x0c;
+/// The first response packet of a READ.
 pub const READ_RESPONSE_FIRST: u8 = 0x0d;
+/// A middle response packet of a READ.
 pub const READ_RESPONSE_MIDDLE: u8 = 0x0e;
+/// The last response packet of a READ.
 pub const READ_RESPONSE_LAST: u8 = 0x0f;
+/// The only response packet of a READ.
 pub const READ_RESPONSE_ONLY: u8 = 0x10;
+/// An ACK, NAK or RNR NAK, which has an AETH.
 pub const ACKNOWLEDGE: u8 = 0x11;
+/// A datagram of the connection manager, with a DETH.
 pub const UD_SEND_ONLY: u8 = 0x64;
+/// A congestion notification packet (RoCEv2 annex A17.9.3).
 pub const CNP: u8 = 0x81;
 
 const fn row(name: &'static str, operation: Operation, position: Position) -> OpcodeInfo {

@@ -5,6 +5,7 @@
 pub struct Psn(u32);
 
 impl Psn {
+    /// The mask of the 24 bits of a PSN.
     pub const MASK: u32 = 0xff_ffff;
 
     /// Makes a PSN of the low 24 bits of `value`.
@@ -12,6 +13,7 @@ impl Psn {
         Self(value & Self::MASK)
     }
 
+    /// The PSN as a number below 2^24.
     pub const fn value(self) -> u32 {
         self.0
     }

@@ -16,61 +16,88 @@ type Counter = fn(&mut Counters) -> &mut u64;
 /// endpoint sends no NAK. The method [`Self::nak`] returns the code of the NAK if a cause has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
+    /// The datagram is not a packet that this stack handles.
     #[error("the datagram is not a packet: {0}")]
     Malformed(#[from] Malformed),
+    /// The transport version in the BTH is not 0.
     #[error("the transport version in the BTH is not 0")]
     Version,
+    /// The P_Key is neither 0xffff nor 0x7fff.
     #[error("the P_Key is neither 0xffff nor 0x7fff")]
     PKey,
+    /// The destination is queue pair 0, which RoCE does not use.
     #[error("the destination queue pair is 0, which RoCE does not use")]
     QueuePairZero,
+    /// The destination queue pair does not exist, or is not connected.
     #[error("the queue pair does not exist, or is not connected")]
     UnknownQp,
+    /// The source IP address is not the address of the connection's peer.
     #[error("the source address is not the address of the connection's peer")]
     WrongSource,
+    /// The ICRC of the packet is wrong.
     #[error("the invariant CRC is wrong: a byte changed on the way, or the sender computes another CRC")]
     Icrc,
+    /// A datagram is not for queue pair 1, has a wrong Q_Key, or does not have 256 bytes of payload.
     #[error("a datagram of this kind belongs to queue pair 1, with the Q_Key 0x80010000 and 256 bytes")]
     NotManagement,
 
+    /// The management datagram is not a CM message.
     #[error("the management datagram is not a message of the CM")]
     CmMalformed,
+    /// No connection has the communication IDs of the CM message.
     #[error("no connection has the communication IDs of the CM message")]
     CmUnknownId,
+    /// The CM message comes from an IP address that is not the address of the connection's peer.
     #[error("the CM message comes from another address than the connection's peer")]
     CmWrongSource,
+    /// The state of the connection does not permit the CM message.
     #[error("the connection's state does not permit the CM message")]
     CmUnexpected,
 
+    /// The PSN is later than the expected PSN, because packets are missing.
     #[error("the PSN is ahead of the expected PSN: packets before it are missing")]
     OutOfSequence,
+    /// The PSN is earlier than the expected PSN, because the request was executed before.
     #[error("the PSN is behind the expected PSN: the request was executed before")]
     Duplicate,
+    /// The opcode does not continue the message, or begins a message inside another message.
     #[error("the opcode does not continue the message, or begins one inside of another")]
     OpcodeSequence,
+    /// The payload does not have the length that the opcode and the path MTU demand.
     #[error("the payload has not the length that the opcode and the path MTU demand")]
     PayloadLength,
+    /// The DMA length in the RETH is above 2^31, or does not equal the payload of all packets of the message.
     #[error("the DMA length is above 2^31, or does not agree with the payload of the message's packets")]
     MessageLength,
+    /// The peer has more outstanding READs than the queue pair permits.
     #[error("the READ is one more than the queue pair may have outstanding")]
     TooManyReads,
+    /// The queue pair has no posted receive for the message.
     #[error("no receive is posted")]
     ReceiverNotReady,
+    /// The message is longer than the posted receive.
     #[error("the message is longer than the posted receive")]
     ReceiveTooShort,
+    /// The memory of the posted receive was deregistered.
     #[error("the memory of the posted receive was deregistered")]
     ReceiveMemory,
+    /// No region of the protection domain has the RKey, covers the address range and permits the access.
     #[error("RKey, address, length or right of the access is not that of a region of the protection domain")]
     RemoteAccess,
 
+    /// The response acknowledges packets that are not outstanding.
     #[error("the response acknowledges packets that are not outstanding")]
     StrayResponse,
+    /// The syndrome of the acknowledgement is reserved.
     #[error("the syndrome of the acknowledgement is reserved")]
     ReservedSyndrome,
+    /// A READ response was lost before this READ response.
     #[error("a READ response before this one is missing")]
     ResponseGap,
+    /// The READ response fits no outstanding READ, or has a wrong length.
     #[error("the READ response answers no READ, or has a wrong length")]
     BadResponse,
+    /// The memory for the READ response was deregistered.
     #[error("the memory for the READ response was deregistered")]
     ResponseMemory,
 }
@@ -160,6 +187,7 @@ impl RefusalCause {
 /// A packet that an endpoint did not execute.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
+    /// The reason for which the endpoint does not execute the packet.
     pub cause: RefusalCause,
     /// The UDP address of the sender.
     pub from: SocketAddr,

@@ -12,6 +12,7 @@ use crate::{
 /// the IP identification, which this crate does not know. One `Transmit` is used for many packets, one after the other.
 #[derive(Clone, Debug)]
 pub struct Transmit {
+    /// The address and UDP port to which the packet is sent.
     pub to: SocketAddr,
     /// The BTH and the extended headers.
     pub header: HeaderBuf,
@@ -45,10 +46,11 @@ impl Transmit {
         self.copy_first = false;
     }
 
-    pub fn payload_len(&self) -> usize {
+    fn payload_len(&self) -> usize {
         self.inline.len() + self.pieces.iter().map(|p| p.len as usize).sum::<usize>()
     }
 
+    /// Returns the number of pad bytes after the payload, 0 to 3. Pad bytes are zeros.
     pub fn pad(&self) -> usize {
         pad_of(self.payload_len()).into()
     }

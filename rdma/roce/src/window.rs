@@ -36,6 +36,7 @@ impl Aimd {
     const MIN: u32 = 4;
     const GROWTH: u32 = 2;
 
+    /// Makes a window of `start` packets that grows to at most `max` packets. Both numbers are raised to at least 4.
     pub fn new(start: u32, max: u32) -> Self {
         let max = max.max(Self::MIN);
         Self { window: start.clamp(Self::MIN, max), threshold: max, max, acked: 0, last_cut: None }

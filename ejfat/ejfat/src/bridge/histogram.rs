@@ -1,8 +1,8 @@
 //! Histograms of durations.
 
-/// The longest duration in nanoseconds that is told from longer ones: 2^40 ns, which is 18 minutes.
+/// The longest duration in nanoseconds that can be distinguished from longer durations: 2^40 ns, which is 18 minutes.
 const LONGEST: u64 = 1 << 40;
-/// With one decimal digit, a duration is known to 7 %.
+/// The number of decimal digits to which durations are counted. With one digit, a duration is exact to 7 %.
 const DIGITS: u8 = 1;
 
 /// Counts durations in nanoseconds.
@@ -21,7 +21,7 @@ impl Default for Histogram {
 
 impl Histogram {
     pub fn add(&mut self, nanos: u64) {
-        // A duration that the clock does not show is longer than nothing.
+        // The histogram has no bucket for 0, so a duration of 0 is counted as 1 ns.
         self.counts.saturating_record(nanos.max(1));
         self.sum = self.sum.saturating_add(nanos);
     }
@@ -50,7 +50,7 @@ impl Histogram {
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
-        // Durations that were counted are still counted, so that nothing is less than zero.
+        // No count of `before` is higher than the count of `self`, because counts never fall.
         let subtracted = since.counts.subtract(&before.counts);
         debug_assert!(subtracted.is_ok(), "{subtracted:?}");
         since.sum -= before.sum.min(self.sum);

@@ -4,6 +4,7 @@ use crate::wire::mad::Message;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The counters of a connection manager, which start at 0 when its device is opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CmCounters { $($(#[$doc])* pub $name: u64),* }
 
@@ -17,19 +18,33 @@ macro_rules! counters {
 }
 
 counters! {
+    /// The number of REQs that were sent, including repetitions.
     tx_req,
+    /// The number of MRAs that were sent, including repetitions.
     tx_mra,
+    /// The number of REJs that were sent, including repetitions.
     tx_rej,
+    /// The number of REPs that were sent, including repetitions.
     tx_rep,
+    /// The number of RTUs that were sent, including repetitions.
     tx_rtu,
+    /// The number of DREQs that were sent, including repetitions.
     tx_dreq,
+    /// The number of DREPs that were sent, including repetitions.
     tx_drep,
+    /// The number of REQs that were received, including repetitions.
     rx_req,
+    /// The number of MRAs that were received, including repetitions.
     rx_mra,
+    /// The number of REJs that were received, including repetitions.
     rx_rej,
+    /// The number of REPs that were received, including repetitions.
     rx_rep,
+    /// The number of RTUs that were received, including repetitions.
     rx_rtu,
+    /// The number of DREQs that were received, including repetitions.
     rx_dreq,
+    /// The number of DREPs that were received, including repetitions.
     rx_drep,
     /// The number of messages that were repeated because no response arrived.
     tx_retries,
@@ -55,6 +70,7 @@ counters! {
     displaced,
     /// The number of requests that the application did not accept or reject in time.
     unanswered,
+    /// The number of connections that were established, on the active and the passive side together.
     established,
 }
 

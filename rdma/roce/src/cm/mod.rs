@@ -112,6 +112,7 @@ pub struct Cm {
 }
 
 impl Cm {
+    /// Makes a connection manager without listeners and connections.
     pub fn new(config: CmConfig) -> Self {
         let table = Table::new(config.max_lingering);
         Self {
@@ -126,6 +127,7 @@ impl Cm {
         }
     }
 
+    /// The counters of this connection manager.
     pub fn counters(&self) -> &CmCounters {
         &self.counters
     }

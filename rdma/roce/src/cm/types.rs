@@ -38,6 +38,7 @@ pub struct CmConfig {
 }
 
 impl CmConfig {
+    /// Returns the default limits for a device with the GUID `ca_guid`. `max_path_mtu` is in bytes.
     pub fn new(ca_guid: u64, max_path_mtu: u32) -> Self {
         Self {
             ca_guid,
@@ -71,25 +72,30 @@ pub const fn is_embedded(ca_guid: u64) -> bool {
 /// The arguments of [`super::Cm::connect`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectArgs<'a> {
+    /// The IP address of this side.
     pub local: IpAddr,
     /// The peer's address, with the TCP-space port.
     pub remote: SocketAddr,
     /// The address of the peer's UDP socket: usually the IP address of `remote` with port 4791.
     pub peer: SocketAddr,
+    /// The number of the local queue pair.
     pub qpn: u32,
     /// The first PSN that this side expects to receive, chosen at random.
     pub starting_psn: Psn,
     /// The path MTU: 256, 512, 1024, 2048 or 4096 bytes.
     pub path_mtu: u32,
+    /// The parameters that the application offers to the peer.
     pub param: &'a ConnParam,
 }
 
 /// The parameters with which a queue pair is brought to ready-to-receive and ready-to-send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
+    /// The connection to which the queue pair belongs.
     pub id: CmId,
     /// The number of the local queue pair.
     pub qpn: u32,
+    /// The number of the peer's queue pair.
     pub remote_qpn: u32,
     /// The PSN of the first packet that this side sends.
     pub sq_psn: Psn,
@@ -110,6 +116,7 @@ pub struct Binding {
     pub responder_resources: u8,
     /// The most READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
+    /// True if the peer runs this stack.
     pub embedded_peer: bool,
 }
 
@@ -118,14 +125,17 @@ pub struct Binding {
 pub enum CmOutput {
     /// An event for the application.
     Event(CmEvent),
+    /// The device connects a queue pair with these parameters.
     Bind(Binding),
     /// The device moves this queue pair to the error state and flushes it.
     FailQp {
+        /// The number of the local queue pair.
         qpn: u32,
     },
     /// A request ended before its connection was established. If the application has not read the event of the request
     /// yet, the device drops the event.
     Withdrawn {
+        /// The id of the request that ended.
         id: CmId,
     },
 }

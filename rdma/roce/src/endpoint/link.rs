@@ -16,6 +16,7 @@ use crate::{
 pub struct QpAttr {
     /// The address to which packets are sent: the peer's address and UDP port.
     pub peer: SocketAddr,
+    /// The number of the peer's queue pair.
     pub remote_qpn: u32,
     /// The bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
@@ -29,13 +30,21 @@ pub struct QpAttr {
     pub rnr_retry_count: u8,
     /// The code of the local ACK timeout, 0-31. A code n stands for 4.096 us * 2^n, and the code 0 for no timeout.
     pub ack_timeout: u8,
+    /// The most READs that the peer may have outstanding at this end. The device limits the value to
+    /// `Config::max_responder_resources`.
     pub responder_resources: u8,
+    /// The most READs that this end may have outstanding at the peer.
     pub initiator_depth: u8,
     /// True if the peer runs this stack.
     pub embedded_peer: bool,
 }
 
 impl Endpoint {
+    /// Connects a queue pair without the connection manager.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair was
+    /// connected before, and with [`Error::Invalid`] if the path MTU is invalid or larger than the device's.
     pub fn connect_qp(&mut self, qp: QpNum, attr: &QpAttr) -> Result<(), Error> {
         if !matches!(attr.path_mtu, 256 | 512 | 1024 | 2048 | 4096) || attr.path_mtu > self.max_path_mtu {
             return Err(Error::Invalid("the path MTU is none of 256 to 4096, or beyond the link's"));

@@ -45,6 +45,7 @@ fn no_channel(channel: ChannelId) -> Error {
 }
 
 impl Endpoint {
+    /// Creates a channel, a queue of CM events.
     pub fn create_channel(&mut self) -> ChannelId {
         let id = self.management.next_channel;
         self.management.next_channel = id.wrapping_add(1);
@@ -60,6 +61,10 @@ impl Endpoint {
         self.management.channels.remove(&channel.0).map(drop).ok_or(no_channel(channel))
     }
 
+    /// Takes the oldest CM event of the channel; returns `None` if the channel has no CM event.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no channel `channel`.
     pub fn next_event(&mut self, channel: ChannelId) -> Result<Option<CmEvent>, Error> {
         self.management.channels.get_mut(&channel.0).map(VecDeque::pop_front).ok_or(no_channel(channel))
     }
@@ -69,6 +74,13 @@ impl Endpoint {
         self.management.channels.get(&channel.0).is_some_and(|events| !events.is_empty())
     }
 
+    /// Accepts connection requests to the TCP-space port `port`, and returns the listener's id and port. If `port` is
+    /// 0, the device chooses a free port from 32768 on. `backlog` is the most requests that may wait for the
+    /// application.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no channel `channel`, and with [`Error::Busy`] if another listener
+    /// has the port.
     pub fn listen(&mut self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.check_channel(channel)?;
         let (id, port) = self.management.cm.listen(port, backlog, &mut *self.entropy)?;
@@ -112,6 +124,12 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The application must not use
+    /// `id` afterwards.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
+    /// request was accepted or rejected before, or if `private_data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         self.management.cm.reject(now, id, private_data)?;
         self.management.owners.remove(&id);
@@ -119,12 +137,23 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Ends a connection or a connection attempt: moves a connected queue pair to the error state, notifies the peer,
+    /// and queues the CM event `Disconnected`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no connection ever had the id `id`, and with [`Error::Invalid`] if `id` is a
+    /// request that waits for the application.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         self.management.cm.disconnect(now, id)?;
         self.settle_cm();
         Ok(())
     }
 
+    /// Destroys a listener, connection or request, and removes its CM events from its channel. An open connection is
+    /// disconnected.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
     pub fn destroy_id(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         let destroyed = self.management.cm.destroy(now, id);
         self.settle_cm();

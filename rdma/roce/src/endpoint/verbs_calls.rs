@@ -16,6 +16,7 @@ fn exhausted(what: &'static str, limit: u32) -> Error {
 }
 
 impl Endpoint {
+    /// Creates a protection domain.
     pub fn alloc_pd(&mut self) -> PdId {
         let id = self.next_pd;
         self.next_pd = self.next_pd.wrapping_add(1);
@@ -23,6 +24,11 @@ impl Endpoint {
         PdId(id)
     }
 
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain, and with [`Error::NotFound`]
+    /// if there is no protection domain `pd`.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), Error> {
         if self.shared.mrs.uses_pd(pd) || self.qps.values().any(|qp| qp.pd == pd) {
             return Err(Error::Busy("memory regions or queue pairs use the protection domain"));
@@ -56,10 +62,20 @@ impl Endpoint {
         self.shared.mrs.set_access(lkey, access)
     }
 
+    /// Deregisters the region with this LKey, and returns the region's number. From now on, no packet reads or writes
+    /// the region.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no region has this LKey.
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<RegionId, Error> {
         self.shared.mrs.remove(lkey).ok_or(Error::NotFound { what: "LKey", id: lkey.into() })
     }
 
+    /// Creates a completion queue with room for `depth` completions.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the device has `Config::max_cq` completion queues, and with
+    /// [`Error::Invalid`] if `depth` is 0 or more than `Config::max_cq_depth`.
     pub fn create_cq(&mut self, depth: u32) -> Result<CqId, Error> {
         let config = &self.shared.config;
         if self.shared.cqs.len() >= config.max_cq as usize {
@@ -74,6 +90,11 @@ impl Endpoint {
         Ok(CqId(id))
     }
 
+    /// Destroys a completion queue and the completions in it.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Busy`] while queue pairs use the completion queue, and with [`Error::NotFound`] if there is
+    /// no completion queue `cq`.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), Error> {
         if self.qps.values().any(|qp| qp.send_cq == cq || qp.recv_cq == cq) {
             return Err(Error::Busy("queue pairs use the completion queue"));
@@ -81,6 +102,10 @@ impl Endpoint {
         self.shared.cqs.remove(&cq.0).map(drop).ok_or(no_cq(cq))
     }
 
+    /// Moves completions to `out`, the oldest first, and returns the number of completions that were moved.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no completion queue `cq`.
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
         self.shared.cqs.get_mut(&cq.0).map(|queue| queue.poll(out)).ok_or(no_cq(cq))
     }
@@ -90,6 +115,12 @@ impl Endpoint {
         self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
     }
 
+    /// Creates a queue pair with a random number. The queue pair is not connected yet.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the protection domain or a completion queue does not exist, with
+    /// [`Error::Exhausted`] if the device has `Config::max_qp` queue pairs, and with [`Error::Invalid`] if a size is
+    /// more than the device's limit.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, Error> {
         if !self.pd_exists(init.pd) {
             return Err(Error::NotFound { what: "protection domain", id: init.pd.0.into() });
@@ -113,11 +144,21 @@ impl Endpoint {
         Ok(num)
     }
 
+    /// Destroys a queue pair. The work requests in its queues get no completion.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`.
     pub fn destroy_qp(&mut self, qp: QpNum) -> Result<(), Error> {
         self.deadlines.clear(qp.0);
         self.qps.remove(&qp.0).map(drop).ok_or(no_qp(qp))
     }
 
+    /// Posts a work request for sending. If the queue pair has failed, the work request completes as flushed at once.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair is not
+    /// connected, with [`Error::Exhausted`] if the send queue is full, with [`Error::LocalProtection`] if a region does
+    /// not cover an element, and with [`Error::Invalid`] if the work request exceeds a limit.
     pub fn post_send(&mut self, qp: QpNum, wr: &SendWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         if found.send_queue_full() {
@@ -180,6 +221,12 @@ impl Endpoint {
         Ok((list, total))
     }
 
+    /// Posts a receive. If the queue pair has failed, the receive completes as flushed at once.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::Exhausted`] if the receive queue is
+    /// full, with [`Error::LocalProtection`] if a region does not cover an element, and with [`Error::Invalid`] if the
+    /// receive has too many elements.
     pub fn post_recv(&mut self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         let (sges, len) = self.sge_list(found, wr.sges, Want::LocalWrite)?;

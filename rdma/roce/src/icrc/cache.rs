@@ -21,11 +21,12 @@ pub struct WarmFlow {
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
+    /// Makes a flow with an empty cache.
     pub const fn new(flow: Flow) -> Self {
         Self { flow, states: [(NEVER, 0); 16] }
     }
 
-    pub const fn flow(&self) -> &Flow {
+    pub(super) const fn flow(&self) -> &Flow {
         &self.flow
     }
 

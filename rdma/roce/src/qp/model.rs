@@ -31,29 +31,39 @@ use crate::{
 /// A place in a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The number of the memory region, which is in the low bits of its RKey.
     pub slot: u32,
     /// Distinguishes the regions that had this slot one after another.
     pub generation: u32,
+    /// The offset in the memory region, in bytes.
     pub offset: u64,
 }
 
 /// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// An ACK, NAK or RNR NAK.
     Ack {
+        /// The PSN in the BTH of the response.
         psn: Psn,
+        /// The kind of the response: ACK, RNR NAK, or NAK with its code.
         syndrome: Syndrome,
+        /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
     },
     /// The response to a READ. `again` is true if the READ was executed before and the peer has repeated its request.
     Read {
+        /// The PSN of the first response packet.
         psn: Psn,
         /// The number of PSNs that the response takes.
         packets: u32,
+        /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
         /// The place of the bytes to be read; `None` for a READ of no bytes.
         source: Option<Place>,
+        /// The number of bytes to be read.
         length: u32,
+        /// True if the READ was executed before and the peer has repeated its request.
         again: bool,
     },
 }
@@ -61,6 +71,7 @@ pub enum Answer {
 /// The place to which the payload of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
+    /// The payload goes to a memory region of the application.
     Region(Place),
     /// The payload goes to the posted receive that the message uses. The value is the offset of the payload in the
     /// posted receive.
@@ -81,8 +92,11 @@ pub enum Receive {
 /// The responder's decision on one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
+    /// The response that the packet causes; `None` if the packet causes no response.
     pub answer: Option<Answer>,
+    /// The place to which the payload goes; `None` if the packet has no payload to place.
     pub placed: Option<Placed>,
+    /// The effect on a posted receive; `None` if the packet completes no receive.
     pub receive: Option<Receive>,
     /// True if the packet ends the connection with an error.
     pub failed: bool,
@@ -93,8 +107,11 @@ pub struct Decision {
 /// The settings of a new queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// The PSN that the responder expects first.
     pub psn: Psn,
+    /// The protection domain; the queue pair reaches only regions of this domain.
     pub pd: PdId,
+    /// The path MTU in bytes.
     pub mtu: u32,
     /// The most READs that may be unanswered at a time.
     pub reads: u8,
@@ -150,6 +167,7 @@ impl Model {
         self.shared.config.rnr_timer
     }
 
+    /// The counters of all queue pairs of the model together.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -169,6 +187,7 @@ impl Model {
         Ok((keys, place(region, offset)))
     }
 
+    /// Deregisters the region with these keys. If no region has the keys, nothing changes.
     pub fn release(&mut self, keys: MrKeys) {
         self.shared.mrs.remove(keys.lkey);
     }

@@ -14,27 +14,41 @@ pub(super) fn put24(b: &mut [u8], v: u32) {
 /// the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bth {
+    /// The opcode: operation and position of the packet in its message.
     pub opcode: u8,
+    /// The solicited-event bit.
     pub solicited: bool,
+    /// The MigReq bit, the path migration state. RDMA NICs and this stack send 1.
     pub mig_req: bool,
     /// The number of pad bytes after the payload, 0-3.
     pub pad: u8,
+    /// The transport header version, 4 bits; valid packets have 0.
     pub tver: u8,
+    /// The partition key; 0xffff is the default partition.
     pub p_key: u16,
+    /// The bit FECN: a switch on the way noticed congestion.
     pub fecn: bool,
+    /// The bit BECN: the receiver of the packets in the other direction noticed congestion.
     pub becn: bool,
+    /// The 6 reserved bits after FECN and BECN.
     pub reserved6: u8,
     /// The destination queue pair, 24 bits.
     pub dest_qp: u32,
+    /// The AckReq bit: the requester demands an acknowledgement.
     pub ack_req: bool,
+    /// The 7 reserved bits after the AckReq bit.
     pub reserved7: u8,
+    /// The packet sequence number.
     pub psn: Psn,
 }
 
 impl Bth {
+    /// The number of bytes of a BTH.
     pub const LEN: usize = 12;
+    /// The partition key of the default partition with full membership.
     pub const DEFAULT_P_KEY: u16 = 0xffff;
 
+    /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self {
             opcode: b[0],
@@ -53,6 +67,7 @@ impl Bth {
         }
     }
 
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[0] = self.opcode;
@@ -70,14 +85,19 @@ impl Bth {
 /// The RDMA extended transport header, 16 bytes (9.3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reth {
+    /// The address of the first byte in the responder's memory.
     pub addr: u64,
+    /// The RKey of the responder's region.
     pub rkey: u32,
+    /// The DMA length: the number of bytes of the whole WRITE or READ request.
     pub length: u32,
 }
 
 impl Reth {
+    /// The number of bytes of a RETH.
     pub const LEN: usize = 16;
 
+    /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         let (addr, rest) = b.split_first_chunk::<8>().expect("16 bytes hold 8");
         Self {
@@ -87,6 +107,7 @@ impl Reth {
         }
     }
 
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..8].copy_from_slice(&self.addr.to_be_bytes());
@@ -103,23 +124,34 @@ pub enum Syndrome {
     Ack(u8),
     /// An RNR NAK: the responder has no posted receive. The value is the 5-bit timer code.
     RnrNak(u8),
+    /// A NAK: the responder refuses the request, or packets before the request are missing.
     Nak(NakCode),
+    /// A value that the specification reserves. The number has all 8 bits of the syndrome.
     Reserved(u8),
 }
 
+/// The code of a NAK (9.7.5.2.8, table 45).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
+    /// Code 0: packets before this PSN are missing.
     PsnSequence,
+    /// Code 1: the request is invalid, or longer than the posted receive.
     InvalidRequest,
+    /// Code 2: the RKey, the address range or the access right is wrong.
     RemoteAccess,
+    /// Code 3: the responder could not execute the request because of an error on its side.
     RemoteOperation,
+    /// Code 4: the request is invalid on a reliable datagram connection, which this stack does not use.
     InvalidRdRequest,
+    /// A code that the specification reserves, 5 bits.
     Reserved(u8),
 }
 
 impl Syndrome {
+    /// An ACK without end-to-end credits.
     pub const ACK: Self = Self::Ack(0x1f);
 
+    /// Decodes the syndrome.
     pub fn decode(b: u8) -> Self {
         match b >> 5 {
             0 => Self::Ack(b & 0x1f),
@@ -136,6 +168,7 @@ impl Syndrome {
         }
     }
 
+    /// Encodes the syndrome.
     pub fn encode(self) -> u8 {
         match self {
             Self::Ack(credits) => credits & 0x1f,
@@ -158,18 +191,22 @@ impl Syndrome {
 /// The ACK extended transport header, 4 bytes (9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
+    /// The kind of the acknowledgement.
     pub syndrome: Syndrome,
     /// The message sequence number, 24 bits.
     pub msn: u32,
 }
 
 impl Aeth {
+    /// The number of bytes of an AETH.
     pub const LEN: usize = 4;
 
+    /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self { syndrome: Syndrome::decode(b[0]), msn: be24(&b[1..]) }
     }
 
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [self.syndrome.encode(), 0, 0, 0];
         put24(&mut b[1..], self.msn);
@@ -180,18 +217,24 @@ impl Aeth {
 /// The datagram extended transport header, 8 bytes (9.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deth {
+    /// The Q_Key, by which a receiver checks that the sender may send datagrams to the queue pair.
     pub q_key: u32,
+    /// The 8 reserved bits after the Q_Key.
     pub reserved: u8,
+    /// The number of the sender's queue pair, 24 bits.
     pub src_qp: u32,
 }
 
 impl Deth {
+    /// The number of bytes of a DETH.
     pub const LEN: usize = 8;
 
+    /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self { q_key: u32::from_be_bytes([b[0], b[1], b[2], b[3]]), reserved: b[4], src_qp: be24(&b[5..]) }
     }
 
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..4].copy_from_slice(&self.q_key.to_be_bytes());

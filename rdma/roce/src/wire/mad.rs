@@ -20,8 +20,10 @@ const CM_CLASS: [u8; 4] = [1, 7, 2, 3];
 /// The reason why a datagram is not a CM message that this stack handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
+    /// The datagram is not a CM datagram: its version, class or method is another one.
     #[error("not a communication management datagram (version, class or method)")]
     NotCm,
+    /// The CM message has this attribute ID, which this stack does not use.
     #[error("attribute {0:#06x} is not used on this stack")]
     Attribute(u16),
 }
@@ -31,26 +33,37 @@ pub enum MadError {
 pub struct Mad {
     /// The transaction ID. A response has the transaction ID of its request.
     pub tid: u64,
+    /// The CM message of the datagram.
     pub message: Message,
     /// The received bytes, which contain the bits that have no field in `message`. A new datagram has zeros in `raw`.
     raw: [u8; MAD_LEN],
 }
 
+/// A CM message, with the fields that this stack uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
+    /// A request for a connection.
     Req(Req),
+    /// A notice that the sender needs more time for its response.
     Mra(Mra),
+    /// A rejection of a request or reply.
     Rej(Rej),
+    /// A reply, which accepts a request.
     Rep(Rep),
+    /// Ready to use: the active side has received the REP.
     Rtu(CommIds),
+    /// A request to disconnect.
     Dreq(Dreq),
+    /// The response to a DREQ.
     Drep(CommIds),
 }
 
 /// The communication IDs of both sides. `local` is the ID of the sender, and `remote` is the ID of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommIds {
+    /// The communication ID of the sender.
     pub local: u32,
+    /// The communication ID of the receiver; 0 if the sender does not know the ID.
     pub remote: u32,
 }
 
@@ -58,17 +71,25 @@ pub struct CommIds {
 /// receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Req {
+    /// The communication ID that the sender has chosen for the connection.
     pub local_comm_id: u32,
+    /// The service ID, which contains the TCP-space port; see [`service_port`].
     pub service_id: u64,
+    /// The GUID of the sender's device.
     pub ca_guid: u64,
+    /// The Q_Key of the sender's queue pair, which reliable connections do not use.
     pub q_key: u32,
+    /// The number of the sender's queue pair, 24 bits.
     pub qpn: u32,
+    /// The most READs that the receiver may have outstanding at the sender.
     pub responder_resources: u8,
+    /// The most READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
     /// The time within which the sender expects a response: 4.096 us * 2^n, where n has 5 bits.
     pub remote_cm_timeout: u8,
     /// The transport service, 2 bits; 0 is RC.
     pub transport: u8,
+    /// True if the sender wants end-to-end flow control, which this stack does not use.
     pub flow_control: bool,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
@@ -76,6 +97,7 @@ pub struct Req {
     pub local_cm_timeout: u8,
     /// The retry count, 3 bits.
     pub retry_count: u8,
+    /// The partition key of the connection.
     pub p_key: u16,
     /// The code of the path MTU, 4 bits: 1-5 for 256-4096 bytes.
     pub mtu: u8,
@@ -83,24 +105,34 @@ pub struct Req {
     pub rnr_retry: u8,
     /// The most repetitions of a CM message, 4 bits.
     pub max_cm_retries: u8,
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
+    /// The LID of the sender's port; RoCE has no LIDs.
     pub local_lid: u16,
+    /// The LID of the receiver's port; RoCE has no LIDs.
     pub remote_lid: u16,
+    /// The GID of the sender's port, which in RoCEv2 is its IP address.
     pub local_gid: [u8; 16],
+    /// The GID of the receiver's port, which in RoCEv2 is its IP address.
     pub remote_gid: [u8; 16],
     /// The IPv6 flow label, 20 bits.
     pub flow_label: u32,
+    /// The traffic class of the connection's packets.
     pub traffic_class: u8,
+    /// The hop limit of the connection's packets.
     pub hop_limit: u8,
     /// The sender's local ACK timeout on the primary path: 4.096 us * 2^n, where n has 5 bits.
     pub ack_timeout: u8,
+    /// The private data: the header of rdma_cm and the bytes of the program.
     pub private_data: [u8; Req::PRIVATE],
 }
 
 /// A message receipt acknowledgement (MRA): the sender received a message and needs more time for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mra {
+    /// The communication IDs of the sender and the receiver.
     pub ids: CommIds,
+    /// The message whose response takes longer.
     pub about: Answered,
     /// The time that the sender still needs for its response: 4.096 us * 2^n, where n has 5 bits.
     pub service_timeout: u8,
@@ -109,58 +141,81 @@ pub struct Mra {
 /// The message to which an MRA or REJ responds, 2 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
+    /// The REQ.
     Req,
+    /// The REP.
     Rep,
+    /// Another message; the number is the 2-bit code.
     Other(u8),
 }
 
 /// A rejection (REJ).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rej {
+    /// The communication IDs of the sender and the receiver.
     pub ids: CommIds,
+    /// The message that is rejected.
     pub about: Answered,
     /// The number of used bytes of `ari`, 7 bits. The number in a received REJ can be larger than the size of `ari`.
     pub ari_len: u8,
+    /// The reason code; see [`verbs::RejectReason`].
     pub reason: u16,
     /// Additional rejection information.
     pub ari: [u8; 72],
+    /// The bytes of the program, followed by zeros.
     pub private_data: [u8; Rej::PRIVATE],
 }
 
 /// A reply to a request (REP).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rep {
+    /// The communication IDs of the sender and the receiver.
     pub ids: CommIds,
+    /// The Q_Key of the sender's queue pair, which reliable connections do not use.
     pub q_key: u32,
+    /// The number of the sender's queue pair, 24 bits.
     pub qpn: u32,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
+    /// The most READs that the receiver may have outstanding at the sender.
     pub responder_resources: u8,
+    /// The most READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
     /// The longest delay of the sender's ACKs: 4.096 us * 2^n, where n has 5 bits.
     pub target_ack_delay: u8,
+    /// The sender's answer to an alternate path in the REQ, 2 bits.
     pub failover: u8,
+    /// True if the sender uses end-to-end flow control.
     pub flow_control: bool,
     /// The RNR retry count, 3 bits.
     pub rnr_retry: u8,
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
+    /// The GUID of the sender's device.
     pub ca_guid: u64,
+    /// The bytes of the program, followed by zeros.
     pub private_data: [u8; Rep::PRIVATE],
 }
 
 /// A disconnection request (DREQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dreq {
+    /// The communication IDs of the sender and the receiver.
     pub ids: CommIds,
     /// The number of the receiver's queue pair.
     pub remote_qpn: u32,
 }
 
 impl Mad {
+    /// Makes a datagram with the transaction ID `tid`. All bits without a field are zero.
     pub fn new(tid: u64, message: Message) -> Self {
         Self { tid, message, raw: [0; MAD_LEN] }
     }
 
+    /// Decodes a datagram.
+    ///
+    /// # Errors
+    /// Fails with [`MadError`] if the datagram is not a CM message that this stack handles.
     pub fn decode(raw: &[u8; MAD_LEN]) -> Result<Self, MadError> {
         if raw[..4] != CM_CLASS {
             return Err(MadError::NotCm);
@@ -179,6 +234,7 @@ impl Mad {
         Ok(Self { tid: u64::from_be_bytes(bytes(raw, 8)), message, raw: *raw })
     }
 
+    /// Encodes the datagram.
     pub fn encode(&self) -> [u8; MAD_LEN] {
         let mut raw = self.raw;
         raw[..4].copy_from_slice(&CM_CLASS);
@@ -435,11 +491,14 @@ pub const fn service_port(service_id: u64) -> Option<u16> {
 pub struct CmaHeader {
     /// The sender's TCP-space port.
     pub port: u16,
+    /// The IP address of the active side.
     pub src: IpAddr,
+    /// The IP address of the passive side.
     pub dst: IpAddr,
 }
 
 impl CmaHeader {
+    /// The number of bytes of the header.
     pub const LEN: usize = 36;
 
     /// Decodes the header. Returns `None` if the header's version or the IP version is unknown.

@@ -17,12 +17,16 @@ pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
 /// The reason why a datagram is not a packet that this stack handles. The receiver counts and drops the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// The datagram is too short for the headers of its opcode. The value is the number of bytes of the datagram.
     #[error("{0} bytes are too short for the packet's headers")]
     Truncated(usize),
+    /// This stack does not know the opcode.
     #[error("opcode {0:#04x} is not used on this stack")]
     UnknownOpcode(u8),
+    /// The pad count in the BTH is larger than the number of bytes after the headers.
     #[error("the pad count exceeds the payload")]
     Pad,
+    /// Bytes follow the headers of a packet that has no payload. The value is the number of these bytes.
     #[error("a packet of this opcode has no payload, but {0} bytes follow its headers")]
     UnexpectedPayload(usize),
 }
@@ -30,16 +34,23 @@ pub enum Malformed {
 /// A packet whose payload is borrowed from the datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet<'a> {
+    /// The base transport header.
     pub bth: Bth,
+    /// Address, RKey and length of a WRITE or READ; `None` if the opcode has no RETH.
     pub reth: Option<Reth>,
+    /// The acknowledgement; `None` if the opcode has no AETH.
     pub aeth: Option<Aeth>,
+    /// The datagram header; `None` if the opcode has no DETH.
     pub deth: Option<Deth>,
+    /// The immediate in host byte order; `None` if the opcode has no immediate.
     pub imm: Option<u32>,
     /// The extended headers that this stack keeps but does not interpret.
     pub other: &'a [u8],
     /// The payload without the pad.
     pub payload: &'a [u8],
+    /// The pad bytes after the payload, 0 to 3.
     pub pad: &'a [u8],
+    /// The ICRC, in the byte order of the packet.
     pub icrc: [u8; ICRC_LEN],
 }
 
@@ -122,6 +133,7 @@ impl Default for HeaderBuf {
 }
 
 impl HeaderBuf {
+    /// Makes an empty buffer.
     pub const fn new() -> Self {
         Self { bytes: [0; MAX_HEADER], len: 0 }
     }
@@ -136,6 +148,7 @@ impl HeaderBuf {
         self.len += bytes.len() as u8;
     }
 
+    /// The bytes of all headers that were appended.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
