@@ -3,7 +3,25 @@
 //! Every region is a mapping of its own, so that its pages are free for other programs as soon as the region is
 //! unmapped. No page of a region contains bytes that do not belong to the region, so a peer cannot see other data of
 //! the program. The kernel allocates a page only when the page is first accessed.
+//!
+//! ```rust
+//! let memory = region::alloc(5000)?;
+//! assert_eq!(memory.addr() % region::page_size() as u64, 0);
+//! assert!(region::footprint(5000) >= Some(5000));
+//! memory.write(4998, b"ab");
+//! assert_eq!(memory.to_vec(4996, 4), b"\0\0ab");
+//!
+//! // Another process that has the file descriptor shares the bytes.
+//! let (file, shared) = region::memfd("example", 5000)?;
+//! let reader = region::map_file_read_only(&file, 5000)?;
+//! shared.write(0, b"event");
+//! let mut bytes = [0; 5];
+//! reader.read(0, &mut bytes);
+//! assert_eq!(&bytes, b"event");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![allow(unsafe_code)]
+#![warn(missing_docs)]
 
 use std::{
     ffi::CString,
@@ -93,14 +111,17 @@ fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Me
 pub struct ReadOnly(Memory);
 
 impl ReadOnly {
+    /// The address of the first byte as a pointer. Other processes may change the bytes at any time.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()
     }
 
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Returns true if the memory has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
