@@ -2,6 +2,34 @@
 //!
 //! [`open`] opens a device on one local address. The module [`socket`] sends and receives datagrams by the system calls
 //! in `sys`. The crate `roce` parses the packets and implements the protocol.
+//!
+//! In the example, a device connects a queue pair to another queue pair of its own. Between two machines, one program
+//! listens and accepts, and the other program connects.
+//!
+//! ```rust
+//! use roce_udp::{Options, free_loopback, open};
+//! use verbs::{CmEvent, ConnParam, QpCap, WaitMode};
+//!
+//! let device = open(free_loopback()?, &Options::default())?;
+//! let (channel, pd, cq) = (device.create_channel()?, device.alloc_pd()?, device.create_cq(16)?);
+//! let active = pd.create_qp(&cq, &cq, QpCap::default())?;
+//! let passive = pd.create_qp(&cq, &cq, QpCap::default())?;
+//! let (_, port) = channel.listen(0, 1)?;
+//! let remote = (device.attr().address, port).into();
+//! channel.connect(&active, remote, &ConnParam::default())?;
+//!
+//! let mut established = 0;
+//! while established < 2 {
+//!     channel.wait(WaitMode::Block, None)?;
+//!     match channel.next_event()? {
+//!         Some(CmEvent::ConnectRequest { id, .. }) => channel.accept(id, &passive, &ConnParam::default())?,
+//!         Some(CmEvent::Established { .. }) => established += 1,
+//!         other => panic!("no connection: {other:?}"),
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![warn(missing_docs)]
 
 mod bells;
 mod device;
@@ -47,7 +75,9 @@ use crate::{
 /// How to open a device.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// The limits and settings of the protocol.
     pub config: Config,
+    /// The settings of the device's UDP socket.
     pub port: PortConfig,
     /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the largest path MTU
     /// that the interface's MTU allows.

@@ -29,6 +29,7 @@ pub use crate::sys::{
 /// The UDP port of RoCEv2 (IANA).
 pub const ROCE_PORT: u16 = 4791;
 
+/// The settings of a port, which [`Port::bind`] applies to its UDP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
     /// The size in bytes that is requested for the socket's receive buffer. With the kernel's default size, a receive

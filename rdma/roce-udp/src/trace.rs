@@ -13,7 +13,9 @@ use roce::{Observer, Refusal, RefusalCause, Time};
 pub struct RefusedPacket {
     /// The time since the device was opened.
     pub at: Duration,
+    /// The UDP address of the sender.
     pub from: SocketAddr,
+    /// The reason for which the device did not execute the packet.
     pub cause: RefusalCause,
     /// The headers of the packet, if the datagram is a packet.
     pub header: Option<RefusedHeader>,
@@ -22,8 +24,11 @@ pub struct RefusedPacket {
 /// The header fields by which a refused packet can be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedHeader {
+    /// The opcode in the BTH.
     pub opcode: u8,
+    /// The number of the destination queue pair, 24 bits.
     pub dest_qp: u32,
+    /// The packet sequence number, 24 bits.
     pub psn: u32,
     /// The RKey, address and DMA length of a WRITE or READ request.
     pub remote: Option<roce::wire::Reth>,
@@ -44,6 +49,7 @@ pub struct Trace(Arc<Mutex<Taken>>);
 /// The packets that a device refused since the previous [`Trace::take`].
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
+    /// The recorded packets, the oldest first, at most [`Trace::ROOM`].
     pub packets: Vec<RefusedPacket>,
     /// The number of packets that were refused while [`Trace::ROOM`] packets waited, and that were therefore not
     /// recorded. The number of recorded packets is bounded because peers decide how many packets are refused.

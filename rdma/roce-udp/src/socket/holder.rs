@@ -57,14 +57,18 @@ pub struct Held {
     /// The address of the socket. The address 0.0.0.0 stands for every IPv4 address; the address `::` stands for every
     /// IPv6 address and usually also for every IPv4 address.
     pub address: IpAddr,
+    /// The process that holds the socket, as far as this process can find out.
     pub holder: Holder,
 }
 
 /// The holder of a socket. The text of a holder fits after "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
+    /// A process holds the socket.
     Process {
+        /// The process id.
         pid: u32,
+        /// The name of the program, from `/proc/PID/comm`.
         name: String,
     },
     /// The holder is unknown, because this process may not read the file descriptors of some processes.

@@ -13,7 +13,9 @@ use super::{address::RawAddress, check, option};
 /// An address of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
+    /// The name of the interface, for example `eth0`.
     pub interface: String,
+    /// The IP address.
     pub address: IpAddr,
 }
 

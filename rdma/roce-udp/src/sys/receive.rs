@@ -64,6 +64,7 @@ struct Received {
 /// One received message: a datagram, or several datagrams of one sender that the kernel merged (GRO).
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
+    /// The address and UDP port of the sender.
     pub from: SocketAddr,
     /// The ECN bits of the IP header: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     pub ecn: u8,

@@ -70,6 +70,7 @@ pub struct SendOutcome {
     pub error: Option<io::Error>,
     /// The destination of a datagram that was refused because there is no route; `None` if there is no such datagram.
     pub unreachable: Option<SocketAddr>,
+    /// Says whether messages are left in the batch, and for which reason.
     pub rest: Rest,
 }
 

@@ -16,6 +16,10 @@ use super::check;
 pub struct Waker(File);
 
 impl Waker {
+    /// Makes a waker that was not used yet.
+    ///
+    /// # Errors
+    /// Fails if the process has no free file descriptor.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
