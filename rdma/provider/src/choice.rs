@@ -20,6 +20,7 @@ pub enum Choice {
 /// The error for a text that is no choice of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
+    /// The text that is no choice.
     pub value: String,
 }
 
@@ -51,6 +52,7 @@ impl Choice {
         }
     }
 
+    /// Returns the text that stands for the choice: `auto`, `verbs` or `embedded`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -7,9 +7,12 @@ use verbs_ibv::{Owner, RdmaDevice};
 
 use crate::Choice;
 
+/// A provider of RDMA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
+    /// The verbs provider: rdma-core, for NICs and the Linux kernel's soft-RoCE.
     Verbs,
+    /// The embedded provider: the RoCEv2 stack of this project, on UDP sockets.
     Embedded,
 }
 

@@ -3,6 +3,17 @@
 //! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
 //! never replaces it silently. Only the devices of the machine or the choice of the user can change the provider, and
 //! the reason is always reported.
+//!
+//! ```rust
+//! use naa_provider::{Choice, DeviceConfig, free_loopback, open};
+//!
+//! let local = free_loopback()?;
+//! let opened = open(local, Choice::Auto, &DeviceConfig::default())?;
+//! println!("{}", opened.why);
+//! assert_eq!(opened.context.attr().address, local);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![warn(missing_docs)]
 
 mod choice;
 mod config;
@@ -23,12 +34,15 @@ use verbs_ibv::Owner;
 /// The decision for a local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
+    /// The provider that serves the address.
     pub provider: Provider,
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// True if the program should report the decision to the user even though the user did not request this. A decision
-    /// is surprising if the user chose no provider, the machine has an RDMA device, and the embedded provider was
-    /// chosen for an address other than loopback.
+    /// True if the program should report the decision to the user even though the user did not request a report. A
+    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. The embedded
+    /// provider is surprising if a soft-RoCE device has the address, but rdma-core cannot be used. The embedded
+    /// provider is also surprising if the machine has RDMA devices that do not serve the address, and the address is
+    /// not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,
@@ -38,6 +52,7 @@ pub struct Chosen {
 /// An opened device, and the reason why its provider was chosen.
 #[derive(Clone, Debug)]
 pub struct Opened {
+    /// The opened device.
     pub context: Context,
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
