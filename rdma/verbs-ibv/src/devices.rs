@@ -15,9 +15,11 @@ pub struct RdmaDevice {
     pub name: String,
     /// True if the device is a software device (rxe or siw). In sysfs, a software device has the file `parent`.
     pub is_soft: bool,
+    /// The device's RDMA ports, in the order of their numbers.
     pub ports: Vec<RdmaPort>,
 }
 
+/// A port of an RDMA device, with its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
     /// The port's number, counted from 1.
@@ -31,6 +33,7 @@ pub struct RdmaPort {
 }
 
 impl RdmaPort {
+    /// Returns true if the port can send and receive packets.
     pub fn is_active(&self) -> bool {
         self.state.ends_with("ACTIVE")
     }
@@ -39,6 +42,7 @@ impl RdmaPort {
 /// An entry of a port's GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
+    /// The index of the entry in the GID table, counted from 0.
     pub index: u32,
     /// The IP address of the GID. The address is an IPv4 address if the GID is an IPv4-mapped IPv6 address.
     pub address: IpAddr,
@@ -51,8 +55,11 @@ pub struct Gid {
 /// The RDMA port that has an address in its GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
+    /// The name of the device, for example `mlx5_0` or `rxe0`.
     pub device: String,
+    /// The number of the port, counted from 1.
     pub port: u8,
+    /// The index of the address in the port's GID table.
     pub gid_index: u32,
     /// True if the device is a software device of the Linux kernel that uses an ordinary network interface.
     pub is_soft: bool,

@@ -7,6 +7,22 @@
 //! This crate starts no thread, because the device itself executes one-sided operations. The program polls for
 //! completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever the program polls
 //! for CM events or waits.
+//!
+//! ```rust
+//! use verbs_ibv::{Options, devices, open, owner_of};
+//!
+//! let local = "10.9.0.1".parse()?;
+//! let devices = devices();
+//! match owner_of(&devices, local) {
+//!     Some(owner) => {
+//!         let context = open(local, Some(&owner), &Options::default())?;
+//!         println!("{} has up to {} queue pairs", context.attr().name, context.attr().max_qp);
+//!     }
+//!     None => println!("none of the {} RDMA devices has {local}", devices.len()),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![warn(missing_docs)]
 
 mod connection;
 mod counters;
