@@ -12,7 +12,7 @@ pub struct Piece {
     pub region: RegionId,
     /// The offset of the first byte in the region.
     pub offset: u64,
-    /// The number of bytes.
+    /// The number of bytes in the range.
     pub len: u32,
 }
 

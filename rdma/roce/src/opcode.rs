@@ -3,13 +3,13 @@
 /// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// The first of several packets.
+    /// The packet is the first of several packets of its message.
     First,
-    /// A packet between the first and the last.
+    /// The packet lies between the first and the last packet of its message.
     Middle,
-    /// The last of several packets.
+    /// The packet is the last of several packets of its message.
     Last,
-    /// The only packet of its message.
+    /// The packet is the only packet of its message.
     Only,
 }
 
@@ -49,19 +49,19 @@ pub enum Operation {
 /// The operation, the position, the headers and the payload of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
-    /// The name of the opcode, for texts.
+    /// The name of the opcode, for people who read logs.
     pub name: &'static str,
     /// The operation to which packets with the opcode belong.
     pub operation: Operation,
     /// The position in the message of a packet with the opcode.
     pub position: Position,
-    /// True if a RETH follows: address, RKey and length.
+    /// True if the packet has a RETH: address, RKey and length.
     pub reth: bool,
-    /// True if an AETH follows: syndrome and message sequence number.
+    /// True if the packet has an AETH: syndrome and message sequence number.
     pub aeth: bool,
-    /// True if an immediate of 4 bytes follows.
+    /// True if the packet has an immediate of 4 bytes.
     pub immdt: bool,
-    /// True if a DETH follows: Q_Key and source queue pair.
+    /// True if the packet has a DETH: Q_Key and source queue pair.
     pub deth: bool,
     /// The number of bytes of extended headers that this stack does not interpret (atomics, invalidate, CNP).
     pub other: usize,

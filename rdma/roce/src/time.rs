@@ -10,12 +10,12 @@ use std::{
 pub struct Time(pub u64);
 
 impl Time {
-    /// Makes the time `nanos` nanoseconds after the starting point.
+    /// Makes the time that is `nanos` nanoseconds after the caller's starting point.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The nanoseconds since the starting point.
+    /// The number of nanoseconds since the caller's starting point.
     pub const fn nanos(self) -> u64 {
         self.0
     }

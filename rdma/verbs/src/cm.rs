@@ -169,7 +169,7 @@ pub enum CmEvent {
         id: CmId,
         /// The reason code of the REJ.
         reason: RejectReason,
-        /// The peer's private data, followed by zeros if it is shorter than the field of the REJ, which has 148 bytes.
+        /// The private data of the REJ, at most 148 bytes. If the peer sent fewer bytes, zeros follow them.
         private_data: Vec<u8>,
     },
     /// A connection attempt of either side has failed without a REJ.

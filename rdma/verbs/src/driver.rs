@@ -207,7 +207,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Posts all work requests of `wrs` in order. If an error is returned, only the work requests before the returned
     /// index were posted.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
-    /// Posts a receive, whose memory is filled by the peer's next message.
+    /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the receive queue is full.

@@ -54,7 +54,7 @@ pub enum Error {
     /// The state of the queue pair, which the text names, does not permit the call.
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// Other objects use the object, so it cannot be destroyed; the text names the other objects.
+    /// The object cannot be destroyed, because the objects that the text names use it.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.

@@ -269,7 +269,7 @@ impl Qp {
         self.context.0.post_send(self.num, wrs)
     }
 
-    /// Posts a receive, whose memory is filled by the peer's next message.
+    /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the receive queue is full, and with [`Error::LocalProtection`] or

@@ -94,7 +94,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Notes whether the connection `key` has had requests. If `key` is not admitted, nothing changes.
+    /// Notes whether the connection `key` has had requests, and whether a request is in progress. If `key` is not
+    /// admitted, nothing changes.
     pub fn set(&mut self, key: K, standing: Standing) {
         if let Some(seat) = self.taken.get_mut(&key) {
             seat.standing = standing;

@@ -7,7 +7,7 @@ use crate::QpNum;
 pub struct Sge {
     /// The address of the first byte, inside the memory region.
     pub addr: u64,
-    /// The number of bytes.
+    /// The number of bytes from `addr` on.
     pub length: u32,
     /// The LKey of the memory region.
     pub lkey: u32,
@@ -25,9 +25,9 @@ pub struct RemoteAddr {
 /// The operation of a send work request. Immediates are in host byte order here and big-endian on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
-    /// A message into the peer's next receive.
+    /// A message into the oldest posted receive of the peer.
     Send,
-    /// A message with an immediate into the peer's next receive.
+    /// A message with an immediate into the oldest posted receive of the peer.
     SendWithImm(u32),
     /// A WRITE, which the peer's program does not notice.
     Write(RemoteAddr),
@@ -71,9 +71,9 @@ impl SendFlags {
 pub struct SendWr<'a> {
     /// A number of the program's choice, which the completion contains.
     pub wr_id: u64,
-    /// The operation, with its target and its immediate.
+    /// The operation of the work request, with target and immediate.
     pub op: SendOp,
-    /// The data to send. For a READ, the memory that receives the data.
+    /// The data to send, or the memory that receives the data of a READ.
     pub payload: Payload<'a>,
     /// The options of the work request.
     pub flags: SendFlags,

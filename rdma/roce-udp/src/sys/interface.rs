@@ -15,7 +15,7 @@ use super::{address::RawAddress, check, option};
 pub struct InterfaceAddress {
     /// The name of the interface, for example `eth0`.
     pub interface: String,
-    /// The IP address.
+    /// The IP address of the interface.
     pub address: IpAddr,
 }
 

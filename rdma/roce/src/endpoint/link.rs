@@ -30,7 +30,7 @@ pub struct QpAttr {
     pub rnr_retry_count: u8,
     /// The code of the local ACK timeout, 0-31. A code n stands for 4.096 us * 2^n, and the code 0 for no timeout.
     pub ack_timeout: u8,
-    /// The most READs that the peer may have outstanding at this end. The device limits the value to
+    /// The most READs that the peer may have outstanding at this end. The device limits `responder_resources` to
     /// `Config::max_responder_resources`.
     pub responder_resources: u8,
     /// The most READs that this end may have outstanding at the peer.

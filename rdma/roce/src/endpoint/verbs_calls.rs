@@ -62,8 +62,8 @@ impl Endpoint {
         self.shared.mrs.set_access(lkey, access)
     }
 
-    /// Deregisters the region with this LKey, and returns the region's number. From now on, no packet reads or writes
-    /// the region.
+    /// Deregisters the region with this LKey, and returns the region's number. After the call, no packet reads or
+    /// writes the region.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no region has this LKey.
@@ -115,7 +115,7 @@ impl Endpoint {
         self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Creates a queue pair with a random number. The queue pair is not connected yet.
+    /// Creates a queue pair with a random number. The new queue pair is not connected yet.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the protection domain or a completion queue does not exist, with
@@ -144,7 +144,7 @@ impl Endpoint {
         Ok(num)
     }
 
-    /// Destroys a queue pair. The work requests in its queues get no completion.
+    /// Destroys a queue pair. The work requests in the queues of a destroyed queue pair get no completion.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`.

@@ -133,7 +133,7 @@ pub enum Syndrome {
 /// The code of a NAK (9.7.5.2.8, table 45).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
-    /// Code 0: packets before this PSN are missing.
+    /// Code 0: packets before the PSN of the NAK are missing.
     PsnSequence,
     /// Code 1: the request is invalid, or longer than the posted receive.
     InvalidRequest,
@@ -191,7 +191,7 @@ impl Syndrome {
 /// The ACK extended transport header, 4 bytes (9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// The kind of the acknowledgement.
+    /// The kind of the acknowledgement: ACK, RNR NAK, or NAK with its code.
     pub syndrome: Syndrome,
     /// The message sequence number, 24 bits.
     pub msn: u32,

@@ -20,7 +20,7 @@ const CM_CLASS: [u8; 4] = [1, 7, 2, 3];
 /// The reason why a datagram is not a CM message that this stack handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
-    /// The datagram is not a CM datagram: its version, class or method is another one.
+    /// The datagram does not have the version, class and method of CM datagrams.
     #[error("not a communication management datagram (version, class or method)")]
     NotCm,
     /// The CM message has this attribute ID, which this stack does not use.
