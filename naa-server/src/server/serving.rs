@@ -421,7 +421,7 @@ impl Residence {
     }
 
     /// Lets the device make progress, and waits if neither the device nor the loop service has work.
-    fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), verbs::Error> {
+    fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), Error> {
         let now = Instant::now();
         if now < self.lively_until {
             return context.wait(on, WaitMode::Spin, Some(now)).map(drop);
