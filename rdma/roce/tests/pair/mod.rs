@@ -28,6 +28,8 @@ pub(crate) const DELAY: Duration = Duration::from_micros(10);
 pub(crate) const PSN_A: u32 = 100;
 pub(crate) const PSN_B: u32 = 5000;
 pub(crate) const PORT: u16 = 12_345;
+/// More steps, and more packets at one time, than any test needs.
+const MANY: usize = 20_000;
 
 /// The two ends. In most tests, `A` is the requester and `B` is the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -315,7 +317,7 @@ impl Pair {
     }
 
     pub(crate) fn drive(&mut self) {
-        for _ in 0..20_000 {
+        for _ in 0..MANY {
             if !self.step() {
                 return;
             }
@@ -326,7 +328,8 @@ impl Pair {
     /// Drives for a time, at the end of which the time has come.
     pub(crate) fn drive_for(&mut self, time: Duration) {
         let end = self.now + time;
-        loop {
+        for n in 0.. {
+            assert!(n < MANY, "the ends do not come to rest");
             self.transmit();
             let arrival = self.wire.keys().next().map(|(at, _)| *at);
             let timers = [&self.a, &self.b].map(|end| end.endpoint.poll_timeout());
@@ -342,7 +345,8 @@ impl Pair {
     /// Puts all packets that the ends have to send on the wire.
     pub(crate) fn transmit(&mut self) {
         for side in [A, B] {
-            while self.transmit_one(side) {}
+            let more = (0..MANY).all(|_| self.transmit_one(side));
+            assert!(!more, "{side:?} does not stop sending");
         }
     }
 
