@@ -275,7 +275,12 @@ impl Qp {
         let outcome = link.responder.handle(info, packet, &mut cx);
         let mut failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(wc) = outcome.completion {
-            failed |= !complete(shared, recv_cq, wc);
+            // The program never learns of a message whose completion is lost, so the peer must not take the message
+            // for received.
+            if !complete(shared, recv_cq, wc) {
+                link.responder.replies.withdraw_ack(packet.bth.psn);
+                failed = true;
+            }
         }
         if failed {
             self.fail(None, shared);

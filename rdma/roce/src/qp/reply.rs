@@ -114,6 +114,11 @@ impl Replies {
         }
     }
 
+    /// Withdraws the acknowledgement of packet `psn`, if the acknowledgement was pushed last and is not sent yet.
+    pub(super) fn withdraw_ack(&mut self, psn: Psn) {
+        self.queue.pop_back_if(|reply| reply.acknowledged() == Some(psn));
+    }
+
     /// Removes the oldest reply, which has been sent. Returns true if this reply took a responder resource.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
