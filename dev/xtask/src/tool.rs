@@ -9,9 +9,11 @@ use std::{
 
 /// Returns the program `name` on the search path or below `target/tools`. If there is none, it is installed there.
 pub(crate) fn find(name: &str) -> Result<PathBuf> {
+    // A subcommand's first argument is its own name, as cargo passes it.
+    let subcommand = name.strip_prefix("cargo-").unwrap_or(name);
     let runs = |program: &PathBuf| {
         let mut version = Command::new(program);
-        version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        version.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
         version.status().is_ok_and(|status| status.success())
     };
     let tools = repo::target_dir().join("tools");
