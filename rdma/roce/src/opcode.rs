@@ -176,3 +176,58 @@ impl OpcodeInfo {
             + self.other
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The opcodes of IBTA vol. 1, table 38, with the number of bytes of their headers behind the BTH, and whether they
+    /// have a payload.
+    const TABLE: [(u8, &str, usize, bool); 25] = [
+        (0x00, "SEND_FIRST", 0, true),
+        (0x01, "SEND_MIDDLE", 0, true),
+        (0x02, "SEND_LAST", 0, true),
+        (0x03, "SEND_LAST_WITH_IMM", 4, true),
+        (0x04, "SEND_ONLY", 0, true),
+        (0x05, "SEND_ONLY_WITH_IMM", 4, true),
+        (0x06, "WRITE_FIRST", 16, true),
+        (0x07, "WRITE_MIDDLE", 0, true),
+        (0x08, "WRITE_LAST", 0, true),
+        (0x09, "WRITE_LAST_WITH_IMM", 4, true),
+        (0x0a, "WRITE_ONLY", 16, true),
+        (0x0b, "WRITE_ONLY_WITH_IMM", 20, true),
+        (0x0c, "READ_REQUEST", 16, false),
+        (0x0d, "READ_RESPONSE_FIRST", 4, true),
+        (0x0e, "READ_RESPONSE_MIDDLE", 0, true),
+        (0x0f, "READ_RESPONSE_LAST", 4, true),
+        (0x10, "READ_RESPONSE_ONLY", 4, true),
+        (0x11, "ACKNOWLEDGE", 4, false),
+        (0x12, "ATOMIC_ACKNOWLEDGE", 12, false),
+        (0x13, "COMPARE_SWAP", 28, false),
+        (0x14, "FETCH_ADD", 28, false),
+        (0x16, "SEND_LAST_WITH_INVALIDATE", 4, true),
+        (0x17, "SEND_ONLY_WITH_INVALIDATE", 4, true),
+        (0x64, "UD_SEND_ONLY", 8, true),
+        (0x81, "CNP", 16, false),
+    ];
+
+    #[test]
+    fn every_opcode_has_the_headers_of_the_specification() {
+        for opcode in 0..=u8::MAX {
+            let expected = TABLE.iter().find(|row| row.0 == opcode).map(|row| (row.1, row.2, row.3));
+            let found = info(opcode).map(|info| (info.name, info.extended_len(), info.payload));
+            assert_eq!(found, expected, "opcode {opcode:#04x}");
+        }
+    }
+
+    #[test]
+    fn a_position_begins_or_ends_a_message_as_the_name_says() {
+        for (opcode, name, ..) in TABLE {
+            let position = info(opcode).unwrap().position;
+            let is = |word: &str| name.contains(word);
+            let middle = is("MIDDLE");
+            assert_eq!(position.starts(), !middle && !is("LAST"), "{name}");
+            assert_eq!(position.ends(), !middle && !is("FIRST"), "{name}");
+        }
+    }
+}

@@ -346,3 +346,28 @@ fn a_peer_that_is_destroyed_ends_in_exhausted_retries() {
     assert_eq!(pair.finish(), failed(WcStatus::RetryExceeded, [1]));
     assert_eq!(pair.causes(B), [RefusalCause::UnknownQp; 2]);
 }
+
+#[test]
+fn a_flushed_receive_names_its_queue_pair_and_operation() {
+    let mut pair = Pair::new();
+    pair.b.recv(9, 10);
+    pair.b.endpoint.fail_qp(pair.b.qp);
+    let flushed = pair.b.poll(pair.b.recv_cq);
+    assert_eq!(
+        (flushed[0].qp, flushed[0].opcode, flushed[0].status),
+        (pair.b.qp, verbs::WcOpcode::Recv, FLUSHED)
+    );
+}
+
+#[test]
+fn messages_of_the_cm_are_numbered_and_marked_as_migrated() {
+    let (pair, ..) = Pair::by_cm();
+    for side in [A, B] {
+        let sent =
+            pair.sent.iter().filter(|sent| sent.from == side && sent.bth.opcode == opcode::UD_SEND_ONLY);
+        let (psns, marks): (Vec<_>, Vec<_>) = sent.map(|sent| (sent.psn(), sent.bth.mig_req)).unzip();
+        let numbers: Vec<_> = (psns[0]..).take(psns.len()).collect();
+        assert!(psns == numbers && marks.iter().all(|mark| *mark), "{psns:?} {marks:?}");
+    }
+    assert_eq!(pair.sent.iter().filter(|sent| sent.bth.opcode == opcode::UD_SEND_ONLY).count(), 3);
+}

@@ -271,3 +271,41 @@ fn answer(reply: Reply) -> Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Bth, Reth};
+
+    #[derive(Debug)]
+    struct Counting(u32);
+
+    impl Entropy for Counting {
+        fn next_u32(&mut self) -> u32 {
+            self.0 += 1;
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_requested_again_drops_its_unanswered_reply() {
+        let (mut entropy, pd) = (Counting(0), PdId(1));
+        let mut model = Model::new(8, &mut entropy).unwrap();
+        let (keys, first) = model.register(pd, 0x1000, 4096, Access::ALL, &mut entropy).unwrap();
+        model.connect(7, Settings { psn: Psn::new(10), pd, mtu: 1024, reads: 4, receive: 64 });
+        let mut read = |psn, addr, length| {
+            let bth = Bth { opcode: opcode::READ_REQUEST, psn: Psn::new(psn), ..Bth::default() };
+            let reth = Some(Reth { addr, rkey: keys.rkey, length });
+            model.packet(7, &Packet { bth, reth, ..Packet::default() }).unwrap()
+        };
+        let of = |decision: Decision| match decision.answer {
+            Some(Answer::Read { psn, packets, source, again, .. }) => {
+                (psn.value(), packets, source.unwrap().offset, again, decision.reads_dropped)
+            }
+            other => panic!("no READ response: {other:?}"),
+        };
+        assert_eq!(of(read(10, 0x1000, 2048)), (10, 2, first.offset, false, 0));
+        assert_eq!(of(read(12, 0x1800, 100)), (12, 1, first.offset + 0x800, false, 0));
+        assert_eq!(of(read(10, 0x1000, 2048)), (10, 2, first.offset, true, 1));
+    }
+}

@@ -3,7 +3,10 @@ use std::time::Duration;
 use verbs::{CmEvent, ConnParam, RejectReason};
 
 use super::Net;
-use crate::wire::mad::{Mad, Message};
+use crate::{
+    cm::rejection,
+    wire::mad::{Answered, CommIds, Mad, Message},
+};
 
 #[test]
 fn disconnecting_does_not_wait_for_the_peer() {
@@ -109,4 +112,50 @@ fn a_queue_pair_used_again_is_stale() {
         requests.filter(|event| matches!(event, CmEvent::ConnectRequest { .. })).count()
     };
     net.run_until(|net| requests(net) == 2);
+}
+
+#[test]
+fn a_rejected_reply_fails_the_queue_pair_and_is_no_connection() {
+    let mut net = Net::new(9);
+    net.listen();
+    net.lose = Box::new(|message| matches!(message, Message::Rep(_)));
+    net.dial(0x11, &ConnParam::default());
+    net.run_until(|net| net.hosts[1].request().is_some());
+    let passive = net.hosts[1].request().unwrap();
+    net.accept(passive, 0x22).unwrap();
+    net.pump();
+    let Some(Message::Rep(rep)) = net.sent.last().cloned() else { panic!("a REP") };
+    let ids = CommIds { local: rep.ids.remote, remote: rep.ids.local };
+    let rej = rejection(ids, Answered::Rep, RejectReason::CONSUMER_DEFINED);
+    let from = net.hosts[0].address;
+    net.deliver(1, from, &Mad::new(1, Message::Rej(rej)).encode());
+    net.pump();
+    assert_eq!(net.hosts[1].failed, [0x22]);
+    assert!(matches!(net.hosts[1].events.last(), Some(CmEvent::Rejected { id, .. }) if *id == passive));
+    assert_eq!(net.hosts[1].cm.counters().established, 0);
+}
+
+#[test]
+fn established_connections_are_counted_on_both_sides() {
+    let mut net = Net::new(10);
+    net.connected();
+    assert_eq!(net.hosts.each_ref().map(|host| host.cm.counters().established), [1, 1]);
+}
+
+#[test]
+fn an_ended_connection_waits_twice_the_ack_timeout_within_bounds() {
+    for (code, expected) in [(0, 250), (16, 536), (17, 1073), (25, 4000)] {
+        let mut net = Net::new(11);
+        net.listen();
+        let param = ConnParam { ack_timeout: Some(code), ..ConnParam::default() };
+        net.dial(0x11, &param);
+        net.run_until(|net| net.hosts[1].request().is_some());
+        let passive = net.hosts[1].request().unwrap();
+        net.accept(passive, 0x22).unwrap();
+        net.run(Duration::from_millis(10));
+        net.hosts[0].cm.destroy(net.now, net.hosts[0].events[0].id()).unwrap();
+        net.run_until(|net| net.hosts[1].disconnected() == 1);
+        let left = net.hosts[1].cm.poll_timeout().unwrap() - net.now;
+        assert_eq!(left.as_millis(), expected, "code {code}");
+    }
 }
