@@ -179,7 +179,7 @@ fn main() -> ExitCode {
 
 /// Prints the error, and returns the exit status.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    show::error_line(&format!("naa: {}", told(error)));
+    show::error_line(&format!("naa: {}", verbs::told(error.as_ref())));
     exit::status(error)
 }
 
@@ -189,21 +189,6 @@ fn quiet_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
         arguments.swap(1, 2);
     }
     arguments
-}
-
-/// The error and its causes, without those whose text an error above them already has.
-fn told(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let remedy = cause.downcast_ref().map_or("", verbs::remedy);
-        let cause = format!("{cause}{remedy}");
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
@@ -239,7 +224,7 @@ mod tests {
 
     use clap::CommandFactory;
 
-    use super::{Cli, told};
+    use super::Cli;
 
     /// Checks the names of groups. Only builds with debug assertions check them at the start, and then refuse to start.
     #[test]
@@ -259,6 +244,6 @@ mod tests {
         let device = verbs::Error::NoDevice("no route leads there".into());
         let host = naa_host::Error::Device(device);
         let error = anyhow::Error::new(host).context("cannot dial");
-        assert_eq!(told(&error), "cannot dial: this machine: no device: no route leads there");
+        assert_eq!(verbs::told(error.as_ref()), "cannot dial: this machine: no device: no route leads there");
     }
 }

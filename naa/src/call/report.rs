@@ -63,7 +63,7 @@ impl Report {
         self.status = status;
         let code = error.downcast_ref::<naa_host::Error>().and_then(naa_host::Error::return_code);
         self.code = code.map(mrsp::ReturnCode::get);
-        self.error = Some(crate::told(error));
+        self.error = Some(verbs::told(error.as_ref()));
     }
 
     pub(super) fn print_json(&self, stdout_is_data: bool) -> anyhow::Result<()> {

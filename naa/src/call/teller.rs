@@ -99,7 +99,7 @@ impl<'a> Teller<'a> {
     }
 
     fn fail(&mut self, index: usize, error: anyhow::Error) {
-        let told = crate::told(&error);
+        let told = verbs::told(error.as_ref());
         if is_lost(&error) {
             self.lost = Some(told);
         } else if self.items.len() > 1 {

@@ -1,31 +1,15 @@
 //! `naa doctor` tells what this machine has for RDMA, what each provider can do here, and which commands help if
 //! something is missing.
 
-mod check;
-mod host;
-mod machine;
-#[cfg(test)]
-mod made_up;
-mod memlock;
-mod network;
 mod print;
-mod providers;
-mod rdma;
-mod rules;
-mod self_test;
 mod trace;
 
 use std::{io::IsTerminal, net::IpAddr, time::Duration};
 
 use anyhow::bail;
-use naa_host::Choice;
-use serde::Serialize;
 
 use crate::show;
-use check::Check;
-use machine::Machine;
 use print::Colour;
-use providers::Provider;
 
 const MORE: &str = "\
 Examples:
@@ -63,21 +47,13 @@ pub(crate) struct Args {
     seconds: Option<Duration>,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    checks: Vec<Check>,
-    providers: Vec<Provider>,
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(address) = args.trace {
         return trace::run(address, args.seconds, args.json);
     }
-    let mut report = examine(&Machine::here());
+    let mut report = naa_doctor::examine();
     if !args.no_self_test {
-        for provider in &mut report.providers {
-            test(provider);
-        }
+        report.run_self_tests();
     }
     if args.json {
         show::line(&serde_json::to_string(&report)?)?;
@@ -86,31 +62,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             std::io::stdout().is_terminal()
                 && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         );
-        show::line(&print::report(&report.checks, &report.providers, colour))?;
+        show::line(&print::report(&report, colour))?;
     }
-    if report.providers.iter().any(|provider| provider.ready) {
+    if report.is_ready() {
         return Ok(());
     }
     bail!("no provider is ready here; the lines that begin with `->` say what helps")
-}
-
-fn examine(machine: &Machine) -> Report {
-    let mut checks = rdma::checks(machine);
-    checks.extend(network::checks(machine));
-    checks.extend(host::checks(machine));
-    let verbs = providers::verbs(machine, &checks);
-    let embedded = providers::embedded(machine, verbs.ready);
-    Report { checks, providers: vec![embedded, verbs] }
-}
-
-/// Tests a provider. A provider whose self-test fails is not ready, whatever the other checks found.
-fn test(provider: &mut Provider) {
-    let Some(address) = providers::place_to_test(provider).filter(|_| provider.ready) else { return };
-    let choice = if provider.name == "verbs" { Choice::Verbs } else { Choice::Embedded };
-    let tested = self_test::run(address, choice);
-    if !tested.ok {
-        provider.ready = false;
-        provider.why = "not ready: its self-test fails".into();
-    }
-    provider.self_test = Some(tested);
 }

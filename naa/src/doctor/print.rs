@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use super::{
-    check::{Check, Group, Level},
-    providers::Provider,
-    self_test::SelfTest,
-};
+use naa_doctor::{Check, Group, Level, Provider, Report, SelfTest, Size};
+
 use crate::show;
 
 /// The width of the column of levels ("ok", "note", "warn", "bad").
@@ -31,7 +28,8 @@ impl Colour {
     }
 }
 
-pub(super) fn report(checks: &[Check], providers: &[Provider], colour: Colour) -> String {
+pub(super) fn report(report: &Report, colour: Colour) -> String {
+    let Report { checks, providers } = report;
     let groups = [("RDMA", Group::Rdma), ("Network", Group::Network), ("Machine", Group::Machine)];
     let names = checks.iter().map(|check| check.name).chain(providers.iter().map(|p| p.name));
     let width = names.map(str::len).max().unwrap_or(0);
@@ -79,7 +77,7 @@ fn self_test(test: &SelfTest) -> String {
     match &test.error {
         Some(error) => format!("self-test on {} failed: {error}", test.address),
         None => {
-            let size = |size: &super::self_test::Size| {
+            let size = |size: &Size| {
                 let time = show::time(Duration::from_secs_f64(size.median_microseconds / 1e6));
                 format!("{} in {time}", show::bytes(size.bytes as u64))
             };
@@ -95,8 +93,12 @@ mod tests {
 
     #[test]
     fn remedies_stand_below_their_findings_and_are_told_once() {
-        let check = Group::Network.check("firewall", Level::Warn, "closed").remedy("open it");
-        let device = Group::Rdma.check("device", Level::Note, "none").remedy("get one");
+        let check = |group, name, level, finding: &str, remedy: &str| {
+            let (finding, remedy) = (finding.to_owned(), Some(remedy.to_owned()));
+            Check { name, level, finding, remedy, group }
+        };
+        let firewall = check(Group::Network, "firewall", Level::Warn, "closed", "open it");
+        let device = check(Group::Rdma, "device", Level::Note, "none", "get one");
         let provider = Provider {
             name: "verbs",
             ready: false,
@@ -106,11 +108,13 @@ mod tests {
             remedy: Some("get one".into()),
             self_test: None,
         };
-        let text = report(&[device, check], std::slice::from_ref(&provider), Colour(false));
+        let mut told = Report { checks: vec![device, firewall], providers: vec![provider] };
+        let text = report(&told, Colour(false));
         let wanted = "RDMA\n  note  device    none\n\nNetwork\n  warn  firewall  closed\n                  -> open it\n\n\
                       Machine\n\nProviders\n  no    verbs     not available: no RDMA device\n                  -> get one";
         assert_eq!(text, wanted);
-        let text = report(&[], &[provider], Colour(true));
+        told.checks.clear();
+        let text = report(&told, Colour(true));
         assert!(text.contains("\x1b[33mno  \x1b[0m"), "{text:?}");
     }
 }

@@ -1,15 +1,13 @@
 //! `naa doctor --trace` runs a server, and prints the packets that its device refuses.
 
 use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     thread,
     time::{Duration, Instant},
 };
 
-use naa_host::Choice;
-use naa_provider::{RefusedPacket, Trace};
-use naa_server::{Config, Server, functions};
+use naa_doctor::Traced;
+use naa_provider::RefusedPacket;
 
 use crate::{show, signals};
 
@@ -20,36 +18,25 @@ const LINES: usize = 20;
 
 /// Runs the server for `time`, or until Ctrl-C.
 pub(super) fn run(address: IpAddr, time: Option<Duration>, json: bool) -> anyhow::Result<()> {
-    let trace = Trace::default();
-    let mut config = Config::new(SocketAddr::new(address, 0));
-    config.provider = Some(Choice::Embedded);
-    config.device.trace = Some(trace.clone());
-    let server = Server::start(config, functions::registry([])?)?;
+    let mut traced = Traced::start(address)?;
     signals::on_terminate(|| {})?;
-    let at = server.address();
+    let at = traced.address();
     show::note(&format!(
         "a server listens on {at}; call it, for example with `naa ping --server {at}`. Each packet that it refuses \
          becomes a line."
     ));
     let end = time.map(|time| Instant::now() + time);
-    let mut counts = BTreeMap::<&'static str, u64>::new();
     while !signals::is_told() && end.is_none_or(|end| Instant::now() < end) {
         thread::sleep(PERIOD);
-        let taken = trace.take();
-        for packet in &taken.packets {
-            *counts.entry(packet.cause.name()).or_default() += 1;
-        }
-        for packet in taken.packets.iter().take(LINES) {
+        let refused = traced.take(LINES);
+        for packet in &refused.packets {
             show::line(&if json { object(packet) } else { text(packet) })?;
         }
-        let more = taken.packets.len().saturating_sub(LINES) as u64 + taken.missed;
-        if more > 0 {
-            *counts.entry("not recorded").or_default() += taken.missed;
-            show::note(&format!("{more} more packets were refused at this time"));
+        if refused.more > 0 {
+            show::note(&format!("{} more packets were refused at this time", refused.more));
         }
     }
-    server.shutdown(Duration::from_secs(1));
-    let counts: Vec<_> = counts.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    let counts: Vec<_> = traced.end().iter().map(|(cause, count)| format!("{cause} {count}")).collect();
     let found = if counts.is_empty() { "none".into() } else { counts.join(", ") };
     show::note(&format!("refused packets: {found}"));
     Ok(())

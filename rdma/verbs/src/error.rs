@@ -92,3 +92,18 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// The text of an error and its causes, each with its remedy, without causes whose text an error above them already has.
+pub fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in std::iter::successors(Some(error), |error| error.source()) {
+        let remedy = cause.downcast_ref().map_or("", remedy);
+        let cause = format!("{cause}{remedy}");
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}

@@ -42,7 +42,7 @@ pub use cm::{CmEvent, CmId, ConnParam, Endpoints, EstablishedParam, RejectReason
 pub use driver::{
     Access, ChannelId, CqId, DeviceAttr, Driver, MrKeys, PdId, QpCap, QpInit, QpNum, WaitMode, WaitOn, Wake,
 };
-pub use error::{Error, remedy};
+pub use error::{Error, remedy, told};
 pub use memory::Memory;
 pub use objects::{Channel, Context, Cq, Mr, Pd, Qp};
 pub use wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};

@@ -33,6 +33,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("naa-kernels", &["mrsp"]),
     ("naa-server", &["naa-verbs", "mrsp", "roce", "naa-region", "roce-udp", "naa-provider", "naa-kernels"]),
+    (
+        "naa-doctor",
+        &[
+            "naa-verbs",
+            "mrsp",
+            "roce-udp",
+            "verbs-ibv",
+            "naa-provider",
+            "naa-host",
+            "naa-server",
+            "naa-measure",
+        ],
+    ),
     ("ejfat-bridge", &["naa-verbs", "mrsp", "ejfat", "naa-region", "ejfat-udp", "naa-server"]),
     (
         "naa-services",
@@ -104,6 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "naa-grpc",
             "ejfat-cp",
             "naa-store",
+            "naa-doctor",
             "naa-proto",
             "naa-services",
             "simnet",

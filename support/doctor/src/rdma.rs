@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io, net::IpAddr};
 
 use verbs_ibv::{RdmaDevice, RdmaPort};
 
-use super::{
+use crate::{
     check::{Check, Group::Rdma, Level},
     machine::{Machine, Module},
     memlock,
@@ -12,7 +12,7 @@ use super::{
 
 const V2: &str = "RoCE v2";
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(crate) fn checks(machine: &Machine) -> Vec<Check> {
     let mut checks = devices(machine);
     checks.push(modules(machine));
     checks.extend(files(machine));
@@ -22,7 +22,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
 }
 
 /// How to get an RDMA device on this machine.
-pub(super) fn how_to_get_one(machine: &Machine) -> String {
+pub(crate) fn how_to_get_one(machine: &Machine) -> String {
     let mut interfaces = machine.usable_addresses().map(|entry| entry.interface.as_str());
     let netdev = interfaces.find(|name| *name != "lo" && machine.interface(name).up).unwrap_or("INTERFACE");
     let sudo = machine.sudo();
@@ -89,7 +89,7 @@ fn addresses(port: &RdmaPort) -> Vec<IpAddr> {
 }
 
 /// The addresses that RDMA devices serve here, with the names of the devices.
-pub(super) fn served(machine: &Machine) -> Vec<(IpAddr, String)> {
+pub(crate) fn served(machine: &Machine) -> Vec<(IpAddr, String)> {
     let mut served = Vec::new();
     for device in machine.devices() {
         for port in device.ports.iter().filter(|port| port.is_active()) {

@@ -2,12 +2,12 @@
 
 use naa_measure::energy::{Counters, NoneFound};
 
-use super::{
+use crate::{
     check::{Check, Group::Machine as Heading, Level},
     machine::Machine,
 };
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(crate) fn checks(machine: &Machine) -> Vec<Check> {
     let energy = energy(&Counters::under(&machine.path("sys/class/powercap")), machine.sudo());
     [huge_pages(machine), governor(machine), cores(machine), Some(energy)].into_iter().flatten().collect()
 }

@@ -8,13 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::machine::{Capability, Machine, Module};
+use crate::machine::{Capability, Machine, Module};
 
 /// Time limit of a program that lists rules.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rules {
+pub(crate) enum Rules {
     /// The rules were not read, for this reason.
     NotLooked(String),
     /// The rules as `nft list ruleset` and `iptables -S` print them.
@@ -23,16 +23,16 @@ pub(super) enum Rules {
 
 /// What the rules do with incoming packets to UDP port 4791.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     /// Lines that name the port.
-    pub(super) named: Vec<String>,
+    pub(crate) named: Vec<String>,
     /// Chains for incoming packets that drop what no rule accepts.
-    pub(super) closed: Vec<String>,
+    pub(crate) closed: Vec<String>,
 }
 
 /// Reads the rules. It runs only programs that load no kernel module, because listing rules would otherwise install an
 /// empty packet filter.
-pub(super) fn read(machine: &Machine) -> Rules {
+pub(crate) fn read(machine: &Machine) -> Rules {
     let nft = matches!(machine.module("nf_tables"), Module::Loaded | Module::NoModules);
     let tables = machine.read("proc/net/ip_tables_names").unwrap_or_default();
     let tables6 = machine.read("proc/net/ip6_tables_names").unwrap_or_default();
@@ -96,7 +96,7 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
 }
 
 /// Evaluates the text of [`Rules::Read`].
-pub(super) fn judge(text: &str) -> Verdict {
+pub(crate) fn judge(text: &str) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut table, mut chain, mut input) = (String::new(), String::new(), false);
     for line in text.lines().map(str::trim) {

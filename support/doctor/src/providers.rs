@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use roce_udp::socket::Held;
 use serde::Serialize;
 
-use super::{
+use crate::{
     check::{Check, Group, Level},
     machine::Machine,
     network, rdma,
@@ -14,32 +14,40 @@ use super::{
 
 /// An address at which a provider is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) address: IpAddr,
+pub struct Place {
+    /// The address of this machine.
+    pub address: IpAddr,
     /// The name of the RDMA device or of the network interface.
-    pub(super) device: String,
+    pub device: String,
 }
 
+/// An address at which a provider cannot serve.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct CannotListen {
-    address: IpAddr,
-    why: String,
+pub struct CannotListen {
+    /// The address of this machine.
+    pub address: IpAddr,
+    /// The reason, in a few words.
+    pub why: String,
 }
 
+/// What a provider can do on this machine.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Provider {
-    pub(super) name: &'static str,
+pub struct Provider {
+    /// `embedded` or `verbs`.
+    pub name: &'static str,
     /// Whether the provider can serve and call here.
-    pub(super) ready: bool,
+    pub ready: bool,
     /// The addresses at which it can serve and call.
     #[serde(serialize_with = "texts")]
-    pub(super) addresses: Vec<Place>,
+    pub addresses: Vec<Place>,
     /// Addresses from which the provider can call, but at which it cannot serve.
-    pub(super) cannot_listen: Vec<CannotListen>,
+    pub cannot_listen: Vec<CannotListen>,
     /// The reason, in one line.
-    pub(super) why: String,
-    pub(super) remedy: Option<String>,
-    pub(super) self_test: Option<SelfTest>,
+    pub why: String,
+    /// What to type or to do, if anything helps.
+    pub remedy: Option<String>,
+    /// The result of the self-test, if there was one.
+    pub self_test: Option<SelfTest>,
 }
 
 fn texts<S: serde::Serializer>(places: &[Place], serializer: S) -> Result<S::Ok, S::Error> {
@@ -47,7 +55,7 @@ fn texts<S: serde::Serializer>(places: &[Place], serializer: S) -> Result<S::Ok,
 }
 
 /// Examines the embedded provider. `verbs` tells whether the verbs provider is ready.
-pub(super) fn embedded(machine: &Machine, verbs: bool) -> Provider {
+pub(crate) fn embedded(machine: &Machine, verbs: bool) -> Provider {
     let held = machine.holders();
     let (mut addresses, mut cannot_listen) = (Vec::new(), Vec::new());
     for entry in machine.usable_addresses() {
@@ -97,7 +105,7 @@ fn holds(held: &Held, address: IpAddr) -> bool {
     held.address == address || held.address.is_unspecified() && (held.address.is_ipv6() || address.is_ipv4())
 }
 
-pub(super) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
+pub(crate) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
     let served = rdma::served(machine);
     let bad: Vec<_> =
         checks.iter().filter(|check| check.group == Group::Rdma && check.level == Level::Bad).collect();
@@ -139,7 +147,7 @@ fn refusals(refused: &[CannotListen]) -> String {
 }
 
 /// The address for the self-test: a loopback address that no other program uses, if there is one.
-pub(super) fn place_to_test(provider: &Provider) -> Option<IpAddr> {
+pub(crate) fn place_to_test(provider: &Provider) -> Option<IpAddr> {
     let first = provider.addresses.first()?.address;
     let loopback = provider.addresses.iter().any(|place| place.address == Ipv4Addr::LOCALHOST);
     let free = (provider.name == "embedded" && loopback).then(roce_udp::free_loopback);

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
+/// How good or bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Level {
+pub enum Level {
+    /// Everything is as it should be.
     Ok,
     /// The finding is worth knowing, but nothing is wrong.
     Note,
@@ -16,32 +18,39 @@ pub(super) enum Level {
 
 /// The heading of the report under which a check is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub enum Group {
+    /// What the verbs provider needs.
     Rdma,
+    /// What the embedded provider needs.
     Network,
+    /// What makes calls fast or slow with any provider.
     Machine,
 }
 
+/// A finding about the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Check {
-    pub(super) name: &'static str,
-    pub(super) level: Level,
+pub struct Check {
+    /// The name, which several checks may have.
+    pub name: &'static str,
+    /// How good or bad the finding is.
+    pub level: Level,
     /// The finding in one line.
-    pub(super) finding: String,
+    pub finding: String,
     /// What to type or to do, if anything helps.
-    pub(super) remedy: Option<String>,
+    pub remedy: Option<String>,
+    /// The heading under which the check is listed.
     #[serde(skip)]
-    pub(super) group: Group,
+    pub group: Group,
 }
 
 impl Group {
-    pub(super) fn check(self, name: &'static str, level: Level, finding: impl Into<String>) -> Check {
+    pub(crate) fn check(self, name: &'static str, level: Level, finding: impl Into<String>) -> Check {
         Check { name, level, finding: finding.into(), remedy: None, group: self }
     }
 }
 
 impl Check {
-    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }

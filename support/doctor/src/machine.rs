@@ -9,18 +9,18 @@ use std::{
 use roce_udp::socket::{self, Held, InterfaceAddress, Port, PortConfig, ROCE_PORT};
 use verbs_ibv::RdmaDevice;
 
-use super::rules::{self, Rules};
+use crate::rules::{self, Rules};
 
 /// Bits of `CapEff` (linux/capability.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Capability {
+pub(crate) enum Capability {
     NetAdmin = 12,
     IpcLock = 14,
 }
 
 /// The state of a module of the Linux kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Module {
+pub(crate) enum Module {
     Loaded,
     Loadable,
     /// This kernel does not have the module.
@@ -33,35 +33,35 @@ pub(super) enum Module {
 
 /// The properties that a UDP socket of the embedded provider got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     /// The size of the receive buffer as the kernel accounts it, with its overhead.
-    pub(super) receive_buffer: usize,
-    pub(super) gso: bool,
-    pub(super) gro: bool,
+    pub(crate) receive_buffer: usize,
+    pub(crate) gso: bool,
+    pub(crate) gro: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     root: PathBuf,
-    pub(super) addresses: Vec<InterfaceAddress>,
+    pub(crate) addresses: Vec<InterfaceAddress>,
     /// The error if rdma-core's libraries cannot be used.
-    pub(super) libraries: Result<(), String>,
-    pub(super) socket: Result<Socket, String>,
-    pub(super) rules: Rules,
+    pub(crate) libraries: Result<(), String>,
+    pub(crate) socket: Result<Socket, String>,
+    pub(crate) rules: Rules,
 }
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
-    pub(super) name: String,
+pub(crate) struct Interface {
+    pub(crate) name: String,
     /// The MTU; `None` if the kernel does not tell it.
-    pub(super) mtu: Option<u32>,
-    pub(super) up: bool,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) up: bool,
 }
 
 impl Machine {
     /// The machine on which this program runs.
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let mut machine = Self::below(Path::new("/"));
         machine.addresses = socket::addresses().unwrap_or_default();
         machine.libraries = verbs_ibv::load().map_err(|error| problem(&error));
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// A machine whose files are below `root`, with an ordinary socket; everything else is unknown.
-    pub(super) fn below(root: &Path) -> Self {
+    pub(crate) fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             addresses: Vec::new(),
@@ -81,25 +81,25 @@ impl Machine {
         }
     }
 
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
     /// The text of a file without white space at its ends.
-    pub(super) fn read(&self, path: &str) -> Option<String> {
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
         Some(fs::read_to_string(self.path(path)).ok()?.trim().to_owned())
     }
 
-    pub(super) fn number(&self, path: &str) -> Option<u64> {
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
 
     /// The names in a folder, sorted.
-    pub(super) fn names(&self, folder: &str) -> Vec<String> {
+    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         let mut names: Vec<_> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -108,34 +108,34 @@ impl Machine {
     }
 
     /// The value of a line `Key:  value` of `/proc/self/status`.
-    pub(super) fn status(&self, key: &str) -> Option<String> {
+    pub(crate) fn status(&self, key: &str) -> Option<String> {
         let status = self.read("proc/self/status")?;
         let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         Some(value.trim().to_owned())
     }
 
     /// Whether this process has a capability over the whole machine, not just in a container's user namespace.
-    pub(super) fn has_capability(&self, capability: Capability) -> bool {
+    pub(crate) fn has_capability(&self, capability: Capability) -> bool {
         let set = self.status("CapEff").and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
         set >> capability as u32 & 1 == 1 && !self.is_in_user_namespace()
     }
 
     /// Whether the process is in a user namespace other than the first one, which maps every user to itself.
-    pub(super) fn is_in_user_namespace(&self) -> bool {
+    pub(crate) fn is_in_user_namespace(&self) -> bool {
         let map = self.read("proc/self/uid_map").unwrap_or_default();
         !map.is_empty() && map.split_whitespace().ne(["0", "0", "4294967295"])
     }
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
     }
 
     /// The prefix of a command that changes the machine: `sudo `, or nothing for root.
-    pub(super) fn sudo(&self) -> &'static str {
+    pub(crate) fn sudo(&self) -> &'static str {
         if self.is_root() { "" } else { "sudo " }
     }
 
-    pub(super) fn module(&self, name: &str) -> Module {
+    pub(crate) fn module(&self, name: &str) -> Module {
         if self.has(&format!("sys/module/{name}")) {
             return Module::Loaded;
         }
@@ -159,16 +159,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn devices(&self) -> Vec<RdmaDevice> {
+    pub(crate) fn devices(&self) -> Vec<RdmaDevice> {
         verbs_ibv::devices_under(&self.path("sys/class/infiniband"))
     }
 
     /// The name of the first soft-RoCE device.
-    pub(super) fn soft_roce(&self) -> Option<String> {
+    pub(crate) fn soft_roce(&self) -> Option<String> {
         self.devices().into_iter().find(|device| device.is_soft).map(|device| device.name)
     }
 
-    pub(super) fn interface(&self, name: &str) -> Interface {
+    pub(crate) fn interface(&self, name: &str) -> Interface {
         let of = |file: &str| self.read(&format!("sys/class/net/{name}/{file}"));
         let mtu = of("mtu").and_then(|mtu| mtu.parse().ok());
         // The state of loopback and tunnels is `unknown`.
@@ -178,7 +178,7 @@ impl Machine {
 
     /// The addresses on which a device can be opened. Link-local addresses of IPv6 are left out, because they need a
     /// zone, for which RoCE has no field.
-    pub(super) fn usable_addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
+    pub(crate) fn usable_addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
         self.addresses.iter().filter(|entry| match entry.address {
             IpAddr::V4(_) => true,
             IpAddr::V6(ip) => !ip.is_unicast_link_local(),
@@ -186,7 +186,7 @@ impl Machine {
     }
 
     /// The sockets that hold UDP port 4791, with their processes where these are known.
-    pub(super) fn holders(&self) -> Vec<Held> {
+    pub(crate) fn holders(&self) -> Vec<Held> {
         socket::holders(&self.path("proc"), ROCE_PORT)
     }
 }

@@ -2,12 +2,11 @@
 
 use roce_udp::socket::{Held, Holder};
 
-use super::{
+use crate::{
     check::{Check, Group::Network, Level},
     machine::Machine,
     rules::{self, Rules},
 };
-use crate::show;
 
 /// `CHARGE` is the number of bytes that the Linux kernel charges to a receive buffer for a packet of 4 KiB. `IN_FLIGHT`
 /// is the number of packets that a peer with soft-RoCE keeps in flight (RXE_MAX_UNACKED_PSNS).
@@ -18,7 +17,7 @@ const WANTED: u64 = 4 << 20;
 /// The least send buffer: room for two super-packets of 64 KiB, as the kernel charges them.
 const LEAST_SEND: u64 = 160 << 10;
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(crate) fn checks(machine: &Machine) -> Vec<Check> {
     let mut checks = interfaces(machine);
     checks.extend(port(machine));
     checks.push(receive_buffer(machine));
@@ -73,7 +72,7 @@ fn interface(machine: &Machine, name: &str) -> Check {
 
 /// The name of the holder of a port. If no process is known, the list of RDMA devices tells whether the Linux kernel's
 /// soft-RoCE holds it.
-pub(super) fn holder(machine: &Machine, held: &Held) -> String {
+pub(crate) fn holder(machine: &Machine, held: &Held) -> String {
     let Some(device) = machine.soft_roce().filter(|_| held.address.is_unspecified()) else {
         return held.holder.to_string();
     };
@@ -115,7 +114,7 @@ fn receive_buffer(machine: &Machine) -> Check {
     let sudo = machine.sudo();
     let most = machine.number("proc/sys/net/core/rmem_max");
     let limit = most.map_or("net.core.rmem_max is not told here".into(), |most| {
-        format!("net.core.rmem_max is {}", show::bytes(most))
+        format!("net.core.rmem_max is {}", naa_measure::bytes(most))
     });
     let remedy = format!("{sudo}sysctl -w net.core.rmem_max={WANTED}");
     let got = match &machine.socket {
@@ -145,9 +144,9 @@ fn receive_buffer(machine: &Machine) -> Check {
 fn send_buffer(machine: &Machine) -> Option<Check> {
     let default = machine.number("proc/sys/net/core/wmem_default")?;
     let most = machine.number("proc/sys/net/core/wmem_max").map_or(String::new(), |most| {
-        format!("; net.core.wmem_max ({}) is not asked for", show::bytes(most))
+        format!("; net.core.wmem_max ({}) is not asked for", naa_measure::bytes(most))
     });
-    let finding = format!("net.core.wmem_default is {}{most}", show::bytes(default));
+    let finding = format!("net.core.wmem_default is {}{most}", naa_measure::bytes(default));
     Some(if default >= LEAST_SEND {
         Network.check("send-buffer", Level::Ok, finding)
     } else {

@@ -1,10 +1,9 @@
 //! Checks RLIMIT_MEMLOCK: registered memory is locked memory, and users may lock little.
 
-use super::{
+use crate::{
     check::{Check, Group::Rdma, Level},
     machine::{Capability, Machine},
 };
-use crate::show;
 
 /// `ENOUGH` is the memory for a large buffer; `LEAST` is the memory for regions of one MiB with their room at both
 /// ends.
@@ -22,7 +21,7 @@ fn limits(machine: &Machine) -> Option<(Limit, Limit)> {
     Some((limit(words.next()?)?, limit(words.next()?)?))
 }
 
-pub(super) fn check(machine: &Machine) -> Check {
+pub(crate) fn check(machine: &Machine) -> Check {
     let Some((soft, hard)) = limits(machine) else {
         return Rdma.check("memlock", Level::Note, "the kernel does not tell how much memory may be locked");
     };
@@ -33,7 +32,7 @@ pub(super) fn check(machine: &Machine) -> Check {
             "any amount of memory may be locked, so any may be registered",
         );
     };
-    let size = show::bytes(bytes);
+    let size = naa_measure::bytes(bytes);
     if machine.has_capability(Capability::IpcLock) {
         let who = if machine.is_root() { "you are root" } else { "this process has CAP_IPC_LOCK" };
         let finding = format!("the limit is {size}, but {who}: it does not bind");

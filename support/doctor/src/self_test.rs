@@ -17,26 +17,35 @@ use serde::Serialize;
 const CALLS: [(usize, u32); 2] = [(64, 50), (1 << 20, 10)];
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The result of the self-test of a provider.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct SelfTest {
-    pub(super) ok: bool,
-    pub(super) address: IpAddr,
+pub struct SelfTest {
+    /// Whether all results were right.
+    pub ok: bool,
+    /// The address of the server.
+    pub address: IpAddr,
     /// The number of calls that were made; each result was compared.
-    pub(super) calls: u32,
+    pub calls: u32,
     /// The time of the whole test: starting a server, connecting, calling, ending.
-    pub(super) microseconds: u64,
-    pub(super) sizes: Vec<Size>,
-    pub(super) error: Option<String>,
+    pub microseconds: u64,
+    /// The calls by the size of their region; empty if the test failed.
+    pub sizes: Vec<Size>,
+    /// The error, if the test failed.
+    pub error: Option<String>,
 }
 
+/// The calls with regions of one size.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Size {
-    pub(super) bytes: usize,
-    pub(super) calls: u32,
-    pub(super) median_microseconds: f64,
+pub struct Size {
+    /// The length of the region.
+    pub bytes: usize,
+    /// The number of calls.
+    pub calls: u32,
+    /// The median of the times of the calls.
+    pub median_microseconds: f64,
 }
 
-pub(super) fn run(address: IpAddr, choice: Choice) -> SelfTest {
+pub(crate) fn run(address: IpAddr, choice: Choice) -> SelfTest {
     let start = Instant::now();
     let (done, result) = mpsc::channel();
     // If the thread hangs, nobody waits for it, and it ends with the process.
@@ -47,7 +56,7 @@ pub(super) fn run(address: IpAddr, choice: Choice) -> SelfTest {
     let sizes = match tested {
         Err(error) => Err(format!("no thread for it: {error}; raise `ulimit -u`")),
         Ok(_) => match result.recv_timeout(PATIENCE) {
-            Ok(result) => result.map_err(|error| crate::told(&error)),
+            Ok(result) => result.map_err(|error| verbs::told(error.as_ref())),
             Err(_) => Err(format!("it did not end within {PATIENCE:?}")),
         },
     };

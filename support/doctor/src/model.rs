@@ -7,10 +7,9 @@ use std::{
 
 use roce_udp::socket::InterfaceAddress;
 
-use super::{
+use crate::{
     Report,
     check::{Check, Level},
-    examine,
     machine::{Machine, Socket},
     providers::Provider,
     rules::Rules,
@@ -143,7 +142,7 @@ fn remedy(check: &Check) -> &str {
 #[test]
 fn without_rdma_embedded_is_ready_and_verbs_names_the_remedy() {
     let files = Files::plain("none");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "device").level, Level::Note);
     let embedded = provider(&report, "embedded");
     assert!(embedded.ready);
@@ -159,7 +158,7 @@ fn without_rdma_embedded_is_ready_and_verbs_names_the_remedy() {
 #[test]
 fn the_way_to_a_device_fits_the_kernel() {
     let files = Files::plain("kernel");
-    let remedy = || super::rdma::how_to_get_one(&files.machine());
+    let remedy = || crate::rdma::how_to_get_one(&files.machine());
     files.user("0", ROOT, "unlimited unlimited");
     assert_says(&remedy(), &["modprobe rdma_rxe && rdma link add"]);
     files.with("lib/modules/6.1.0-9/modules.dep", "");
@@ -174,7 +173,7 @@ fn the_way_to_a_device_fits_the_kernel() {
 #[test]
 fn with_rxe_verbs_is_ready_and_the_kernel_holds_the_port() {
     let files = Files::rxe("rxe");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "device").level, Level::Ok);
     assert_eq!(check(&report, "device").finding, "rxe0 port 1 over eth0: ACTIVE, RoCE v2 on 10.0.0.5");
     let verbs = provider(&report, "verbs");
@@ -191,7 +190,7 @@ fn with_rxe_verbs_is_ready_and_the_kernel_holds_the_port() {
 fn a_small_memlock_keeps_users_from_verbs_but_not_root() {
     let files = Files::rxe("memlock");
     files.user("1000", "0", "65536 65536");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     let memlock = check(&report, "memlock");
     assert_eq!(memlock.level, Level::Bad);
     assert_says(&memlock.finding, &["only 64 KiB may be locked", "1 GiB"]);
@@ -204,18 +203,18 @@ fn a_small_memlock_keeps_users_from_verbs_but_not_root() {
     );
 
     files.user("0", ROOT, "65536 65536");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "memlock").level, Level::Note);
     assert_says(&check(&report, "memlock").finding, &["you are root: it does not bind"]);
     assert!(provider(&report, "verbs").ready);
 
     files.with("proc/self/uid_map", "0 100000 65536\n");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "memlock").level, Level::Bad);
     assert_says(&check(&report, "memlock").finding, &["root in a container is not exempt"]);
 
     files.user("1000", "0", "8388608 unlimited");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "memlock").level, Level::Warn);
     assert!(remedy(check(&report, "memlock")).starts_with("ulimit -l unlimited;"));
     assert!(provider(&report, "verbs").ready);
@@ -225,7 +224,7 @@ fn a_small_memlock_keeps_users_from_verbs_but_not_root() {
 fn memlock_without_a_device_is_a_note() {
     let files = Files::plain("memlock-none");
     files.user("1000", "0", "65536 65536");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(check(&report, "memlock").level, Level::Note);
     assert_says(
         &check(&report, "memlock").finding,
@@ -239,7 +238,7 @@ fn missing_libraries_name_the_packages() {
     let files = Files::rxe("libraries");
     let mut machine = files.machine();
     machine.libraries = Err("librdmacm.so.1 cannot be loaded".into());
-    let report = examine(&machine);
+    let report = Report::of(&machine);
     let libraries = check(&report, "libraries");
     assert_eq!(libraries.level, Level::Bad);
     assert_eq!(remedy(libraries), "sudo apt install librdmacm1 ibverbs-providers");
@@ -248,25 +247,25 @@ fn missing_libraries_name_the_packages() {
 
     machine.libraries = Ok(());
     files.without("etc/libibverbs.d");
-    assert_eq!(check(&examine(&machine), "libraries").level, Level::Warn);
+    assert_eq!(check(&Report::of(&machine), "libraries").level, Level::Warn);
 
     files.without("sys/class");
     machine.libraries = Err("librdmacm.so.1 cannot be loaded".into());
-    assert_eq!(check(&examine(&machine), "libraries").level, Level::Note);
+    assert_eq!(check(&Report::of(&machine), "libraries").level, Level::Note);
 }
 
 #[test]
 fn modules_and_device_files_that_are_missing_are_told() {
     let files = Files::rxe("files");
     files.without("dev/infiniband/rdma_cm");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     let missing = check(&report, "device-files");
     assert_eq!(missing.level, Level::Bad);
     assert_says(&missing.finding, &["/dev/infiniband/rdma_cm cannot be opened"]);
     assert_says(remedy(missing), &["--device=/dev/infiniband"]);
 
     files.without("sys/class/misc");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     let modules = check(&report, "modules");
     assert_eq!((modules.level, remedy(modules)), (Level::Bad, "sudo modprobe -a rdma_ucm"));
 }
@@ -275,7 +274,7 @@ fn modules_and_device_files_that_are_missing_are_told() {
 fn a_device_that_is_down_or_elsewhere_is_not_ready() {
     let files = Files::rxe("down");
     files.with("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     let verbs = provider(&report, "verbs");
     assert!(!verbs.ready);
     assert_eq!(verbs.remedy.as_deref(), Some("sudo ip link set eth0 up"));
@@ -283,7 +282,7 @@ fn a_device_that_is_down_or_elsewhere_is_not_ready() {
     files.with("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
     let mut machine = files.machine();
     machine.addresses.retain(|entry| entry.interface == "lo");
-    let report = examine(&machine);
+    let report = Report::of(&machine);
     assert_says(&provider(&report, "verbs").why, &["another network namespace"]);
 }
 
@@ -295,7 +294,7 @@ fn a_held_port_names_its_holder() {
     files.with("proc/42/comm", "naa\n");
     fs::create_dir_all(files.0.join("proc/42/fd")).expect("a folder");
     std::os::unix::fs::symlink("socket:[4711]", files.0.join("proc/42/fd/3")).expect("a link");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     let port = check(&report, "port-4791");
     assert_eq!(port.level, Level::Note);
     assert_eq!(port.finding, "UDP port 4791 on 10.0.0.5 is held by process 42 (naa)");
@@ -311,14 +310,14 @@ fn small_buffers_and_missing_offloads_are_told() {
     files.with("proc/sys/net/core/rmem_max", "212992\n");
     let mut machine = files.machine();
     machine.socket = Ok(Socket { receive_buffer: 425_984, gso: false, gro: true });
-    let report = examine(&machine);
+    let report = Report::of(&machine);
     let buffer = check(&report, "receive-buffer");
     assert_eq!((buffer.level, remedy(buffer)), (Level::Warn, "sudo sysctl -w net.core.rmem_max=4194304"));
     assert_says(&buffer.finding, &["208 KiB", "49 packets", "128 in flight"]);
     assert_says(&check(&report, "gso-gro").finding, &["UDP GSO is missing"]);
     // Root gets a larger buffer than others are permitted.
     machine.socket = Ok(Socket { receive_buffer: 8 << 20, gso: true, gro: true });
-    let report = examine(&machine);
+    let report = Report::of(&machine);
     assert_eq!(check(&report, "receive-buffer").level, Level::Note);
     assert_says(&check(&report, "receive-buffer").finding, &["Without root there is room for 49"]);
 }
@@ -329,7 +328,7 @@ fn a_firewall_is_read_or_not_guessed_at() {
     let mut machine = files.machine();
     let mut said = |rules: Rules| {
         machine.rules = rules;
-        check(&examine(&machine), "firewall").clone()
+        check(&Report::of(&machine), "firewall").clone()
     };
     assert_eq!(said(Rules::Read(String::new())).level, Level::Ok);
     let unseen = said(Rules::NotLooked("needs root".into()));
@@ -351,7 +350,7 @@ fn links_without_room_and_slow_pages_and_clocks_are_told() {
     files.with("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
     files.with("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
     files.with("proc/loadavg", "9.10 0.20 0.30 1/100 1000\n");
-    let report = examine(&files.machine());
+    let report = Report::of(&files.machine());
     assert_eq!(provider(&report, "embedded").why, "ready on 127.0.0.1 (lo)");
     assert_eq!(check(&report, "huge-pages").level, Level::Warn);
     assert_says(&check(&report, "governor").finding, &["powersave"]);
@@ -363,7 +362,7 @@ fn links_without_room_and_slow_pages_and_clocks_are_told() {
 #[test]
 fn energy_counters_are_named_or_said_to_be_missing() {
     let files = Files::plain("energy");
-    let said = || check(&examine(&files.machine()), "energy-counters").clone();
+    let said = || check(&Report::of(&files.machine()), "energy-counters").clone();
     let none = said();
     assert_eq!((none.level, &*none.finding), (Level::Ok, "this machine has no energy counters (powercap)"));
     for (zone, name) in
