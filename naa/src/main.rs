@@ -17,7 +17,6 @@ mod metrics;
 mod peer;
 mod ping;
 mod provider;
-mod room;
 mod rping;
 mod serve;
 mod show;

@@ -1,11 +1,11 @@
 //! The command line of `naa call`.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{ops::Range, path::PathBuf};
 
 use clap::builder::RangedU64ValueParser;
-use mrsp::builtin::Element;
+use mrsp::{builtin::Element, region::MAX_REGION_BYTES};
+use naa_batch::Settings;
 
-use super::plan;
 use crate::peer;
 
 /// Call a function of an accelerator on files
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub(super) sessions: Option<usize>,
     /// Size of each output, such as 64K. Functions that are not built in need one for each parameter that is only an output
-    #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = plan::size)]
+    #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = size)]
     pub(super) out_size: Vec<usize>,
     /// zstd: compression level
     #[arg(long, default_value_t = 3, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-7..=19))]
@@ -98,8 +98,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 28))]
     pub(super) bins: usize,
     /// histogram: count numbers from LO to below HI [default: 0:256 for u8]
-    #[arg(long, value_name = "LO:HI", allow_hyphen_values = true)]
-    pub(super) range: Option<Range>,
+    #[arg(long, value_name = "LO:HI", allow_hyphen_values = true, value_parser = range)]
+    pub(super) range: Option<Range<f64>>,
     /// sort: largest first
     #[arg(long)]
     pub(super) descending: bool,
@@ -108,25 +108,40 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-/// A range of numbers that includes `lo` and excludes `hi`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Range {
-    pub(super) lo: f64,
-    pub(super) hi: f64,
-}
-
-impl FromStr for Range {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once(':').and_then(|(lo, hi)| Some((lo.parse().ok()?, hi.parse().ok()?)));
-        let (lo, hi): (f64, f64) = numbers.ok_or("write two numbers, such as -1:1 or 0:1e6")?;
-        if lo < hi && (hi - lo).is_finite() {
-            Ok(Self { lo, hi })
-        } else {
-            Err("the second number must be larger, and both finite".into())
+impl Args {
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            out_size: self.out_size.clone(),
+            level: self.level,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            inverse: self.inverse,
+            element: self.element,
+            bins: self.bins,
+            range: self.range.clone(),
+            descending: self.descending,
+            sync: !self.no_sync,
         }
     }
+}
+
+/// Reads a range of numbers.
+fn range(text: &str) -> Result<Range<f64>, String> {
+    let numbers = text.split_once(':').and_then(|(lo, hi)| Some((lo.parse().ok()?, hi.parse().ok()?)));
+    let (lo, hi): (f64, f64) = numbers.ok_or("write two numbers, such as -1:1 or 0:1e6")?;
+    if lo < hi && (hi - lo).is_finite() {
+        Ok(lo..hi)
+    } else {
+        Err("the second number must be larger, and both finite".into())
+    }
+}
+
+/// Reads the size of a region.
+fn size(text: &str) -> Result<usize, String> {
+    let bytes = crate::size::bytes(text).filter(|&bytes| bytes <= MAX_REGION_BYTES);
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| "write a number of bytes up to 2G, such as 65536, 64K or 16M".into())
 }
 
 fn element(text: &str) -> Result<Element, String> {
@@ -147,10 +162,17 @@ mod tests {
 
     #[test]
     fn ranges_are_two_finite_numbers() {
-        assert_eq!("-1:1e3".parse(), Ok(Range { lo: -1.0, hi: 1000.0 }));
+        assert_eq!(range("-1:1e3"), Ok(-1.0..1000.0));
         for bad in ["", "1", "1:1", "2:1", "0:inf", "nan:1", "a:b", "-1e308:1e308"] {
-            assert!(bad.parse::<Range>().is_err(), "{bad}");
+            assert!(range(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_are_those_of_regions() {
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("2G"), Ok(2 << 30));
+        assert!(size("3G").unwrap_err().contains("up to 2G"));
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::{
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::stop::{self, Interrupted};
+use naa_batch::{Interrupted, Phase};
+
+use super::stop;
 use crate::show;
 
 /// Progress is shown only after this time.
 const QUIET: Duration = Duration::from_millis(500);
-/// The time between two updates of the display.
+/// The time between two updates of the display of many calls.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 fn shows_progress() -> bool {
@@ -25,50 +27,21 @@ pub(super) struct Progress {
     started: Instant,
     phase: String,
     shown: Option<ProgressBar>,
-    /// No progress is shown, because there is no terminal or because the batch shows it.
-    hidden: bool,
-    /// There is no terminal, and no batch that shows progress, so a wait is reported in a line of its own.
+    /// There is no terminal, so a wait is reported in a line of its own.
     silent: bool,
+    waiting: Option<show::Waiting>,
 }
 
 impl Progress {
     pub(super) fn start() -> Self {
         let silent = !shows_progress();
-        Self::new(silent, silent)
-    }
-
-    pub(super) fn hidden() -> Self {
-        Self::new(true, false)
-    }
-
-    fn new(hidden: bool, silent: bool) -> Self {
-        Self { started: Instant::now(), phase: String::new(), shown: None, hidden, silent }
-    }
-
-    pub(super) fn phase(&mut self, phase: String) {
-        self.phase = phase;
-        if let Some(bar) = &self.shown {
-            bar.set_message(self.phase.clone());
-        }
-        self.show();
-    }
-
-    /// Whether a wait is reported in a line of its own.
-    pub(super) fn is_silent(&self) -> bool {
-        self.silent
-    }
-
-    /// # Errors
-    /// If the user interrupted the program.
-    pub(super) fn tick(&mut self) -> Result<(), Interrupted> {
-        self.show();
-        stop::check()
+        Self { started: Instant::now(), phase: String::new(), shown: None, silent, waiting: None }
     }
 
     fn show(&mut self) {
         match &self.shown {
             Some(bar) => bar.tick(),
-            None if self.started.elapsed() >= QUIET && !self.hidden => {
+            None if self.started.elapsed() >= QUIET && !self.silent => {
                 let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
                 // The template is a constant, so the default is never used.
                 let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
@@ -78,6 +51,28 @@ impl Progress {
             }
             None => {}
         }
+    }
+}
+
+impl naa_batch::Progress for Progress {
+    fn phase(&mut self, phase: Phase<'_>) {
+        self.phase = match phase {
+            Phase::Connecting(server) => format!("connecting to {server}"),
+            Phase::Reading(path) => format!("reading {}", path.display()),
+            Phase::Computing(bytes) => format!("sending {} and computing", show::bytes(bytes)),
+            Phase::Writing(bytes) => format!("writing {}", show::bytes(bytes)),
+        };
+        let waits = self.silent && matches!(phase, Phase::Connecting(_));
+        self.waiting = waits.then(|| show::waiting(self.phase.clone()));
+        if let Some(bar) = &self.shown {
+            bar.set_message(self.phase.clone());
+        }
+        self.show();
+    }
+
+    fn tick(&mut self) -> Result<(), Interrupted> {
+        self.show();
+        stop::check()
     }
 }
 

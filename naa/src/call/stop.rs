@@ -5,16 +5,14 @@ use std::{
     time::Duration,
 };
 
-static STOPPED: AtomicBool = AtomicBool::new(false);
+use naa_batch::Interrupted;
+
+/// Whether a signal came after [`listen`].
+pub(super) static STOPPED: AtomicBool = AtomicBool::new(false);
 /// The time in which the program may end in good order before it is ended.
 const GRACE: Duration = Duration::from_secs(3);
 /// The exit status that shells report after Ctrl-C.
 pub(super) const EXIT_CODE: i32 = 130;
-
-/// Why a call was given up.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("interrupted")]
-pub(super) struct Interrupted;
 
 /// Installs the signal handlers. [`check`] reports signals that come after this.
 pub(super) fn listen() -> anyhow::Result<()> {

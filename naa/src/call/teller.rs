@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::anyhow;
 
+use naa_batch::{Batch, Ended, Interrupted, Item, Report, Status, is_lost};
+
 use super::{
     Args,
-    batch::{Batch, Ended, is_lost},
-    names::Item,
     progress::{self, OfFiles},
-    report::{Report, Status, print_checksum},
-    stop::{self, Interrupted},
+    report::{print_checksum, print_json},
+    stop, usage,
 };
 use crate::{Usage, show};
 
@@ -47,7 +47,8 @@ struct Totals {
 }
 
 impl<'a> Teller<'a> {
-    pub(super) fn new(args: &'a Args, items: &'a [Item], batch: &'a Batch<'a>) -> Self {
+    pub(super) fn new(args: &'a Args, batch: &'a Batch<'a>) -> Self {
+        let items = batch.items();
         Self {
             args,
             items,
@@ -77,6 +78,10 @@ impl<'a> Teller<'a> {
 
     fn take(&mut self, ended: Ended) -> anyhow::Result<()> {
         let Ended { index, mut report, error } = ended;
+        let error = error.map(usage);
+        if let Some(error) = &error {
+            report.fail(error);
+        }
         match error {
             None if report.status == Status::Skipped => self.totals.skipped += 1,
             None => {
@@ -114,7 +119,7 @@ impl<'a> Teller<'a> {
     fn print(&self, index: usize, report: &Report) -> anyhow::Result<()> {
         self.progress.suspend(|| {
             if self.args.json {
-                return report.print_json(false);
+                return print_json(report, false);
             }
             match &report.result {
                 Some(digits) if self.args.out_dir.is_none() => {

@@ -86,12 +86,12 @@ fn of_bytes(function: FunctionCode, input: Vec<u8>) -> anyhow::Result<Prepared> 
         }
         builtin::LZ4_COMPRESS => {
             let (frame, local) = lz4_frame(&input)?;
-            let room = crate::room::for_lz4(input.len());
+            let room = naa_batch::room::for_lz4(input.len());
             Ok(built_in(Arguments::Lz4Compress { bytes }, vec![input], room, frame, local))
         }
         builtin::ZSTD_COMPRESS => {
             let (frame, local) = zstd_frame(&input)?;
-            let room = crate::room::for_zstd(input.len());
+            let room = naa_batch::room::for_zstd(input.len());
             Ok(built_in(Arguments::ZstdCompress { bytes, level: LEVEL }, vec![input], room, frame, local))
         }
         builtin::LZ4_DECOMPRESS => {
@@ -131,14 +131,14 @@ pub(crate) fn built_in(
 }
 
 fn lz4_frame(input: &[u8]) -> anyhow::Result<(Vec<u8>, Duration)> {
-    let mut frame = vec![0; crate::room::for_lz4(input.len())];
+    let mut frame = vec![0; naa_batch::room::for_lz4(input.len())];
     let (len, local) = timed(|| lz4::compress(input, &mut frame));
     frame.truncate(len?);
     Ok((frame, local))
 }
 
 fn zstd_frame(input: &[u8]) -> anyhow::Result<(Vec<u8>, Duration)> {
-    let mut frame = vec![0; crate::room::for_zstd(input.len())];
+    let mut frame = vec![0; naa_batch::room::for_zstd(input.len())];
     let (len, local) = timed(|| zstd::compress(LEVEL, input, &mut frame));
     frame.truncate(len?);
     Ok((frame, local))

@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("naa-kernels", &["mrsp"]),
     ("naa-server", &["naa-verbs", "mrsp", "roce", "naa-region", "roce-udp", "naa-provider", "naa-kernels"]),
+    ("naa-batch", &["naa-verbs", "mrsp", "naa-host", "naa-files", "naa-measure"]),
     (
         "naa-doctor",
         &[
@@ -117,6 +118,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "naa-grpc",
             "ejfat-cp",
             "naa-store",
+            "naa-batch",
             "naa-doctor",
             "naa-proto",
             "naa-services",
@@ -143,11 +145,14 @@ const TESTS_MAY_USE: &[&str] = &["simnet"];
 
 /// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
 /// and the store, which takes them, so a test says that they agree on the largest. The tests of the load balancer run on its RTL, too.
+/// The example of `naa-batch` calls a server.
 const TESTS_OF_MAY_USE: &[(&str, &str)] = &[
     ("ejfat-control", "naa-store"),
     ("ejfat-cp", "ejfat-udp"),
     ("ejfat-cp", "ejfat-client"),
     ("ejfat-lb", "naa-fpga"),
+    ("naa-batch", "naa-provider"),
+    ("naa-batch", "naa-server"),
 ];
 
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {

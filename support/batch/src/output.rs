@@ -10,15 +10,14 @@ use std::{
 use anyhow::Context as _;
 use naa_files::{CannotWrite, Destination};
 
-use super::stop::Interrupted;
-use crate::Usage;
+use crate::{Interrupted, Refused};
 
 /// The number of bytes after which the progress is shown again.
 const STRIDE: usize = 4 << 20;
 
 /// The destination of a result.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(crate) struct Sink {
     /// The file; `None` is standard output.
     destination: Option<Destination>,
     /// Whether the file is synced to disk before it gets its name.
@@ -29,30 +28,26 @@ pub(super) struct Sink {
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Whether `path` is a name of standard output.
-pub(super) fn is_stdout(path: &Path) -> bool {
+pub fn is_stdout(path: &Path) -> bool {
     STDOUT.iter().any(|name| path == Path::new(name))
 }
 
 impl Sink {
     /// Makes a sink. It fails at once if writing to it cannot succeed.
-    pub(super) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
+    pub(crate) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
         let destination = if is_stdout(path) { None } else { Some(Destination::new(path)?) };
         Ok(Self { destination, sync })
     }
 
-    pub(super) fn is_stdout(&self) -> bool {
-        self.destination.is_none()
-    }
-
     /// Removes unfinished files that dead processes left in the folder of the result.
-    pub(super) fn remove_abandoned(&self) {
+    pub(crate) fn remove_abandoned(&self) {
         if let Some(destination) = self.destination.as_ref().filter(|to| to.is_file()) {
             destination.folder().remove_abandoned();
         }
     }
 
     /// Writes all bytes, and calls `tick` every few MiB. If `ready` fails at the end, the result does not get its name.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         bytes: &[u8],
         tick: impl FnMut() -> Result<(), Interrupted>,
@@ -75,13 +70,13 @@ impl Sink {
 }
 
 /// Syncs `folder`, so that the names of results in it are on disk.
-pub(super) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
     let synced = naa_files::Folder::open(folder).and_then(|folder| folder.sync());
     synced.with_context(|| format!("cannot bring the results in {} to disk", folder.display()))
 }
 
 /// Refuses two results for the same file. Devices and pipes take any number of results.
-pub(super) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
+pub(crate) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
     let mut taken = BTreeSet::<(u64, u64, OsString)>::new();
     let mut stdout = 0;
     for sink in sinks {
@@ -89,14 +84,14 @@ pub(super) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
             stdout += 1;
             let text = "standard output would get two results, and nobody could tell them apart; name files";
             if stdout > 1 {
-                return Err(Usage::error(text));
+                return Err(Refused::error(text));
             }
             continue;
         };
         let path = destination.path().display();
         let (device, inode, name) = destination.id().with_context(|| format!("cannot look at {path}"))?;
         if destination.is_file() && !taken.insert((device, inode, name.to_owned())) {
-            return Err(Usage::error(format!("{path} would be written twice; name each output")));
+            return Err(Refused::error(format!("{path} would be written twice; name each output")));
         }
     }
     Ok(())

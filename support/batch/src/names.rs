@@ -11,19 +11,36 @@ use anyhow::Context as _;
 use mrsp::{FunctionCode, builtin};
 use walkdir::WalkDir;
 
-use super::Args;
-use crate::Usage;
+use crate::Refused;
+
+/// Which files a batch takes, and where their results go.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// Files, each for one call; `-` is standard input.
+    pub inputs: Vec<PathBuf>,
+    /// Folders: each file in them and below is for one call.
+    pub in_dir: Vec<PathBuf>,
+    /// The folder of the results. If there is none, results are only told.
+    pub out_dir: Option<PathBuf>,
+    /// What is added to the names of results, or removed by decompression. If there is none, the function decides.
+    pub suffix: Option<String>,
+    /// Whether files are left out whose result is newer than they are.
+    pub resume: bool,
+    /// The number of sessions at once, at least 1. If there is none, the number of cores decides.
+    pub sessions: Option<usize>,
+}
 
 /// A file to be offloaded.
 #[derive(Debug)]
-pub(super) struct Item {
-    pub(super) input: PathBuf,
+pub struct Item {
+    /// The path of the file; `-` is standard input.
+    pub input: PathBuf,
     /// The path of the result; `None` if the result is only printed.
-    pub(super) output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// The length of the file; 0 if it is not known.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Why the file cannot be offloaded, if so.
-    pub(super) problem: Option<String>,
+    pub(crate) problem: Option<String>,
 }
 
 /// A file, and its name below the folder of results.
@@ -34,7 +51,10 @@ struct Found {
 }
 
 /// Replaces patterns by the files that match them. Other names stay as they are.
-pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// Fails if a pattern is wrong, if no file matches it, or if a folder cannot be read.
+pub fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for input in inputs {
         let pattern = input.to_str().filter(|text| text.contains(['*', '?', '[']));
@@ -43,7 +63,7 @@ pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             continue;
         };
         let paths = glob::glob(pattern)
-            .map_err(|error| Usage::error(format!("{pattern} is no file and no pattern: {error}")))?;
+            .map_err(|error| Refused::error(format!("{pattern} is no file and no pattern: {error}")))?;
         let before = all.len();
         for path in paths {
             let path = path.with_context(|| format!("cannot look for {pattern}"))?;
@@ -59,10 +79,10 @@ pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// All files of a batch, in the order of the command line; the files of a folder are sorted by name.
-pub(super) fn items(args: &Args, function: FunctionCode, inputs: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
-    let naming = Naming::new(args, function);
-    let mut found: Vec<_> = inputs.iter().map(|path| named(path)).collect();
-    for folder in &args.in_dir {
+pub(crate) fn items(files: &Files, function: FunctionCode) -> anyhow::Result<Vec<Item>> {
+    let naming = Naming::new(files, function);
+    let mut found: Vec<_> = files.inputs.iter().map(|path| named(path)).collect();
+    for folder in &files.in_dir {
         walk(folder, &naming, &mut found);
     }
     let items: Vec<_> = found.into_iter().map(|found| naming.item(found)).collect();
@@ -98,7 +118,8 @@ fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
         let below = path.strip_prefix(folder).unwrap_or(&path).to_owned();
         let meta = meta.map_err(|error| format!("cannot read {}: {error}", path.display()));
         if meta.as_ref().is_ok_and(|meta| !meta.is_file()) {
-            tracing::warn!("{} is no regular file and left out", path.display());
+            // Filters of the log know this name.
+            tracing::warn!(target: "naa::call::names", "{} is no regular file and left out", path.display());
             continue;
         }
         let same_folder = meta.is_ok() && naming.is_out_dir_itself(folder);
@@ -123,7 +144,7 @@ fn id(meta: &Metadata) -> (u64, u64) {
 }
 
 impl<'a> Naming<'a> {
-    fn new(args: &'a Args, function: FunctionCode) -> Self {
+    fn new(files: &'a Files, function: FunctionCode) -> Self {
         let (usual, strips) = match function {
             builtin::ZSTD_COMPRESS => (".zst", false),
             builtin::ZSTD_DECOMPRESS => (".zst", true),
@@ -131,9 +152,9 @@ impl<'a> Naming<'a> {
             builtin::LZ4_DECOMPRESS => (".lz4", true),
             _ => ("", false),
         };
-        let out_dir = args.out_dir.as_deref();
+        let out_dir = files.out_dir.as_deref();
         let out_id = out_dir.and_then(|path| path.metadata().ok()).as_ref().map(id);
-        Self { out_dir, suffix: args.suffix.as_deref().unwrap_or(usual), strips, out_id }
+        Self { out_dir, suffix: files.suffix.as_deref().unwrap_or(usual), strips, out_id }
     }
 
     fn is_out_dir(&self, meta: &Metadata) -> bool {
@@ -196,13 +217,13 @@ impl<'a> Naming<'a> {
                 let text = format!(
                     "{other} and {input} would both become {result}; use --in-dir, which keeps folders"
                 );
-                return Err(Usage::error(text));
+                return Err(Refused::error(text));
             }
             if output.metadata().is_ok_and(|meta| meta.is_file() && inputs.contains(&id(&meta))) {
                 let text = format!(
                     "{result} would be overwritten, but it is an input; give another --out-dir or --suffix"
                 );
-                return Err(Usage::error(text));
+                return Err(Refused::error(text));
             }
         }
         Ok(())

@@ -1,4 +1,6 @@
-//! Makes parameters and arguments of a call from the command line.
+//! Makes parameters and arguments of a call from its settings and files.
+
+use std::ops::Range;
 
 use mrsp::{
     FunctionCode,
@@ -7,16 +9,11 @@ use mrsp::{
     region::MAX_REGION_BYTES,
 };
 
-use super::{
-    args::{Args, Range},
-    files::Source,
-    target::Target,
-};
-use crate::{Usage, room};
+use crate::{Call, Refused, Settings, files::Source, room};
 
 /// The regions of a function.
 #[derive(Debug)]
-pub(super) enum Plan {
+pub(crate) enum Plan {
     /// A built-in function: argument block, inputs, status block, and one output of `room` bytes.
     Builtin { arguments: Arguments, room: usize },
     /// All regions are in-out.
@@ -29,7 +26,7 @@ pub(super) enum Plan {
 
 /// A parameter of a function that is not built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(crate) enum Listed {
     /// A parameter that is filled from the next input file.
     Input,
     /// A parameter that holds the next result, up to this number of bytes.
@@ -39,12 +36,12 @@ pub(super) enum Listed {
 }
 
 /// Whether the result is printed unless a file is named.
-pub(super) fn is_checksum(function: FunctionCode) -> bool {
+pub(crate) fn is_checksum(function: FunctionCode) -> bool {
     [builtin::SHA256, builtin::CRC32C].contains(&function)
 }
 
 /// The number of inputs of one call of `function`; `None` if any number is possible.
-pub(super) fn inputs_of(function: FunctionCode) -> Option<usize> {
+pub(crate) fn inputs_of(function: FunctionCode) -> Option<usize> {
     match function {
         builtin::DGEMM | builtin::VECTOR_ADD => Some(2),
         builtin::SHA256
@@ -61,91 +58,92 @@ pub(super) fn inputs_of(function: FunctionCode) -> Option<usize> {
 }
 
 /// Whether the size of the output cannot be known before the call.
-pub(super) fn may_grow(args: &Args, function: FunctionCode) -> bool {
-    args.out_size.is_empty() && [builtin::LZ4_DECOMPRESS, builtin::ZSTD_DECOMPRESS].contains(&function)
+pub(crate) fn may_grow(settings: &Settings, function: FunctionCode) -> bool {
+    settings.out_size.is_empty() && [builtin::LZ4_DECOMPRESS, builtin::ZSTD_DECOMPRESS].contains(&function)
 }
 
 /// Checks the options that do not depend on the files.
-pub(super) fn check(args: &Args, function: FunctionCode) -> anyhow::Result<()> {
+pub(crate) fn check(settings: &Settings, function: FunctionCode) -> anyhow::Result<()> {
     match function {
-        builtin::VECTOR_ADD | builtin::SORT if args.element.is_none() => {
-            Err(Usage::error("say what the numbers are: --type u8, u32, i32, u64, i64, f32 or f64"))
+        builtin::VECTOR_ADD | builtin::SORT if settings.element.is_none() => {
+            Err(Refused::error("say what the numbers are: --type u8, u32, i32, u64, i64, f32 or f64"))
         }
-        builtin::HISTOGRAM => histogram(args, 0).map(drop),
+        builtin::HISTOGRAM => histogram(settings, 0).map(drop),
         _ => Ok(()),
     }
 }
 
 impl Plan {
     /// Plans one call that has `outputs` places for its results.
-    pub(super) fn new(
-        args: &Args,
-        target: &Target,
+    pub(crate) fn new(
+        Call { target, settings, .. }: Call<'_>,
         inputs: &[Source],
         outputs: usize,
     ) -> anyhow::Result<Self> {
         let function = target.code;
         if let Some(files) = target.files() {
             let given = (inputs.len(), outputs);
-            return listed(&args.function, &target.directions, files, given, &args.out_size)
+            return listed(&target.name, &target.directions, files, given, &settings.out_size)
                 .map(Self::Listed);
         }
         if Group::of(function) == Group::Naaice {
             return Self::in_out(inputs.len(), outputs);
         }
-        let Some(count) = inputs_of(function) else { return Self::raw(args, outputs) };
+        let Some(count) = inputs_of(function) else { return Self::raw(settings, outputs) };
         let [first, ..] = inputs else { return Err(missing_inputs(count)) };
         if is_checksum(function) && inputs.len() > 1 {
-            return Err(Usage::error("with --out, give one input; --out-dir takes the results of many"));
+            return Err(Refused::error("with --out, give one input; --out-dir takes the results of many"));
         }
         if inputs.len() != count {
             return Err(missing_inputs(count));
         }
         if outputs > 1 || (outputs == 0 && !is_checksum(function)) {
-            return Err(Usage::error("name one file for the result: --out FILE"));
+            return Err(Refused::error("name one file for the result: --out FILE"));
         }
         let bytes = first.len() as u64;
         let arguments = match function {
             builtin::SHA256 => Arguments::Sha256 { bytes },
             builtin::CRC32C => Arguments::Crc32c { bytes },
             builtin::LZ4_COMPRESS => Arguments::Lz4Compress { bytes },
-            builtin::ZSTD_COMPRESS => Arguments::ZstdCompress { bytes, level: args.level },
+            builtin::ZSTD_COMPRESS => Arguments::ZstdCompress { bytes, level: settings.level },
             builtin::LZ4_DECOMPRESS => Arguments::Lz4Decompress { bytes },
             builtin::ZSTD_DECOMPRESS => Arguments::ZstdDecompress { bytes },
-            builtin::FFT => transform(args, first)?,
-            builtin::HISTOGRAM => histogram(args, elements(first, args.element.unwrap_or(Element::U8))?)?,
-            builtin::SORT => sort(args, first)?,
-            builtin::VECTOR_ADD => sum(args, inputs)?,
-            _ => return product(args, inputs),
+            builtin::FFT => transform(settings, first)?,
+            builtin::HISTOGRAM => {
+                histogram(settings, elements(first, settings.element.unwrap_or(Element::U8))?)?
+            }
+            builtin::SORT => sort(settings, first)?,
+            builtin::VECTOR_ADD => sum(settings, inputs)?,
+            _ => return product(settings, inputs),
         };
-        Ok(Self::Builtin { arguments, room: room_for(args, function, first.len()) })
+        Ok(Self::Builtin { arguments, room: room_for(settings, function, first.len()) })
     }
 
     fn in_out(inputs: usize, outputs: usize) -> anyhow::Result<Self> {
         if inputs == 0 {
-            return Err(Usage::error("name the data: --in FILE"));
+            return Err(Refused::error("name the data: --in FILE"));
         }
         if outputs != inputs {
             let text = format!("each --in needs an --out: there are {inputs} inputs and {outputs} outputs");
-            return Err(Usage::error(text));
+            return Err(Refused::error(text));
         }
         Ok(Self::InOut)
     }
 
-    fn raw(args: &Args, outputs: usize) -> anyhow::Result<Self> {
-        let sizes = args.out_size.len();
+    fn raw(settings: &Settings, outputs: usize) -> anyhow::Result<Self> {
+        let sizes = settings.out_size.len();
         if outputs != sizes {
             let text = format!(
                 "this function is not built in, so each --out needs an --out-size: there are {outputs} files and \
                  {sizes} sizes"
             );
-            return Err(Usage::error(text));
+            return Err(Refused::error(text));
         }
-        Ok(Self::Raw { rooms: args.out_size.clone() })
+        Ok(Self::Raw { rooms: settings.out_size.clone() })
     }
 
     /// Arguments of a built-in function.
-    pub(super) fn arguments(&self) -> Option<&Arguments> {
+    pub(crate) fn arguments(&self) -> Option<&Arguments> {
         match self {
             Self::Builtin { arguments, .. } => Some(arguments),
             Self::InOut | Self::Raw { .. } | Self::Listed(_) => None,
@@ -168,7 +166,7 @@ fn listed(
             "{name} has memory of its own at the accelerator, whose size the catalogue does not say; call it from a \
              program, with an internal region"
         );
-        return Err(Usage::error(text));
+        return Err(Refused::error(text));
     }
     if takes != given || sizes.len() != wanted {
         let text = format!(
@@ -180,7 +178,7 @@ fn listed(
             given.1,
             sizes.len()
         );
-        return Err(Usage::error(text));
+        return Err(Refused::error(text));
     }
     let mut sizes = sizes.iter();
     let parameters = directions.iter().filter_map(|direction| match direction {
@@ -193,7 +191,7 @@ fn listed(
 }
 
 /// The most bytes of the result of a built-in function with one input of `len` bytes, or two inputs of `len` bytes each.
-pub(super) fn room_for(args: &Args, function: FunctionCode, len: usize) -> usize {
+pub(crate) fn room_for(settings: &Settings, function: FunctionCode, len: usize) -> usize {
     let room = match function {
         builtin::SHA256 => 32,
         builtin::CRC32C => 4,
@@ -201,10 +199,10 @@ pub(super) fn room_for(args: &Args, function: FunctionCode, len: usize) -> usize
         builtin::ZSTD_COMPRESS => room::for_zstd(len),
         builtin::LZ4_DECOMPRESS | builtin::ZSTD_DECOMPRESS => first_guess(len),
         // Each bin has one count, and there are three counts for the other numbers.
-        builtin::HISTOGRAM => args.bins.saturating_add(3).saturating_mul(8),
+        builtin::HISTOGRAM => settings.bins.saturating_add(3).saturating_mul(8),
         _ => len,
     };
-    args.out_size.first().copied().unwrap_or(room).min(MAX_REGION_BYTES as usize)
+    settings.out_size.first().copied().unwrap_or(room).min(MAX_REGION_BYTES as usize)
 }
 
 /// The first guess of the size of decompressed data whose size is not known.
@@ -214,8 +212,8 @@ fn first_guess(compressed: usize) -> usize {
 
 fn missing_inputs(count: usize) -> anyhow::Error {
     match count {
-        1 => Usage::error("this function takes one input: --in FILE"),
-        _ => Usage::error(format!("this function takes {count} inputs: --in FILE FILE")),
+        1 => Refused::error("this function takes one input: --in FILE"),
+        _ => Refused::error(format!("this function takes {count} inputs: --in FILE FILE")),
     }
 }
 
@@ -228,7 +226,7 @@ fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
             "{file} has {len} bytes, which is no whole number of {what} of {bytes} bytes; give a file of them and \
              nothing else"
         );
-        return Err(Usage::error(text));
+        return Err(Refused::error(text));
     }
     Ok((len / bytes) as u64)
 }
@@ -238,75 +236,69 @@ fn elements(input: &Source, element: Element) -> anyhow::Result<u64> {
 }
 
 /// The arguments of a transform. The length of the signal is that of its file.
-fn transform(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
+fn transform(settings: &Settings, input: &Source) -> anyhow::Result<Arguments> {
     let n = whole(input, 16, "complex f64s")?;
-    if let Some(asked) = args.n.filter(|&asked| asked != n) {
+    if let Some(asked) = settings.n.filter(|&asked| asked != n) {
         let file = input.path().display();
-        return Err(Usage::error(format!("-n is {asked}, but {file} has {n} complex f64s; leave -n out")));
+        return Err(Refused::error(format!("-n is {asked}, but {file} has {n} complex f64s; leave -n out")));
     }
-    let direction = if args.inverse { FftDirection::Inverse } else { FftDirection::Forward };
+    let direction = if settings.inverse { FftDirection::Inverse } else { FftDirection::Forward };
     Ok(Arguments::Fft { n, direction })
 }
 
-fn histogram(args: &Args, n: u64) -> anyhow::Result<Arguments> {
-    let element = args.element.unwrap_or(Element::U8);
-    let range = args.range.or((element == Element::U8).then_some(Range { lo: 0.0, hi: 256.0 }));
-    let Some(Range { lo, hi }) = range else {
-        return Err(Usage::error("say which numbers to count: --range LO:HI"));
+fn histogram(settings: &Settings, n: u64) -> anyhow::Result<Arguments> {
+    let element = settings.element.unwrap_or(Element::U8);
+    let range = settings.range.clone().or((element == Element::U8).then_some(0.0..256.0));
+    let Some(Range { start, end }) = range else {
+        return Err(Refused::error("say which numbers to count: --range LO:HI"));
     };
     if [Element::U64, Element::I64].contains(&element) {
-        return Err(Usage::error("there are histograms of u8, u32, i32, f32 and f64"));
+        return Err(Refused::error("there are histograms of u8, u32, i32, f32 and f64"));
     }
-    let bins = args.bins as u64;
-    Ok(Arguments::Histogram { n, element, bins, lo: lo.to_bits(), hi: hi.to_bits() })
+    let bins = settings.bins as u64;
+    Ok(Arguments::Histogram { n, element, bins, lo: start.to_bits(), hi: end.to_bits() })
 }
 
-fn sort(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
-    check(args, builtin::SORT)?;
-    let element = args.element.unwrap_or(Element::U8);
-    let order = if args.descending { SortOrder::Descending } else { SortOrder::Ascending };
+fn sort(settings: &Settings, input: &Source) -> anyhow::Result<Arguments> {
+    check(settings, builtin::SORT)?;
+    let element = settings.element.unwrap_or(Element::U8);
+    let order = if settings.descending { SortOrder::Descending } else { SortOrder::Ascending };
     Ok(Arguments::Sort { n: elements(input, element)?, element, order })
 }
 
-fn sum(args: &Args, inputs: &[Source]) -> anyhow::Result<Arguments> {
-    check(args, builtin::VECTOR_ADD)?;
-    let element = args.element.unwrap_or(Element::U8);
+fn sum(settings: &Settings, inputs: &[Source]) -> anyhow::Result<Arguments> {
+    check(settings, builtin::VECTOR_ADD)?;
+    let element = settings.element.unwrap_or(Element::U8);
     let lens = inputs.iter().map(|input| elements(input, element)).collect::<anyhow::Result<Vec<_>>>()?;
     match lens[..] {
         [n, other] if n == other => Ok(Arguments::VectorAdd { n, element }),
-        _ => Err(Usage::error(format!("the vectors have {lens:?} numbers; they must be equally long"))),
+        _ => Err(Refused::error(format!("the vectors have {lens:?} numbers; they must be equally long"))),
     }
 }
 
 /// Plans a product of matrices. The third of m, n, k follows from the other two; for square matrices, all three follow from
 /// the sizes.
-fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
+fn product(settings: &Settings, inputs: &[Source]) -> anyhow::Result<Plan> {
     let [left, right] = inputs else { return Err(missing_inputs(2)) };
     let (a, b) = (elements(left, Element::F64)?, elements(right, Element::F64)?);
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));
     // The shape follows from the sizes only if the matrices are square.
-    let root = Some(a.isqrt()).filter(|r| args.m.is_none() && args.n.is_none() && a == b && r * r == a);
-    let k = args.k.or(by(a, args.m)).or(by(b, args.n)).or(root);
-    let shape = k.and_then(|k| Some((args.m.or(by(a, Some(k)))?, args.n.or(by(b, Some(k)))?, k)));
+    let root =
+        Some(a.isqrt()).filter(|r| settings.m.is_none() && settings.n.is_none() && a == b && r * r == a);
+    let k = settings.k.or(by(a, settings.m)).or(by(b, settings.n)).or(root);
+    let shape = k.and_then(|k| Some((settings.m.or(by(a, Some(k)))?, settings.n.or(by(b, Some(k)))?, k)));
     let fits = |(m, n, k): &(u64, u64, u64)| m.checked_mul(*k) == Some(a) && k.checked_mul(*n) == Some(b);
     let Some((m, n, k)) = shape.filter(fits) else {
         let text = format!(
             "the files have {a} and {b} f64s; give -m, -n and -k so that A has m*k and B has k*n of them"
         );
-        return Err(Usage::error(text));
+        return Err(Refused::error(text));
     };
     let room = m.checked_mul(n).and_then(|numbers| numbers.checked_mul(8)).filter(|&r| r <= MAX_REGION_BYTES);
     let room = room.and_then(|room| usize::try_from(room).ok());
-    let room = room.ok_or_else(|| Usage::error("the product is larger than a region holds, 2 GiB"))?;
-    let room = args.out_size.first().copied().unwrap_or(room);
+    let room = room.ok_or_else(|| Refused::error("the product is larger than a region holds, 2 GiB"))?;
+    let room = settings.out_size.first().copied().unwrap_or(room);
     Ok(Plan::Builtin { arguments: Arguments::Dgemm { m, n, k }, room })
-}
-
-/// Reads the size of a region.
-pub(super) fn size(text: &str) -> Result<usize, String> {
-    let bytes = crate::size::bytes(text).filter(|&bytes| bytes <= MAX_REGION_BYTES);
-    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.ok_or_else(|| "write a number of bytes up to 2G, such as 65536, 64K or 16M".into())
 }
 
 #[cfg(test)]
@@ -326,12 +318,5 @@ mod tests {
             assert!(refused.contains("2 files at --in, 2 at --out and 1 sizes"), "{refused}");
         }
         assert!(plan(&[Input, Internal], (1, 0), (1, 0), &[]).unwrap_err().contains("internal region"));
-    }
-
-    #[test]
-    fn sizes_are_those_of_regions() {
-        assert_eq!(size("64K"), Ok(65536));
-        assert_eq!(size("2G"), Ok(2 << 30));
-        assert!(size("3G").unwrap_err().contains("up to 2G"));
     }
 }

@@ -12,14 +12,14 @@ use anyhow::{Context as _, ensure};
 use mrsp::region::MAX_REGION_BYTES;
 use naa_host::{Error, Session};
 
-use super::stop::Interrupted;
+use crate::Interrupted;
 
 /// The number of bytes after which the progress is shown again.
 const STRIDE: usize = 4 << 20;
 
 /// The source of an input, which can be read several times.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     len: usize,
     content: Content,
@@ -34,7 +34,7 @@ enum Content {
 }
 
 impl Source {
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let what = || format!("cannot read {}", path.display());
         if path == Path::new("-") {
             return Self::read(path, io::stdin().lock());
@@ -59,16 +59,16 @@ impl Source {
         Ok(Self { path: path.into(), len, content: Content::Read(content) })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Copies the input to the beginning of parameter `index`, calling `tick` every few MiB.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         session: &mut Session,
         index: usize,
@@ -110,7 +110,7 @@ impl Source {
 
     /// Checks that the input file did not change during the call: a result must not be newer than a change that it does
     /// not include.
-    pub(super) fn check_unchanged(&self) -> anyhow::Result<()> {
+    pub(crate) fn check_unchanged(&self) -> anyhow::Result<()> {
         if let Content::File(file, changed) = &self.content {
             let now = file.metadata().and_then(|meta| meta.modified()).ok();
             ensure!(now == *changed, "{} changed during the call; call again", self.path.display());
@@ -119,7 +119,7 @@ impl Source {
     }
 
     /// Checks that the input file did not change and that no other file has taken its name.
-    pub(super) fn check_not_replaced(&self) -> anyhow::Result<()> {
+    pub(crate) fn check_not_replaced(&self) -> anyhow::Result<()> {
         self.check_unchanged()?;
         if let Content::File(file, _) = &self.content {
             let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
@@ -135,7 +135,7 @@ fn fitting(path: &Path, bytes: u64) -> anyhow::Result<usize> {
         bytes <= MAX_REGION_BYTES,
         "{} has more than {}, which is all a region holds; split it",
         path.display(),
-        crate::show::bytes(MAX_REGION_BYTES)
+        naa_measure::bytes(MAX_REGION_BYTES)
     );
     usize::try_from(bytes).context("more bytes than this machine can address")
 }

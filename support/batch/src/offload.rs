@@ -14,46 +14,43 @@ use mrsp::{
 };
 use naa_host::{Device, Error, Param, Session, SessionConfig};
 
-use super::{
+use crate::{
     files::Source,
     plan::{Listed, Plan},
-    progress::{Progress, TICK},
-    report::Report,
+    progress::{Phase, Progress},
 };
-use crate::show;
+
+/// The time between two calls of [`Progress::tick`].
+const TICK: Duration = Duration::from_millis(100);
 
 /// The accelerator, and the device and the settings for sessions with it.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) device: Device,
-    pub(super) server: SocketAddr,
-    pub(super) config: SessionConfig,
-}
-
-impl Peer {
-    /// A report with the values that all calls of this accelerator share.
-    pub(super) fn report(&self) -> Report {
-        Report { provider: self.device.provider(), why: self.device.why().to_owned(), ..Report::default() }
-    }
+pub struct Peer {
+    /// The device to call from.
+    pub device: Device,
+    /// The address of the accelerator.
+    pub server: SocketAddr,
+    /// The settings of sessions.
+    pub config: SessionConfig,
 }
 
 /// The times of one call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) connect: Duration,
-    pub(super) offloaded: Duration,
+pub(crate) struct Times {
+    pub(crate) connect: Duration,
+    pub(crate) offloaded: Duration,
 }
 
 /// The sizes of regions that small files share, so that one session serves many of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared {
-    pub(super) input: usize,
-    pub(super) room: usize,
+pub(crate) struct Shared {
+    pub(crate) input: usize,
+    pub(crate) room: usize,
 }
 
 /// Makes calls. It keeps one session as long as the session's regions fit.
 #[derive(Debug)]
-pub(super) struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     peer: &'a Peer,
     shared: Option<Shared>,
     open: Option<Open>,
@@ -163,18 +160,18 @@ impl Layout {
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(peer: &'a Peer, shared: Option<Shared>) -> Self {
+    pub(crate) fn new(peer: &'a Peer, shared: Option<Shared>) -> Self {
         Self { peer, shared, open: None }
     }
 
     /// Makes a call: connects unless there is a session that fits, reads `inputs` into the regions, calls, and waits.
-    pub(super) fn call(
+    pub(crate) fn call(
         &mut self,
         function: FunctionCode,
         plan: &Plan,
         inputs: &mut [Source],
         times: &mut Times,
-        progress: &mut Progress,
+        progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         let called = self
             .connected(plan, inputs, times, progress)
@@ -190,7 +187,7 @@ impl<'a> Caller<'a> {
         plan: &Plan,
         inputs: &[Source],
         times: &mut Times,
-        progress: &mut Progress,
+        progress: &mut dyn Progress,
     ) -> anyhow::Result<(&'a Peer, &mut Open)> {
         let layout = Layout::new(plan, inputs, self.shared);
         let peer = self.peer;
@@ -198,7 +195,7 @@ impl<'a> Caller<'a> {
             Some(open) => open,
             None => {
                 let start = Instant::now();
-                progress.phase(format!("connecting to {}", peer.server));
+                progress.phase(Phase::Connecting(peer.server));
                 let session = peer.connect(layout.params(), progress)?;
                 times.connect += start.elapsed();
                 Open { session, layout, produced: Vec::new() }
@@ -209,13 +206,13 @@ impl<'a> Caller<'a> {
 
     /// The results of the last call: the regions themselves, or copies where the accelerator could change the regions
     /// while they are written to files.
-    pub(super) fn results(&self) -> Result<Vec<Cow<'_, [u8]>>, Error> {
+    pub(crate) fn results(&self) -> Result<Vec<Cow<'_, [u8]>>, Error> {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
         let outputs = open.layout.outputs.iter().zip(&open.produced);
         outputs.map(|(&index, &bytes)| open.session.bytes(index, ..bytes)).collect()
     }
 
-    pub(super) fn finalize(self) -> Result<(), Error> {
+    pub(crate) fn finalize(self) -> Result<(), Error> {
         self.open.map_or(Ok(()), |open| open.session.finalize())
     }
 }
@@ -228,12 +225,12 @@ impl Open {
         plan: &Plan,
         inputs: &mut [Source],
         times: &mut Times,
-        progress: &mut Progress,
+        progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         let Self { session, layout, produced } = self;
         produced.clear();
         for (source, &index) in inputs.iter_mut().zip(&layout.inputs) {
-            progress.phase(format!("reading {}", source.path().display()));
+            progress.phase(Phase::Reading(source.path()));
             let len = source.len();
             source.fill(session, index, || progress.tick())?;
             session.set_bytes_to_send(index, Some(len as u64))?;
@@ -243,7 +240,7 @@ impl Open {
             session.write(status, 0, &[0; BLOCK_BYTES])?;
         }
         let bytes = inputs.iter().map(|input| input.len() as u64).sum();
-        progress.phase(format!("sending {} and computing", show::bytes(bytes)));
+        progress.phase(Phase::Computing(bytes));
         let start = Instant::now();
         let called = peer.wait(session, function, progress);
         times.offloaded += start.elapsed();
@@ -261,7 +258,7 @@ impl Open {
 impl Peer {
     /// Connects on a thread of its own, because a user who interrupts the program does not wait for it; the process
     /// ends then.
-    fn connect(&self, params: Vec<Param<'static>>, progress: &mut Progress) -> anyhow::Result<Session> {
+    fn connect(&self, params: Vec<Param<'static>>, progress: &mut dyn Progress) -> anyhow::Result<Session> {
         let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
         let (tell, told) = mpsc::sync_channel(1);
         let connecting = std::thread::Builder::new().name("naa-connect".into()).spawn(move || {
@@ -269,7 +266,6 @@ impl Peer {
             let _ = tell.send(Session::connect(&device, server, &params, &config));
         });
         connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
-        let _waiting = progress.is_silent().then(|| show::waiting(format!("connecting to {server}")));
         loop {
             match told.recv_timeout(TICK) {
                 Ok(session) => return Ok(session?),
@@ -284,7 +280,7 @@ impl Peer {
         &self,
         session: &mut Session,
         function: FunctionCode,
-        progress: &mut Progress,
+        progress: &mut dyn Progress,
     ) -> anyhow::Result<u32> {
         session.invoke(function, U24::ZERO)?;
         loop {
@@ -329,7 +325,7 @@ fn detailed(error: anyhow::Error, session: &Session, arguments: Option<&Argument
 
 /// If a call failed because its output was too small, the size that the output must have: the size that the function
 /// says, otherwise twice `room`.
-pub(super) fn room_needed(error: &anyhow::Error, room: usize) -> Option<usize> {
+pub(crate) fn room_needed(error: &anyhow::Error, room: usize) -> Option<usize> {
     match error.downcast_ref()? {
         Error::Function { code: ReturnCode::OUTPUT_TOO_SMALL, detail, .. } => {
             let stated = usize::try_from(*detail).ok().filter(|&stated| stated > room);

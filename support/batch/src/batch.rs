@@ -3,112 +3,137 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
 };
 
 use anyhow::{Context as _, bail};
-use mrsp::builtin;
 use naa_host::Error;
 
-use super::{
-    Args, call,
+use crate::{
+    Call,
     files::Source,
-    names::{self, Item},
-    offload::{Caller, Peer, Shared, Times},
+    names::{self, Files, Item},
+    offload::{Caller, Shared, Times},
     output::{self, Sink},
     plan::{self, Plan},
-    progress::Progress,
+    progress::{Flag, Progress as _},
     report::{Report, Status},
-    stop,
-    target::Target,
-    teller::Teller,
 };
 
 /// Files up to this size share sessions, whose regions fit the largest of them.
 const SMALL: u64 = 16 << 20;
 
-pub(super) fn run(args: &Args, target: &Target, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let items = names::items(args, target.code, paths)?;
-    let folders = prepare_folders(&items)?;
-    let sessions = args.sessions.unwrap_or_else(usual_sessions).min(items.len());
-    let batch = Batch::new(args, target, peer, &items, sessions);
-    let mut teller = Teller::new(args, &items, &batch);
-    let (tell, told) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..sessions {
-            let (batch, tell) = (&batch, tell.clone());
-            scope.spawn(move || batch.work(&tell));
-        }
-        drop(tell);
-        teller.listen(told)
-    })?;
-    // Folders are synced before the summary reports results as complete. Results that exist are synced even if others
-    // failed.
-    let synced = match args.no_sync {
-        true => Ok(()),
-        false => folders.iter().try_for_each(|folder| output::sync_folder(folder)),
-    };
-    teller.end()?;
-    synced
+/// The folders of the results.
+fn folders(items: &[Item]) -> BTreeSet<&Path> {
+    items.iter().filter_map(|item| item.output.as_deref()?.parent()).collect()
 }
 
 fn usual_sessions() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(4)
 }
 
-/// Makes the folders for results, and removes files that dead processes left in them.
-fn prepare_folders(items: &[Item]) -> anyhow::Result<BTreeSet<&Path>> {
-    let folders: BTreeSet<_> = items.iter().filter_map(|item| item.output.as_deref()?.parent()).collect();
-    for folder in &folders {
-        naa_files::Folder::create(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    }
-    Ok(folders)
-}
-
 /// The result of one file.
-pub(super) struct Ended {
-    pub(super) index: usize,
-    pub(super) report: Report,
-    pub(super) error: Option<anyhow::Error>,
+#[derive(Debug)]
+pub struct Ended {
+    /// The index of the file in [`Batch::items`].
+    pub index: usize,
+    /// The report of the call, without its error.
+    pub report: Report,
+    /// Why the call failed, if it did.
+    pub error: Option<anyhow::Error>,
 }
 
-/// The data that all sessions of a batch share.
-pub(super) struct Batch<'a> {
-    args: &'a Args,
-    target: &'a Target,
-    peer: &'a Peer,
-    items: &'a [Item],
+/// Calls of one function on many files.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    call: Call<'a>,
+    items: Vec<Item>,
+    resume: bool,
+    sessions: usize,
     shared: Option<Shared>,
     queue: Mutex<Queue>,
+    stopped: &'a AtomicBool,
 }
 
 /// The files that no session has taken yet, and the number of sessions that take files.
+#[derive(Debug)]
 struct Queue {
     files: VecDeque<usize>,
     sessions: usize,
 }
 
 impl<'a> Batch<'a> {
-    fn new(args: &'a Args, target: &'a Target, peer: &'a Peer, items: &'a [Item], sessions: usize) -> Self {
+    /// Finds the files, makes the folders of results, and removes files that dead processes left in them. The batch ends
+    /// early when `stopped` is set.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Refused) if a result would replace another one or an input; the errors of folders.
+    pub fn new(call: Call<'a>, files: &Files, stopped: &'a AtomicBool) -> anyhow::Result<Self> {
+        let items = names::items(files, call.target.code)?;
+        for folder in folders(&items) {
+            naa_files::Folder::create(folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        let sessions = files.sessions.unwrap_or_else(usual_sessions).min(items.len());
         // Large files come first, because the last calls should be short, and smaller files fit into the regions of
         // larger ones.
-        let mut files: Vec<_> = (0..items.len()).collect();
-        files.sort_by_key(|&index| {
+        let mut order: Vec<_> = (0..items.len()).collect();
+        order.sort_by_key(|&index| {
             let bytes = items[index].bytes;
             if bytes > SMALL { u64::MAX - bytes } else { u64::MAX }
         });
         let small = items.iter().map(|item| item.bytes).filter(|&bytes| bytes <= SMALL).max();
         let shared = small.map(|bytes| {
             let input = bytes as usize;
-            Shared { input, room: plan::room_for(args, target.code, input) }
+            Shared { input, room: plan::room_for(call.settings, call.target.code, input) }
         });
-        let queue = Mutex::new(Queue { files: files.into(), sessions });
-        Self { args, target, peer, items, shared, queue }
+        let queue = Mutex::new(Queue { files: order.into(), sessions });
+        Ok(Self { call, items, resume: files.resume, sessions, shared, queue, stopped })
+    }
+
+    /// The files, in the order in which they were named; those of a folder are sorted by name.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Makes the calls. `listen` gets the result of each file when it is there. When `listen` returns, no further calls are
+    /// begun.
+    ///
+    /// # Errors
+    /// The error of `listen`.
+    pub fn run<T>(
+        &self,
+        listen: impl FnOnce(mpsc::Receiver<Ended>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (tell, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..self.sessions {
+                let tell = tell.clone();
+                scope.spawn(move || self.work(&tell));
+            }
+            drop(tell);
+            listen(told)
+        })
+    }
+
+    /// Syncs the folders of results, so that the names of results are on disk, unless the settings say otherwise.
+    ///
+    /// # Errors
+    /// Fails if a folder cannot be synced.
+    pub fn sync(&self) -> anyhow::Result<()> {
+        match self.call.settings.sync {
+            true => folders(&self.items).iter().try_for_each(|folder| output::sync_folder(folder)),
+            false => Ok(()),
+        }
     }
 
     /// Takes files from the queue and offloads them over one session.
     fn work(&self, tell: &mpsc::Sender<Ended>) {
-        let mut caller = Caller::new(self.peer, self.shared);
+        let mut caller = Caller::new(self.call.peer, self.shared);
         while let Some(index) = self.next() {
             let (report, error) = self.offload(&mut caller, index);
             if error.as_ref().is_some_and(is_full) && self.retire(index) {
@@ -134,7 +159,7 @@ impl<'a> Batch<'a> {
     /// Takes the next file from the queue. If there is none, this session is over.
     fn next(&self) -> Option<usize> {
         self.with_queue(|queue| {
-            let next = queue.files.pop_front().filter(|_| stop::check().is_ok());
+            let next = queue.files.pop_front().filter(|_| !self.stopped.load(Ordering::Relaxed));
             if next.is_none() {
                 queue.sessions -= 1;
             }
@@ -154,15 +179,15 @@ impl<'a> Batch<'a> {
         })
     }
 
-    pub(super) fn report(&self, index: usize) -> Report {
+    /// The report of a file whose call was not made.
+    pub fn report(&self, index: usize) -> Report {
         let Item { input, output, bytes, .. } = &self.items[index];
         let name = |path: &PathBuf| path.display().to_string();
         Report {
-            function: builtin::name(self.target.code).unwrap_or(&self.args.function).to_owned(),
             inputs: vec![name(input)],
             outputs: output.iter().map(name).collect(),
             bytes_in: *bytes,
-            ..self.peer.report()
+            ..self.call.report()
         }
     }
 
@@ -171,9 +196,6 @@ impl<'a> Batch<'a> {
         let mut times = Times::default();
         let error = self.try_offload(caller, &self.items[index], &mut report, &mut times).err();
         report.time(times);
-        if let Some(error) = &error {
-            report.fail(Status::Failed, error);
-        }
         (report, error)
     }
 
@@ -187,23 +209,23 @@ impl<'a> Batch<'a> {
         if let Some(problem) = &item.problem {
             bail!("{problem}");
         }
-        if self.args.resume && is_done(item) {
+        if self.resume && is_done(item) {
             report.status = Status::Skipped;
             return Ok(());
         }
         let mut inputs = [Source::open(&item.input)?];
         report.bytes_in = inputs[0].len() as u64;
         // A result that is only printed has no output file.
-        let plan = Plan::new(self.args, self.target, &inputs, item.output.iter().len())?;
-        let mut progress = Progress::hidden();
-        call(self.args, self.target.code, caller, plan, &mut inputs, times, &mut progress)?;
+        let mut plan = Plan::new(self.call, &inputs, item.output.iter().len())?;
+        let mut progress = Flag(self.stopped);
+        self.call.make(caller, &mut plan, &mut inputs, times, &mut progress)?;
         let results = caller.results()?;
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
-            let sink = Sink::new(output, !self.args.no_sync)?;
+            let sink = Sink::new(output, self.call.settings.sync)?;
             sink.write(result, || progress.tick(), || inputs[0].check_not_replaced())?;
         }
-        report.conclude(self.target.code, &results);
+        report.conclude(self.call.target.code, &results);
         Ok(())
     }
 }
@@ -221,7 +243,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 }
 
 /// Whether the accelerator cannot be reached, so that no session is possible.
-pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+pub fn is_lost(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(Error::ConnectionRefused { .. } | Error::Unreachable { .. } | Error::SetupTimedOut { .. })
