@@ -89,7 +89,8 @@ impl TextTable {
     /// # Errors
     /// If it cannot be written.
     pub fn line(&self, text: &str) -> anyhow::Result<()> {
-        Ok(if self.on_stderr { writeln!(io::stderr(), "{text}")? } else { line(text)? })
+        let written = if self.on_stderr { writeln!(io::stderr(), "{text}") } else { line(text) };
+        Ok(written?)
     }
 }
 
