@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use naa_doctor::{Check, Group, Level, Provider, Report, SelfTest, Size};
+use naa_doctor::{Group, Level, Report, SelfTest, Size};
 
 use crate::show;
 
@@ -89,6 +89,8 @@ fn self_test(test: &SelfTest) -> String {
 
 #[cfg(test)]
 mod tests {
+    use naa_doctor::{Check, Provider};
+
     use super::*;
 
     #[test]

@@ -116,7 +116,9 @@ impl Replies {
 
     /// Withdraws the acknowledgement of packet `psn`, if the acknowledgement was pushed last and is not sent yet.
     pub(super) fn withdraw_ack(&mut self, psn: Psn) {
-        self.queue.pop_back_if(|reply| reply.acknowledged() == Some(psn));
+        if self.queue.back().and_then(Reply::acknowledged) == Some(psn) {
+            self.queue.pop_back();
+        }
     }
 
     /// Removes the oldest reply, which has been sent. Returns true if this reply took a responder resource.
