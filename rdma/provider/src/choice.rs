@@ -20,7 +20,7 @@ pub enum Choice {
 /// The error for a text that is no choice of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
-    /// The text that names no provider.
+    /// The text that was given as a choice; it is none of `auto`, `verbs` and `embedded`.
     pub value: String,
 }
 

@@ -1,8 +1,8 @@
 //! Decides which provider serves a local address, and gives the reason for the decision.
 //!
 //! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
-//! never replaces it silently. Only the devices of the machine or the choice of the user can change the provider, and
-//! the reason is always reported.
+//! never replaces it silently. The decision depends only on the devices of the machine and on the choice of the user,
+//! and the reason is always reported.
 //!
 //! ```rust
 //! use naa_provider::{Choice, DeviceConfig, free_loopback, open};
@@ -39,10 +39,10 @@ pub struct Chosen {
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the program should report the decision to the user even though the user did not request a report. A
-    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. The embedded
-    /// provider is surprising if a soft-RoCE device has the address, but rdma-core cannot be used. The embedded
-    /// provider is also surprising if the machine has RDMA devices that do not serve the address, and the address is
-    /// not a loopback address.
+    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. If a soft-RoCE
+    /// device has the address but rdma-core cannot be used, the embedded provider surprises a user who expects the
+    /// verbs provider. The embedded provider is also surprising if the machine has RDMA devices that do not serve the
+    /// address, and the address is not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,
@@ -63,8 +63,9 @@ pub struct Opened {
 /// Decides on the provider for `local`, a concrete address of this machine.
 ///
 /// # Errors
-/// Fails with [`Error::NoDevice`], whose text contains a remedy, if the verbs provider cannot serve the address
-/// although the user chose this provider, or although a NIC has the address.
+/// The verbs provider is required if the user chose it, or if a NIC has the address and the user chose no provider.
+/// Fails with [`Error::NoDevice`] if the verbs provider is required but cannot serve the address. The text of the error
+/// contains a remedy.
 pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     let local = local.to_canonical();
     let machine = Machine::look(local, choice);

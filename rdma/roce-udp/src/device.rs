@@ -33,8 +33,9 @@ pub(crate) struct Device {
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
-    /// The number of turns that callers made as progress owner. While the number of turns does not change, the progress
-    /// owner is stalled or has nothing to do.
+    /// The number of turns that callers made as progress owner. In a turn, a thread receives datagrams, handles due
+    /// timers and sends packets. While the number of turns does not change, the progress owner is stalled or has
+    /// nothing to do.
     rounds: AtomicU32,
     /// The number of threads that are about to take the lock; a spinning progress owner lets these threads go first.
     contenders: AtomicU32,
@@ -43,8 +44,9 @@ pub(crate) struct Device {
     /// Ends the sleep of the progress thread when it is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
-    /// True if a program has armed a file descriptor when no thread was the progress owner. While this is true, the
-    /// progress thread takes the role at once, and does not wait for a caller that may take the role.
+    /// True if a program armed a file descriptor while no thread was the progress owner. If this is true, the progress
+    /// thread becomes the progress owner at its next check, and does not first wait for a caller that could become the
+    /// progress owner.
     called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -68,7 +70,7 @@ pub(crate) struct Access<'a> {
     after: After,
 }
 
-/// The work to be done when an access ends.
+/// The work that remains to be done when an [`Access`] to the engine is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
@@ -151,8 +153,9 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The longest time for which a waiter with a file descriptor `beside` waits, because the progress owner does
-        /// not watch `beside`.
+        /// The longest wait of a thread that is not the progress owner and has a file descriptor `beside`. The progress
+        /// owner does not watch `beside`, so the waiting thread returns after at most this time, and its caller can
+        /// check `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
@@ -372,8 +375,8 @@ impl Device {
     }
 
     /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect request is sent again after
-    /// 250 ms, because the first one may be lost. If a peer never confirms, as NAAICE's C servers do, the function
-    /// waits for the whole 300 ms.
+    /// 250 ms, because the first one may be lost. NAAICE's C servers never confirm a disconnect, so the function waits
+    /// for the full 300 ms if such a server is the peer.
     fn part(&self) {
         const LONGEST: Duration = Duration::from_millis(300);
         const STEP: Duration = Duration::from_millis(2);

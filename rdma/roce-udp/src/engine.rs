@@ -31,8 +31,8 @@ const SEND_SEGMENTS: usize = 512;
 const SEND_COPIED: usize = 1 << 20;
 /// The most packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
-/// If datagrams are still in the socket when a timer is due, the timer waits for them for at most this time. Even if
-/// datagrams arrive without a pause, the timer is handled after this time.
+/// The longest delay of a due timer of the endpoint. If datagrams are still in the socket when a timer is due, the
+/// datagrams are handled first, but for at most this time.
 const FULL_PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Engine {
         Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The time at which the next timer is due and needs a turn.
+    /// The time at which the next timer of the endpoint is due; `None` if no timer runs.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
@@ -109,14 +109,14 @@ impl Engine {
     /// Makes one turn, for a thread that waits for `on`.
     ///
     /// If `on` became ready and the device has only acknowledgements to send, these acknowledgements are held back and
-    /// sent together with the next message of the waiting thread. For example, a response and the acknowledgement of
-    /// its request are sent with one system call. If the waiting thread sends no message, the next turn sends the
-    /// acknowledgements that were held back. The next turn is made when a thread waits on the device again, or when the
-    /// progress thread takes over.
+    /// sent together with the next message of the waiting thread. For example, a server sends its response and the
+    /// acknowledgement of the request with one system call. If the waiting thread sends no message, the next turn sends
+    /// the acknowledgements that were held back. The next turn after such a turn is made by the next thread that waits
+    /// on the device, or by the progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        // The clock is read before datagrams are received, so that a datagram that has already arrived counts as in
-        // time, even if this thread did not run for long.
+        // The clock is read before datagrams are received. A datagram that arrived before a timer was due is therefore
+        // received before this timer is handled, even if this thread was not scheduled for a long time.
         let mut now = self.now();
         let received = self.receive(now);
         let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
@@ -134,10 +134,11 @@ impl Engine {
         turn
     }
 
-    /// Receives datagrams. Returns true if a datagram was a packet of a connection, because other datagrams must not
-    /// keep threads from sleeping.
+    /// Receives datagrams. Returns true if a datagram was a packet of a connection. If only other datagrams arrive, the
+    /// function returns false, so that these datagrams do not keep threads from sleeping.
     fn receive(&mut self, now: Time) -> bool {
-        // If the socket fails to receive, its peers seem to be silent, and the timers report silent peers to sessions.
+        // An error of the socket is not handled here. If the socket cannot receive, the timers of unacknowledged
+        // requests expire, and the sessions learn from the timers that their peers are silent.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
             return false;
         }
@@ -225,8 +226,9 @@ impl Engine {
         true
     }
 
-    /// Splits super-packets, because the interface cannot segment them. Single datagrams have the IPv4 identification
-    /// 0, so the ICRCs of segments with another identification are corrected.
+    /// Splits super-packets, because the interface cannot segment them. The segments of a super-packet are then sent as
+    /// single datagrams, which have the IPv4 identification 0. The ICRC of each segment that had another identification
+    /// is corrected.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -242,8 +244,8 @@ impl Engine {
     /// Removes a region; no packet refers to it afterwards.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
-        // The unsent packets in the batch may refer to the region, so all of them are dropped. The requester later
-        // sends the dropped packets again, or reports that the region is not registered any more.
+        // The unsent packets in the batch may refer to the region, so all of them are dropped. The requester of a
+        // dropped packet later repeats its request, or reports that the region is not registered any more.
         self.send.clear();
         if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
             self.pending = false;

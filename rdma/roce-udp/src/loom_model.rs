@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// Makes one turn as the caller `me`, which completes only the wait of this caller. The other caller's completion
-    /// comes with a turn of the other caller or of the progress thread.
+    /// Makes one turn as the caller `me`. The turn makes the completion queue of this caller ready. The completion
+    /// queue of the other caller becomes ready only when the other caller itself makes a turn.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
@@ -137,7 +137,9 @@ impl Device {
     }
 }
 
-/// Checks two callers and the progress thread. The second caller may give up as soon as it has begun to wait.
+/// Runs two callers and the progress thread in many interleavings, and checks that every wait ends and that the
+/// progress thread is the last progress owner. If `gives_up` is true, the second caller may give up as soon as it has
+/// begun to wait.
 fn model(gives_up: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -8,7 +8,7 @@ use rand_core::{RngCore, SeedableRng};
 pub struct Loss {
     /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The seed of the random numbers. The same seed loses the same datagrams of a sequence.
+    /// The seed of the random numbers. With the same seed, the same datagrams of a sequence are lost.
     pub seed: u64,
 }
 

@@ -9,10 +9,10 @@
 //! | Caller | its wait ends and another caller waits | Caller (the other; the word stays) |
 //! | Caller | its wait ends | None |
 //!
-//! The role word says which thread is the progress owner, which sleeps on the socket and makes the next turn. The word
-//! does not protect any data: the device's state is protected by the engine's lock. A thread holds the engine's lock
-//! for at most one turn, and never while it sleeps. The change from None to Thread is made without the engine's lock;
-//! all other changes of the word are made with the lock held.
+//! [`RoleWord`] stores the role, which says which thread is the progress owner. The progress owner sleeps on the socket
+//! and makes the next turn. The role protects no data, because the engine's lock protects the device's state. A thread
+//! holds the engine's lock for at most one turn, and never while it sleeps. The progress thread changes the role from
+//! `None` to `Thread` without the engine's lock. Every other change of the role is made with the engine's lock held.
 
 use std::sync::atomic::Ordering;
 

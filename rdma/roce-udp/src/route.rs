@@ -6,7 +6,8 @@ use verbs::Error;
 
 /// The local address from which packets to `peer` leave, according to the routing table. The function sends no packet.
 ///
-/// If the peer is on the loopback network, the result is the peer's own address or 127.0.0.1.
+/// If the peer is on the loopback network, the result is usually 127.0.0.1 or `::1`. The result can be the peer's own
+/// address if an interface of this machine has this address.
 pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     let any = match peer {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

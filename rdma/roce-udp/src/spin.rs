@@ -6,7 +6,8 @@ use verbs::WaitMode;
 
 use crate::{engine::Turn, waiters::SPIN};
 
-/// The polling of one wait.
+/// The state of one wait of the progress owner. After each turn, [`Spinner::after`] decides whether the thread makes
+/// another turn or sleeps.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     mode: WaitMode,
@@ -22,7 +23,7 @@ pub(crate) struct Crowd {
     until: Option<Instant>,
 }
 
-/// What to do after a turn.
+/// The next action of the progress owner after a turn, in which it received and sent packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Turn,
@@ -32,10 +33,11 @@ pub(crate) enum Next {
 }
 
 impl Spinner {
-    /// If an idle turn takes at least this time, another thread has had the core meanwhile. A usual idle turn takes a
-    /// microsecond.
+    /// If a turn without packets takes longer than this time, another thread has had the core meanwhile. An
+    /// uninterrupted turn without packets usually takes a microsecond.
     const LONG_TURN: Duration = Duration::from_micros(25);
-    /// A core counts as contended for this time after another thread interrupted a turn on the core.
+    /// The time for which a core counts as contended after another thread has interrupted the spinning thread on this
+    /// core.
     const CROWDED: Duration = Duration::from_millis(20);
     /// The number of idle turns after which a wait in the mode `Spin` yields to other threads once.
     const PATIENCE: u32 = 64;
@@ -60,8 +62,8 @@ impl Spinner {
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The next idle turn seems long because it includes the sleep, so the count of idle turns starts again: the
-            // first idle turn of a count is never taken for an interrupted turn.
+            // The next idle turn seems long because it includes the sleep. The count of idle turns restarts here,
+            // because the first idle turn after a restart is never taken for an interrupted turn.
             self.idle_turns = 0;
         }
         next

@@ -26,8 +26,8 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // The first peer is on a device with another address; the peer `first` is on the device that holds the UDP port
-    // 4791 of `ip`.
+    // The second device of `ip` connects to a peer on a device with another address, and to `first`, whose device holds
+    // the UDP port 4791 of `ip`.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);
@@ -127,7 +127,7 @@ fn memory_may_go_while_it_is_being_sent() {
         };
         assert!(expected, "round {round}: {status}");
     }
-    // The devices still work.
+    // Both devices can still make a connection after regions were dropped during WRITEs.
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
 }

@@ -174,7 +174,7 @@ fn a_stalled_driver_is_stood_in_for() {
     let ten_more = (0..10).fold(first, |_, _| write()) - first;
     assert!(ten_more < Duration::from_millis(1000), "{ten_more:?}");
     println!("the first WRITE took {first:?}, ten more {ten_more:?}");
-    // The thread that was stalled must still be woken by the next completion of its queue.
+    // The next completion of its queue must end the wait of the thread `driver`, although the thread was stalled.
     b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     a.post(SendOp::WriteWithImm(remote(&target), 1), Payload::Inline(&[1]));
     assert_eq!(driver.join().unwrap(), Wake::Ready);

@@ -152,7 +152,7 @@ fn send() {
 }
 
 /// Returns the IPv4 identification and the fragment word of each UDP packet that arrived on the wire. The function also
-/// checks that the port receives a datagram for each of these packets.
+/// checks that the port receives datagrams with the lengths in `LENS`.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");
@@ -171,7 +171,7 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     let mut headers = Vec::new();
     let mut frame = [0; 16 << 10];
     while let Ok(len) = wire.read(&mut frame) {
-        // The frame is an IPv4 packet (Ethernet type) with a UDP datagram (protocol).
+        // A frame has the Ethernet type of IPv4 in the bytes 12 and 13, and the IP protocol number of UDP in byte 23.
         if len > 34 && frame[12..14] == [8, 0] && frame[23] == 17 {
             let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             headers.push((word(18), word(20)));

@@ -38,8 +38,9 @@ fn words(holder: &Holder, soft: Option<&str>) -> String {
     }
 }
 
-/// Returns the kernel module `rdma_rxe` and the names of soft-RoCE devices; a soft-RoCE device is a device with a
-/// parent interface. The kernel module `rdma_rxe` holds the UDP port even if no soft-RoCE device exists.
+/// Returns a text with the name of the kernel module `rdma_rxe` and the names of the soft-RoCE devices. Returns `None`
+/// if the module is not loaded. The kernel module `rdma_rxe` holds the UDP port even if no soft-RoCE device exists. A
+/// soft-RoCE device has a file `parent` with the name of its interface.
 fn soft_roce(sys: &Path) -> Option<String> {
     let devices = fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten();
     let soft = devices.filter(|device| device.path().join("parent").is_file());

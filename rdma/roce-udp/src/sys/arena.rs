@@ -2,7 +2,8 @@
 
 use std::ptr::{self, NonNull};
 
-/// Memory whose addresses never change, because the kernel later reads it through pointers while more bytes are added.
+/// The memory for copied pieces, which never moves. The batch already has pointers to earlier bytes while more bytes
+/// are added to the memory, and the kernel later reads the bytes through these pointers.
 pub(super) struct Arena {
     start: NonNull<u8>,
     len: usize,

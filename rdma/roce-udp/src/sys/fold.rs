@@ -2,10 +2,10 @@
 //! write the memory while it is folded.
 //!
 //! A slice would be wrong here, because the compiler may assume that a slice's memory does not change, and a copy would
-//! cost time. Instead of a slice or a copy, assembler instructions read the memory and load each byte exactly once. If
-//! a thread or a process writes the memory during the fold, the result is wrong, but there is no other effect. The
-//! method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel,
-//! 2009.
+//! cost time. Assembler instructions read the memory without a slice and without a copy, and load each byte exactly
+//! once. If a thread or a process writes the memory during the fold, the result is wrong, but there is no other effect.
+//! The method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction",
+//! Intel, 2009.
 
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
@@ -59,7 +59,8 @@ mod x86 {
 
     use super::BLOCK;
 
-    /// x^(1024 + 32) and x^(1024 - 32) modulo the polynomial, with their bits reversed, times x.
+    /// The factors for one block: x^(1024 + 32) and x^(1024 - 32), each reduced modulo the CRC polynomial. The 32 bits
+    /// of each factor are stored in reversed order and shifted left by one bit.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
     /// The factors for two blocks: x^(2048 + 32) and x^(2048 - 32), reduced and stored like the factors of

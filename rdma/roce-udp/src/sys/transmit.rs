@@ -11,7 +11,7 @@ use crate::socket::Port;
 
 /// The most pieces of one segment: the sum of its copied and gathered pieces.
 pub const MAX_PIECES: usize = 40;
-/// The most segments of a super-packet (UDP_MAX_SEGMENTS of the kernels that introduced it).
+/// The maximum number of segments of a super-packet: UDP_MAX_SEGMENTS of the first Linux kernels with super-packets.
 const GROUP_SEGMENTS: usize = 64;
 /// The most bytes of a super-packet, below the largest UDP payload of both families.
 const GROUP_BYTES: usize = 65_000;
@@ -19,15 +19,17 @@ const GROUP_BYTES: usize = 65_000;
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
-/// If a batch has at most this number of messages, a smaller array of headers is used, because clearing the small array
-/// costs less. The smaller array is sufficient for the most frequent batch: a response and an acknowledgement.
+/// A batch of at most this number of messages is sent with a smaller array of headers, because clearing a smaller array
+/// costs less. The smaller array is sufficient for the most frequent batch, which has a response and an
+/// acknowledgement.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
 ///
-/// Consecutive segments to one destination are grouped if they have the same length; only the last segment of a group
-/// may be shorter. The kernel splits a group into datagrams and numbers their IPv4 identifications from 0, so
-/// [`Segment::ip_id`] returns the identification of a segment before the segment is sent.
+/// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
+/// segment of a super-packet may be shorter. The kernel splits a super-packet into datagrams, and numbers them from 0
+/// in the IPv4 identification. The identification of a segment is therefore known before the segment is sent
+/// ([`Segment::ip_id`]).
 pub struct SendBatch {
     messages: Vec<Group>,
     /// The index of the first unsent message.
@@ -66,7 +68,7 @@ pub struct SendOutcome {
     /// The number of datagrams that the kernel refused to send, for example because there is no route. Refused
     /// datagrams are lost, like datagrams that a network loses.
     pub dropped: usize,
-    /// The error of the last refused datagram.
+    /// The error of the last datagram that the kernel refused to send; `None` if the kernel refused no datagram.
     pub error: Option<io::Error>,
     /// The destination of a datagram that was refused because there is no route; `None` if there is no such datagram.
     pub unreachable: Option<SocketAddr>,
@@ -123,8 +125,8 @@ impl SendBatch {
 
     /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// Returns `None` also if the arena has fewer than `len` bytes left, even if few bytes of the datagram would be
-    /// copied.
+    /// The arena must have `len` bytes left, even if only a part of the datagram will be copied into the arena.
+    /// Otherwise, the method returns `None`.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
@@ -216,10 +218,10 @@ impl SendBatch {
     /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
     ///
     /// The IPv4 identification of every segment becomes 0, because each segment is sent as a single datagram. For each
-    /// segment that had another identification, `renumber` is called with the length, the former identification and the
-    /// trailer, so that `renumber` can correct the ICRC in the trailer. An ICRC can be corrected without the datagram's
-    /// bytes because CRC is linear: the difference of two ICRCs with different identifications depends only on the
-    /// datagram's length.
+    /// segment whose identification was not 0, `renumber` is called with the length, the former identification and the
+    /// trailer of the segment, so that `renumber` can correct the ICRC in the trailer. An ICRC can be corrected without
+    /// the datagram's bytes because CRC is linear: the difference of two ICRCs with different identifications depends
+    /// only on the datagram's length and on the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
