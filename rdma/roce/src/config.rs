@@ -13,7 +13,7 @@ pub enum RKeys {
     /// The low `bits` bits of an RKey are the region's slot, and all other bits are random. `bits` is at most 31.
     /// Hardware finds a region by its slot. A device can have at most 2^`bits` regions.
     WithSlot {
-        /// The number of low bits that are the region's slot, at most 31.
+        /// The number of low bits of an RKey that are the region's slot, at most 31.
         bits: u8,
     },
 }

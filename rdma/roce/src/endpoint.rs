@@ -114,8 +114,8 @@ impl Endpoint {
         &self.shared.config
     }
 
-    /// Handles one datagram. A packet that is not executed is counted, answered according to the protocol, and shown to
-    /// the observer.
+    /// Handles one datagram. A packet that is not executed is counted, answered according to the protocol, and passed
+    /// to `observer`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -205,11 +205,12 @@ impl Endpoint {
         false
     }
 
-    /// Returns true if nothing waits to be sent except acknowledgements of queue pairs with late acknowledgements. A
-    /// late acknowledgement may wait until the program has posted its response to the message, so that both are sent
+    /// Returns true if no packet waits to be sent, except acknowledgements that may be sent late. A late
+    /// acknowledgement may wait until the program has posted its response to the message, so that both are sent
     /// together.
     pub fn owes_only_late_acks(&self) -> bool {
-        /// The most queue pairs that are checked. With more queue pairs, the checks would take more time than late
+        /// The maximum number of queue pairs that are checked for late acknowledgements. If more queue pairs have
+        /// packets to send, this method returns false, because checking all of them would take more time than late
         /// acknowledgements save.
         const MOST: usize = 64;
         !self.has_cm_transmit()

@@ -7,8 +7,8 @@
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute those 32 bits of the IP header with which the ICRC is right: the identification and the
-//! fragment word, which consists of the flags and the fragment offset. A packet is refused if its computed fragment
-//! word differs from the fragment word of an unfragmented packet.
+//! fragment word, which consists of the flags and the fragment offset. A packet is refused if the computed flags and
+//! the computed fragment offset are not those of an unfragmented packet.
 
 mod cache;
 
@@ -199,12 +199,12 @@ pub enum Mismatch {
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
     /// A direct-mapped cache of powers of x. An entry is a number n and the power x^(-8n), where n is the number of
-    /// bytes that the ICRC covers from the identification on. In an empty entry, n is 0.
+    /// bytes that the ICRC covers from the identification on. In an empty entry, the number of bytes is 0.
     factors: [(u32, u32); 16],
 }
 
 impl Solver {
-    /// Makes a solver with an empty cache.
+    /// Makes a solver, which checks the ICRC of packets and computes their identifications, with an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -212,8 +212,8 @@ impl Solver {
     /// Checks `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
     ///
     /// `hint` is the likely identification: the index of the segment if the Linux kernel merged several datagrams, or 0
-    /// otherwise. If the hint is right, the identification need not be computed. If the hint is wrong, the result is
-    /// the same. IPv6 packets have no identification, so all 32 bits of the ICRC check them.
+    /// otherwise. If the hint is right, the identification need not be computed. A wrong `hint` costs time, but does
+    /// not change the result. IPv6 packets have no identification, so all 32 bits of the ICRC check them.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -259,16 +259,17 @@ impl Solver {
     /// Computes the identification with which the ICRC is right. `delta` is the difference between the received ICRC
     /// and the ICRC that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // The last `covered` bytes of the packet begin with four bytes that may differ from the guess: the
-        // identification and the fragment word (flags and fragment offset of the IPv4 header). The multiplication
-        // computes the difference of these four bytes from the difference `delta` of the two CRCs. The lowest byte of
-        // the product is the difference in the first byte of the identification.
+        // The last `covered` bytes of the packet begin with the identification and the fragment word (flags and
+        // fragment offset of the IPv4 header). Only these four bytes may differ between the received packet and the
+        // packet for which the ICRC was computed with `guess`. The multiplication computes the difference of these four
+        // bytes from the difference `delta` of the two CRCs. The lowest byte of the product is the difference in the
+        // first byte of the identification.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC is computed with a set DF bit. A packet with a
-        // clear DF bit is accepted only if its identification is known. If the identification is unknown and a clear DF
-        // bit were accepted, single-bit errors at two places would not be detected: 1579 and 14870 bits behind the
-        // identification.
+        // clear DF bit is accepted only under the rule `Exact`, with which the caller gives the identification. If
+        // other rules accepted a clear DF bit, they would not detect a single-bit error at bit 1579 or bit 14870,
+        // counted from the first bit of the identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -276,7 +277,8 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // In valid packets, `bytes` is a multiple of four, because packets are padded to four bytes.
+        // Packets are padded to four bytes, so `bytes` is a multiple of four in valid packets, and `bytes / 4` selects
+        // the slot.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {
@@ -302,7 +304,8 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The powers x^(-8 * 2^k), with the index k.
+/// The entry with the index k is x^(-8 * 2^k) modulo the CRC polynomial; a multiplication by this entry undoes 2^k
+/// bytes.
 const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;

@@ -191,8 +191,8 @@ pub struct Refusal<'a> {
     pub cause: RefusalCause,
     /// The UDP address of the sender.
     pub from: SocketAddr,
-    /// The packet; `None` if the datagram could not be decoded as a packet. The fields of the packet have the values
-    /// that the sender chose. The endpoint has not made the checks that come after the check of `cause`.
+    /// The packet; `None` if the datagram could not be decoded as a packet. The fields of the packet can have any
+    /// values, because the endpoint has not made the checks that come after the check of `cause`.
     pub packet: Option<&'a Packet<'a>>,
 }
 

@@ -48,10 +48,10 @@ impl TimerTable {
 
 /// The next deadline of each queue pair, or of each connection.
 ///
-/// When a deadline becomes later, only its value in the map `of` changes, and its old entry stays in the heap. When the
-/// time of an old entry comes, the entry is replaced by an entry with the new deadline. To make a deadline later costs
-/// little, because the heap does not change. [`Self::next`] returns a time that may be earlier than the next deadline,
-/// because old entries are in the heap.
+/// When a deadline becomes later, only its value in the map `of` changes, and its earlier entry stays in the heap. When
+/// the time of this earlier entry comes, [`Self::pop`] replaces the earlier entry by an entry with the later deadline.
+/// To make a deadline later costs little, because the heap does not change. [`Self::next`] returns a time that may be
+/// earlier than the next deadline, because earlier entries are still in the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines<K> {
     heap: BinaryHeap<Reverse<(Time, K)>>,

@@ -29,8 +29,9 @@ const TARGET_ACK_DELAY: u8 = 15;
 /// not support fail-over to another path.
 const FAILOVER: u8 = 0;
 /// The reason of a REJ that is sent because the application or the peer did not respond in time. The passive side does
-/// not use reason 4 (time-out), because a kernel peer expects reason 4 only from the sender of the REQ. After a REJ
-/// with reason 4, a kernel peer looks for a connection whose REQ came from this side (cm_acquire_rejected_id).
+/// not use reason 4 (time-out). For a REJ with reason 4, a Linux kernel peer searches by the communication ID of the
+/// REJ's sender (cm_acquire_rejected_id). A Linux kernel peer that has sent a REQ and received no REP does not know
+/// this ID, so it would not find the connection.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {

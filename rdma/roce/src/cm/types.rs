@@ -32,8 +32,8 @@ pub struct CmConfig {
     /// The most half-open requests of all listeners together. A request is half-open until its connection is
     /// established.
     pub max_half_open: usize,
-    /// The most ended connections that still respond to repeated messages. If there are more ended connections than
-    /// this limit, the oldest ended connection is forgotten.
+    /// The maximum number of ended connections that are kept to respond to repeated messages. If there are more ended
+    /// connections than this limit, the oldest ended connection is forgotten.
     pub max_lingering: usize,
 }
 

@@ -171,7 +171,7 @@ impl Endpoint {
     }
 
     /// Returns true if a DREQ of this device has no DREP yet. If the device is closed while this function returns true,
-    /// a peer may not learn that its connection has ended.
+    /// and the DREQ was lost, the peer is not informed that its connection has ended.
     pub fn is_parting(&self) -> bool {
         self.management.cm.is_parting()
     }

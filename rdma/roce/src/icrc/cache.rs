@@ -17,7 +17,8 @@ pub struct WarmFlow {
     states: [(u32, u32); 16],
 }
 
-/// A key that never occurs, because a datagram of 65535 bytes does not fit into an IP packet.
+/// A key that never occurs. The upper 16 bits of a key are the length of a datagram, and this key has the length 65535,
+/// which does not fit into an IP packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {

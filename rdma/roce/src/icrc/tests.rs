@@ -42,7 +42,7 @@ fn families_must_agree() {
 #[test]
 fn retreat_undoes_advance() {
     let x8 = {
-        // The value `x8` is x^8, by which a zero byte multiplies the CRC register.
+        // One zero byte multiplies the CRC register by x^8, which is the value of `x8`.
         let mut r = ONE;
         (0..8).for_each(|_| r = multiply(r, ONE >> 1));
         r
@@ -121,9 +121,10 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// No single-bit error in a packet looks like another identification. An error of one bit, transformed back to the
-/// identification, is a power of 1/x. [`Solver::verify`] accepts only a power whose upper 16 bits are zero. The power
-/// of each bit behind the identification has a one among its upper 16 bits.
+/// A single-bit error behind the identification never looks like another identification. If one bit of a packet is
+/// wrong, the difference of the two ICRCs, moved back to the position of the identification, is a power of 1/x. If the
+/// identification is unknown, [`Solver::verify`] accepts only a difference whose upper 16 bits are zero. The test
+/// checks that the upper 16 bits of the difference are not zero for any single-bit error behind the identification.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

@@ -127,8 +127,9 @@ impl Requester {
         Progress::default()
     }
 
-    /// Marks all packets up to and including `psn` as acknowledged, but stops at the first READ, because only its
-    /// responses complete a READ. Returns false if a READ stopped the function before `psn`.
+    /// Marks all packets up to and including `psn` as acknowledged, but stops at the first READ, because a READ is
+    /// completed only by its responses. Returns false if a READ that is not complete begins at or before `psn`; no
+    /// packet from this READ on is marked.
     fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
         let (before, full) = (self.una, self.window_full());
         let mut reached = true;

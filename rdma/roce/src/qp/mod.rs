@@ -289,7 +289,7 @@ impl Qp {
     }
 
     /// Reports the work requests `done` as completed. If `failed` has a status, the queue pair fails with this status
-    /// after the reports.
+    /// after the work requests `done` have been reported.
     fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut Shared) {
         for wqe in done {
             if wqe.flags.signaled && !self.complete_send(wqe, WcStatus::Success, shared) {
@@ -332,8 +332,8 @@ impl Qp {
         }
     }
 
-    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. The only
-    /// exception: if acknowledgements may be late and the peer runs this stack, one request packet is sent before the
+    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If
+    /// acknowledgements may be late and the peer runs this stack, however, one request packet is sent before the
     /// acknowledgements. The acknowledgement is shorter than the request packet, and only a shorter packet may follow
     /// in the same super-packet.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {

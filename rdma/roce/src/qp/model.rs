@@ -212,8 +212,8 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the oldest READ is answered. Returns true if this READ counted as an unanswered READ. A READ that was
-    /// requested again does not count.
+    /// Notes that the oldest READ is answered. Returns true if the oldest READ counted towards the maximum number of
+    /// unanswered READs. A READ that repeats an earlier READ does not count towards this maximum number.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())

@@ -21,8 +21,8 @@ pub(super) enum Reply {
         msn: u32,
     },
     /// The next response to be sent is number `packet` of `packets`. `source` is `None` for a READ of no bytes. A reply
-    /// with `repeated` takes no responder resource, because the network may duplicate a request without a fault of the
-    /// requester.
+    /// with `repeated` does not count towards the READs that the peer may have outstanding, because the network may
+    /// duplicate a READ request without a fault of the peer.
     Read {
         psn: Psn,
         packet: u32,
@@ -121,7 +121,8 @@ impl Replies {
         }
     }
 
-    /// Removes the oldest reply, which has been sent. Returns true if this reply took a responder resource.
+    /// Removes the oldest reply, which has been sent. Returns true if the removed reply counted towards the READs that
+    /// the peer may have outstanding.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
         self.reads -= usize::from(took);

@@ -181,8 +181,8 @@ impl Requester {
         self.timers.set(Timer::Retransmit, now + self.rtt.interval());
     }
 
-    /// Builds a READ request. The request asks for at most as many response packets as the window has, so that the
-    /// responses fit into the receive buffer.
+    /// Builds a READ request. The number of response packets that the request asks for is at most the congestion
+    /// window, so that the response packets fit into the receive buffer.
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };
@@ -245,8 +245,9 @@ impl Requester {
         Ok(())
     }
 
-    /// Returns true if the packet `psn` must ask for an acknowledgement. A packet must ask after each quarter of the
-    /// window and at least once in 32 packets, so that acknowledgements arrive before the window is full.
+    /// Returns true if the packet `psn` must request an acknowledgement. At least one packet in each quarter of the
+    /// window, and at least one packet in 32, must request an acknowledgement, so that acknowledgements arrive before
+    /// the window is full. The packet that fills the window must also request an acknowledgement.
     fn wants_ack(&self, psn: Psn) -> bool {
         let window = self.window.packets();
         self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window

@@ -44,15 +44,16 @@ enum Message {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN that arrived since the requester last started to retransmit, or since the gap was noted.
+    /// The highest PSN that has arrived since the gap was noted, or since the requester last started to retransmit if
+    /// this happened later.
     furthest: Psn,
     latest: Psn,
 }
 
 impl Gap {
     /// The limit of reordering in packets: a packet whose PSN is at most this much below the latest PSN counts as
-    /// reordered by the network. A packet whose PSN is further below the latest PSN counts as sent again by the
-    /// requester. TCP's limit of three duplicate ACKs is similar.
+    /// reordered by the network. If a packet's PSN is below the latest PSN by more than this limit, the packet counts
+    /// as sent again by the requester. TCP's limit of three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -154,8 +155,8 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Sends one NAK per gap. Another NAK for the same gap is sent when the requester starts over or sends its last
-    /// packet again, because a packet of the gap was then lost again.
+    /// Sends one NAK per gap. If the requester starts to retransmit or sends its last packet again, a packet of the gap
+    /// was lost again, so another NAK is sent for the same gap.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -368,8 +369,8 @@ impl Responder {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // The packets that the peer sent right behind the refused packet get no NAK for a sequence error, because
-            // the gap is noted here.
+            // The refused packet is noted as a gap, so the packets that the peer sent right behind the refused packet
+            // cause no NAK for a sequence error.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn a_gap_is_told_again_when_the_requester_starts_over() {
         assert_eq!(naks(&[11, 12, 13, 14]), 1);
-        // A small reordering does not count as starting over.
+        // A small reordering of packets does not count as a retransmission, so the gap causes only one NAK.
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
         // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);

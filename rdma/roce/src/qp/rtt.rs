@@ -1,6 +1,7 @@
 //! The round-trip time and the retransmission interval. When a peer is silent for the ACK timeout of the handshake, one
-//! of the retries is used up. A lost end of a message is retransmitted much earlier, after a time that is computed from
-//! the measured round trip. The early retransmission of the end of a message uses up no retry.
+//! of the retries is used up. If the end of a message was lost, it is sent again long before the ACK timeout, after a
+//! time that is computed from the measured round trip. The early retransmission of the end of a message uses up no
+//! retry.
 
 use std::time::Duration;
 
@@ -22,13 +23,14 @@ pub(super) struct Rtt {
 impl Rtt {
     /// The round-trip time that is assumed until the first round trip was measured.
     const INITIAL: Duration = Duration::from_millis(50);
-    /// The longest time between two probes of a peer that may stay silent for ever.
+    /// The longest retransmission interval of a connection without an ACK timeout, which never fails because of a
+    /// silent peer.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
     /// The number of consecutive expiries at which only the last packet is resent.
     const PROBES: u32 = 2;
-    /// The most doublings of the interval. With this number of doublings, an interval of a few milliseconds becomes
-    /// longer than the longest ACK timeout, 4.096 us * 2^31.
+    /// The maximum number of times that the retransmission interval is doubled after the probes. With this number of
+    /// doublings, an interval of a few milliseconds becomes longer than the longest ACK timeout, 4.096 us * 2^31.
     const MOST_DOUBLINGS: u32 = 22;
 
     pub(super) fn new(min_probe: Duration, min: Duration, ack_timeout: Duration) -> Self {
@@ -62,8 +64,8 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // After this interval, only the last packet is sent again. The interval is short, because sending one
-            // packet costs little, and a lost end of a message is noticed early.
+            // After this interval, only the last packet is sent again. This interval is short, because sending one
+            // packet costs little, and because a short interval soon detects the loss of the end of a message.
             None => base.max(self.min_probe) * (1 << self.backoff),
             // After this interval, all packets of the window are sent again. The interval is long, because sending a
             // window again costs much, and a slow peer needs time to respond.

@@ -132,7 +132,7 @@ pub struct Req {
 pub struct Mra {
     /// The communication IDs of the sender and the receiver.
     pub ids: CommIds,
-    /// The message whose response takes longer.
+    /// The message (REQ or REP) to which the sender of the MRA will respond later.
     pub about: Answered,
     /// The time that the sender still needs for its response: 4.096 us * 2^n, where n has 5 bits.
     pub service_timeout: u8,
@@ -162,7 +162,7 @@ pub struct Rej {
     pub reason: u16,
     /// Additional rejection information.
     pub ari: [u8; 72],
-    /// The bytes of the program, followed by zeros.
+    /// The private data of the sender's program, filled up with zeros.
     pub private_data: [u8; Rej::PRIVATE],
 }
 
@@ -193,7 +193,7 @@ pub struct Rep {
     pub srq: bool,
     /// The GUID of the sender's device.
     pub ca_guid: u64,
-    /// The bytes of the program, followed by zeros.
+    /// The private data of the sender's program, filled up with zeros.
     pub private_data: [u8; Rep::PRIVATE],
 }
 

@@ -26,7 +26,7 @@ pub enum Malformed {
     /// The pad count in the BTH is larger than the number of bytes after the headers.
     #[error("the pad count exceeds the payload")]
     Pad,
-    /// Bytes follow the headers of a packet that has no payload. The value is the number of these bytes.
+    /// Bytes follow the headers of a packet that must have no payload. The value is the number of the unexpected bytes.
     #[error("a packet of this opcode has no payload, but {0} bytes follow its headers")]
     UnexpectedPayload(usize),
 }

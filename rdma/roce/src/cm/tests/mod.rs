@@ -172,8 +172,8 @@ impl Net {
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // The check of the address is skipped for a DREP to the RoCE port, because a DREP for a forgotten
-                // connection is sent to the port at which a Linux kernel receives.
+                // The address of a DREP to the RoCE port is not checked. If a side has forgotten a connection, it sends
+                // a DREP for the connection to the RoCE port, because a Linux kernel peer receives only at this port.
                 let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;

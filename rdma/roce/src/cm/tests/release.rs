@@ -13,7 +13,7 @@ fn disconnecting_does_not_wait_for_the_peer() {
     for side in [0, 1] {
         let mut net = Net::new(1);
         let ids: [_; 2] = net.connected().into();
-        // The test loses all DREPs, because the server of the C library never responds to a DREQ.
+        // The test drops all DREPs, because NAAICE's C servers never respond to a DREQ.
         net.lose = Box::new(|message| matches!(message, Message::Drep(_)));
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.hosts[side].collect();
@@ -101,7 +101,7 @@ fn a_queue_pair_used_again_is_stale() {
         |event: &CmEvent| matches!(event, CmEvent::Rejected { reason: RejectReason::STALE_CONNECTION, .. });
     assert!(stale(net.hosts[0].events.last().unwrap()));
     assert_eq!((net.hosts[1].disconnected(), &net.hosts[1].failed), (1, &vec![0x22]));
-    // On host 1, the connection that existed before the restart is still in the state TimeWait or DreqSent.
+    // On host 1, the connection from before the restart of host 0 is still in the state TimeWait or DreqSent.
     net.dial(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     assert!(stale(net.hosts[0].events.last().unwrap()));
