@@ -33,7 +33,7 @@ pub(crate) struct Device {
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
-    /// The number of turns that callers made as progress owner. In a turn, a thread receives datagrams, handles due
+    /// The number of turns that callers made as progress owner: in a turn, a thread receives datagrams, handles due
     /// timers and sends packets. While the number of turns does not change, the progress owner is stalled or has
     /// nothing to do.
     rounds: AtomicU32,

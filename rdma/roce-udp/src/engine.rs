@@ -111,12 +111,12 @@ impl Engine {
     /// If `on` became ready and the device has only acknowledgements to send, these acknowledgements are held back and
     /// sent together with the next message of the waiting thread. For example, a server sends its response and the
     /// acknowledgement of the request with one system call. If the waiting thread sends no message, the next turn sends
-    /// the acknowledgements that were held back. The next turn after such a turn is made by the next thread that waits
-    /// on the device, or by the progress thread if no thread waits.
+    /// the acknowledgements that were held back. After a turn that held acknowledgements back, the next thread that
+    /// waits on the device makes the next turn, or the progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        // The clock is read before datagrams are received. A datagram that arrived before a timer was due is therefore
-        // received before this timer is handled, even if this thread was not scheduled for a long time.
+        // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
+        // handled before this timer, even if this thread was not scheduled for a long time.
         let mut now = self.now();
         let received = self.receive(now);
         let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };

@@ -267,9 +267,9 @@ impl Solver {
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC is computed with a set DF bit. A packet with a
-        // clear DF bit is accepted only under the rule `Exact`, with which the caller gives the identification. If
-        // other rules accepted a clear DF bit, they would not detect a single-bit error at bit 1579 or bit 14870,
-        // counted from the first bit of the identification.
+        // clear DF bit is accepted only under the rule `Exact`, with which the caller gives the identification. If the
+        // rule `Any` accepted a clear DF bit, it would not detect a single-bit error at bit 1579 or bit 14870, counted
+        // from the first bit of the identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -304,8 +304,8 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The entry with the index k is x^(-8 * 2^k) modulo the CRC polynomial; a multiplication by this entry undoes 2^k
-/// bytes.
+/// The entry with the index k is x^(-8 * 2^k) modulo the CRC polynomial; a multiplication by this entry undoes the
+/// effect of 2^k zero bytes on the CRC register.
 const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;

@@ -10,7 +10,7 @@ use roce::{
 };
 use verbs::Access;
 
-/// A READ of `len` bytes from `offset` on, as a packet for B.
+/// Makes a READ request packet for B, for the `length` bytes of B's region from `offset` on.
 fn read_request(pair: &mut Pair, psn: u32, offset: u32, length: u32) -> Packet<'static> {
     let from = pair.b.remote(offset);
     let reth = Reth { addr: from.addr, rkey: from.rkey, length };

@@ -150,7 +150,8 @@ fn a_repeated_sequence_nak_does_not_start_over_again() {
     assert_eq!(pair.requests().len(), 6);
 }
 
-/// The packets that a requester sends into silence: their times since the first one in microseconds, with their PSNs.
+/// Returns the packets that a requester sends while nobody responds. An entry has a time in microseconds since the
+/// first packet, and the PSNs of the packets that were sent at this time.
 fn into_silence(pair: &mut Pair, time: Duration) -> Vec<(u64, Vec<u32>)> {
     pair.silence(A);
     pair.write(1, 3 * MTU);
@@ -381,7 +382,7 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // The packet that fills the window asks, too.
+    // The packet at the offset 15, which fills the window, also requests an acknowledgement.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

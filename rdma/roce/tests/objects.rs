@@ -201,7 +201,8 @@ fn inline_data_has_a_limit_and_is_for_no_read() {
 #[test]
 fn a_message_has_at_most_two_gib_and_a_read_at_most_half_of_the_outstanding_psns() {
     let mut pair = Pair::new();
-    // The region exists for the checks only, so it has no bytes.
+    // The test posts work requests but sends no packets, so the endpoint needs only the bounds of this region, and no
+    // memory.
     let (keys, _) = pair.a.endpoint.reg_mr(pair.a.pd, 1 << 50, 1 << 40, Access::ALL).unwrap();
     let sge = |length| Sge { addr: 1 << 50, length, lkey: keys.lkey };
     let (to, from) = (pair.b.remote(HALF), pair.b.remote(0));
@@ -342,7 +343,7 @@ fn the_event_of_a_withdrawn_request_is_taken_back() {
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.b.event(), pair.kinds(B)), (None, vec![]));
-    // Nothing of the request is left, so only the listener reports to the channel.
+    // The withdrawn request is removed, so only the listener still uses the channel.
     pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
     pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
 }

@@ -12,7 +12,8 @@ use roce::{
 };
 use verbs::{Access, RemoteAddr, SendOp, WcStatus};
 
-/// Delivers one packet to B, which refuses it for `cause`, answers with `nak`, and fails if the answer is fatal.
+/// Delivers one packet to B, and checks that B refuses the packet for `cause` and answers with `nak`. The function also
+/// checks that B's queue pair is in the error state if `nak` is fatal, and connected otherwise.
 #[track_caller]
 fn refused(pair: &mut Pair, packet: &Packet<'_>, cause: RefusalCause, nak: Option<&str>) {
     let psn = packet.bth.psn.value();
@@ -91,7 +92,7 @@ fn unknown_queue_pair() {
     let mut packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
     packet.bth.dest_qp ^= 1;
     refused(&mut pair, &packet, RefusalCause::UnknownQp, None);
-    // A queue pair that is not connected is as unknown.
+    // A packet for a queue pair that is not connected is refused like a packet for an unknown queue pair.
     packet.bth.dest_qp = pair.b.another_qp().0;
     refused(&mut pair, &packet, RefusalCause::UnknownQp, None);
     assert_eq!(pair.b.endpoint.counters().rx_unknown_qp, 2);
@@ -314,7 +315,7 @@ fn message_length() {
     for (opcode, length, payload) in [
         // The message is longer than 2^31 bytes.
         (opcode::WRITE_FIRST, (1 << 31) + 1, FULL),
-        // The message would fit into one packet.
+        // A message that fits into one packet must not begin with a FIRST packet.
         (opcode::WRITE_FIRST, MTU, FULL),
         // The message ends before its announced length, or behind it.
         (opcode::WRITE_ONLY, 5, &FULL[..4]),
@@ -330,7 +331,7 @@ fn message_length() {
     for (opcode, payload) in [
         (opcode::WRITE_LAST, &FULL[..4]),
         (opcode::WRITE_LAST, &FULL[..12]),
-        // More follows behind the announced length.
+        // The MIDDLE packet ends behind the length that the RETH has announced.
         (opcode::WRITE_MIDDLE, FULL),
     ] {
         let mut pair = Pair::new();

@@ -35,15 +35,16 @@ use crate::{
 /// The time limit for each of two steps: resolving the peer's address, and resolving the route. The limit of 2 seconds
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
-/// The minimum times between two system calls by which a spinning thread requests events from the Linux kernel. The
-/// first time applies while a connection is being set up; otherwise the second time applies. These times apply only to
-/// spinning threads, because the kernel wakes a sleeping thread immediately.
+/// The minimum times between two system calls by which a spinning thread requests CM events from the Linux kernel. The
+/// first time applies while a connection is being set up, and the second time applies otherwise. A sleeping thread
+/// makes no such requests, because the kernel wakes it when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
 /// own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// The number of polls for CM events after which a poll requests events from the Linux kernel by a system call. The
-/// other polls make no system call, because sessions poll for CM events often, between completions.
+/// The number of polls for CM events after which a poll requests events from the Linux kernel by a system call. While
+/// no connection is being set up, a poll before this number is reached makes no system call, because sessions poll for
+/// CM events often, between completions.
 const POLLS: u32 = 64;
 /// The time limit of a connection attempt if the program sets no limit. The connection manager of the Linux kernel uses
 /// the same time limit of 98 seconds.

@@ -1,9 +1,9 @@
 //! Protection domains, memory regions, and registrations that are kept for later use.
 //!
 //! If a program deallocates a protection domain with kept registrations, the protection domain is kept as well. When a
-//! program allocates a protection domain later, it receives the kept protection domain with its registrations. If a
-//! program ends a session and begins another session with the same buffers, the buffers are therefore already
-//! registered. A protection domain never belongs to two sessions at the same time.
+//! program allocates a protection domain later, it receives the kept protection domain with its registrations. Because
+//! registrations are kept, the buffers of a session are already registered if a program ends the session and begins
+//! another session with the same buffers. A protection domain never belongs to two sessions at the same time.
 
 use std::{
     any::Any,
@@ -190,7 +190,8 @@ impl Registrations {
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Removes the kept registrations whose owner was dropped, and the retired domains that have no kept registrations.
+    /// Removes the kept registrations whose owner was dropped. Also removes the protection domains that the program has
+    /// deallocated and that have no kept registrations.
     #[must_use]
     fn purge(&mut self) -> Gone {
         let kept = self.take(|kept| kept.owner.strong_count() == 0);

@@ -169,7 +169,8 @@ pub enum CmEvent {
         id: CmId,
         /// The reason code of the REJ.
         reason: RejectReason,
-        /// The private data of the REJ, at most 148 bytes. If the peer sent fewer bytes, zeros follow them.
+        /// The private data of the REJ, at most 148 bytes. The bytes that the peer's program passed may be followed by
+        /// zeros, because a REJ has a field of fixed length for private data.
         private_data: Vec<u8>,
     },
     /// A connection attempt of either side has failed without a REJ.

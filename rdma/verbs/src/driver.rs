@@ -250,9 +250,9 @@ pub trait Driver: Send + Sync + 'static {
     /// thread does the work during the wait.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
     /// Waits like [`wait`](Self::wait) with [`WaitMode::Block`], and also returns [`Wake::Ready`] when `beside` is
-    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. By
-    /// contrast, a program that sleeps on the file descriptor of [`descriptor`](Self::descriptor) leaves the device's
-    /// work to other threads.
+    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. A
+    /// program that sleeps on the file descriptor of [`descriptor`](Self::descriptor) does not do the device's work
+    /// itself, but leaves the work to other threads.
     fn wait_beside(
         &self,
         on: WaitOn,

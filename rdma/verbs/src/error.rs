@@ -25,7 +25,7 @@ pub enum Error {
     Exhausted {
         /// The name of the objects or entries that are used up, in the plural.
         what: &'static str,
-        /// The bound that was reached, as a number of `what`.
+        /// The bound that was reached: the maximum number of the objects or entries that `what` names.
         limit: u64,
         /// The action by which the user or the program can free or raise the resource.
         remedy: &'static str,
@@ -86,8 +86,8 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(EMFILE) => "; close files or raise `ulimit -n`",
         Some(ENFILE) => "; the machine has no more, raise fs.file-max",
-        // If the operating system cannot start a thread, it returns an error of this kind. A socket that would block
-        // has the same error kind, but no caller of this function passes an error of a socket.
+        // If the operating system cannot start a thread, it returns an error of the kind `WouldBlock`. A socket can
+        // also fail with an error of the kind `WouldBlock`, but no caller of this function passes an error of a socket.
         _ if error.kind() == std::io::ErrorKind::WouldBlock => "; raise `ulimit -u`",
         _ => "",
     }

@@ -1,8 +1,8 @@
 //! A limit on the log lines that one peer can cause.
 //!
-//! Each peer may cause a burst of a few lines, and after the burst one line per second. The limit prevents that a flood
-//! of failures of one peer fills the log or suppresses the lines of other peers. When a peer may cause a line again,
-//! the line says how many lines of the peer were left out.
+//! Each peer may cause a burst of a few log lines, and after the burst one log line per second. The limit prevents that
+//! a flood of failures of one peer fills the log or suppresses the log lines of other peers. After log lines of a peer
+//! were left out, the next log line of this peer says how many log lines were left out.
 
 use std::{
     collections::HashMap,
@@ -69,8 +69,8 @@ impl Allowance {
 }
 
 impl<K: Eq + Hash> Lines<K> {
-    /// If `peer` may cause a line at `now`, returns the number of lines that were left out since the last line of
-    /// `peer`. If `peer` may not cause a line at `now`, returns `None`.
+    /// Returns the number of log lines of `peer` that were left out since the last log line, or `None` if no log line
+    /// of `peer` may be written at `now`.
     pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));

@@ -151,8 +151,10 @@ impl Drop for PdInner {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // The protection domain is declared last, because Rust drops fields in the order of their declaration. The
-    // protection domain must be released after the memory, because the memory's owner may be dropped with this region.
+    // The protection domain is declared last, because Rust drops fields in the order of their declaration. When the
+    // protection domain is deallocated, a driver may remove registrations whose memory has no owner any more. The field
+    // `memory` is therefore dropped before the protection domain, because `memory` may have the last reference to the
+    // owner.
     pd: Pd,
 }
 
@@ -308,7 +310,7 @@ impl Channel {
     /// Takes the oldest CM event; returns `None` if the channel has no CM event.
     ///
     /// # Errors
-    /// Fails with [`Error::Io`] if the operating system reports no CM events.
+    /// Fails with [`Error::Io`] if reading CM events from the operating system fails.
     pub fn next_event(&self) -> Result<Option<CmEvent>, Error> {
         self.driver().next_event(self.0.id)
     }

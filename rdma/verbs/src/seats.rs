@@ -2,9 +2,10 @@
 //! connection.
 //!
 //! A server admits a fixed number of connections and of requests that are not connections yet; [`Seats`] counts
-//! connections and requests together. A source with many connections must not keep other sources out. If the fixed
-//! number is reached when a connection arrives, the source with the most connections loses a connection to a source
-//! that has fewer. [`Seats`] only decides which connections are admitted; it contains no connection and reads no clock.
+//! connections and requests together. A source with many connections must not keep other sources out. If the maximum
+//! number of connections is already admitted when a connection arrives, the source with the most connections loses a
+//! connection, provided that the source of the new connection has fewer connections. [`Seats`] only decides which
+//! connections are admitted; it contains no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -17,9 +18,9 @@ use crate::peer::Peer;
 /// with a lower value is displaced before a connection with a higher value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// No request of the connection was admitted yet.
+    /// The connection has had no request yet.
     New,
-    /// A request of the connection was admitted before, but no request is in progress.
+    /// The connection has had at least one request, and no request of the connection is in progress.
     Idle,
     /// A request of the connection is in progress.
     Busy,
@@ -32,7 +33,8 @@ pub enum Room<K> {
     Free,
     /// The new connection is admitted if the connection with this key is closed first.
     InPlaceOf(K),
-    /// The connection is refused, because no other connection has to be closed for it.
+    /// The new connection is refused, because the limit is reached and no admitted connection may be closed for the new
+    /// one.
     None,
 }
 
@@ -116,11 +118,11 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
 
     /// Decides on a new connection from `source` when at most `most` connections may be admitted in all.
     ///
-    /// If `most` connections are admitted already, another source loses a connection, as described at
-    /// [`Self::displaced_by`]. If no other source must lose a connection, the source of the new connection loses one of
-    /// its own connections that have no request in progress. A restarted client is therefore admitted although its
-    /// connections from before the restart still seem to be in use. If neither another source nor the source of the new
-    /// connection can lose a connection, the new connection is refused.
+    /// If `most` connections are admitted already, the connection that [`Self::displaced_by`] returns must be closed
+    /// first. If [`Self::displaced_by`] returns no connection, a connection of `source` itself that has no request in
+    /// progress must be closed first. Because a new connection can replace a connection of the same source, a restarted
+    /// client is admitted even if the server has not yet noticed that the connections from before the restart have
+    /// ended. If no connection can be closed, the new connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -136,12 +138,13 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
     /// Only connections for which `may` is true are considered.
     ///
-    /// The connection is taken from the source that has the most connections. A source loses a connection only if it
-    /// has at least two connections more than `source`. If `source` has no connection, one connection more is
-    /// sufficient, but then the displaced connection must have no request in progress. Connections that had no request
-    /// yet are displaced first, and idle connections are displaced next; in both cases the oldest connection is chosen.
-    /// A connection with a request in progress is displaced last, unless its source has more than half of all
-    /// connections, because requests that never end must not keep other sources out.
+    /// A source can lose a connection if it has at least two connections more than `source`. If `source` has no
+    /// connection, a source with only one connection can lose this connection, but only if no request of the connection
+    /// is in progress. The connection is taken from the source with the most connections. The oldest connection that
+    /// had no request yet is displaced first, and the oldest idle connection is displaced next. A connection with a
+    /// request in progress is displaced after all other connections, unless its source has more than half of all
+    /// connections. A source with more than half of all connections must not keep other sources out by requests that
+    /// never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
@@ -155,9 +158,9 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             let busy = seat.standing == Standing::Busy;
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
-        // The second group of the order has the busy connections of sources with at most half of all connections, and
-        // the first group has all other connections. In each group of the order, the connections of the source with the
-        // most connections come first.
+        // The value `last` is true for a busy connection of a source that has at most half of all connections; such a
+        // connection is displaced after all other connections. Among the connections with the same value of `last`, a
+        // connection of the source with the most connections is displaced first.
         let order = |(key, seat): &(&K, &Seat<S>)| {
             let number = self.of(seat.source);
             let last = seat.standing == Standing::Busy && 2 * number <= self.len();

@@ -28,8 +28,8 @@ const FEW: usize = 4;
 ///
 /// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
 /// segment of a super-packet may be shorter. The kernel splits a super-packet into datagrams, and numbers them from 0
-/// in the IPv4 identification. The identification of a segment is therefore known before the segment is sent
-/// ([`Segment::ip_id`]).
+/// in the IPv4 identification. Because of this numbering, the identification of a segment is known before the segment
+/// is sent ([`Segment::ip_id`]).
 pub struct SendBatch {
     messages: Vec<Group>,
     /// The index of the first unsent message.
@@ -125,8 +125,8 @@ impl SendBatch {
 
     /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// The arena must have `len` bytes left, even if only a part of the datagram will be copied into the arena.
-    /// Otherwise, the method returns `None`.
+    /// The method also returns `None` if the arena has fewer than `len` bytes left, because all bytes of a datagram may
+    /// be copied into the arena.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES

@@ -333,7 +333,7 @@ impl Qp {
     }
 
     /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If
-    /// acknowledgements may be late and the peer runs this stack, however, one request packet is sent before the
+    /// acknowledgements may be late and the peer runs this stack, one request packet is sent before the
     /// acknowledgements. The acknowledgement is shorter than the request packet, and only a shorter packet may follow
     /// in the same super-packet.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {

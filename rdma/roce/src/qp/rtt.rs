@@ -23,8 +23,8 @@ pub(super) struct Rtt {
 impl Rtt {
     /// The round-trip time that is assumed until the first round trip was measured.
     const INITIAL: Duration = Duration::from_millis(50);
-    /// The longest retransmission interval of a connection without an ACK timeout, which never fails because of a
-    /// silent peer.
+    /// The longest retransmission interval of a connection without an ACK timeout. A connection without an ACK timeout
+    /// does not fail when its peer is silent.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
     /// The number of consecutive expiries at which only the last packet is resent.

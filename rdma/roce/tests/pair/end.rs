@@ -10,7 +10,8 @@ use verbs::{
 
 use super::Setup;
 
-/// The number of bytes in each half of an end's region. The first half has a pattern, and the second half has zeros.
+/// The region of each end has two halves of this number of bytes. At the start of a test, the first half of a region
+/// has a pattern, and the second half has zeros.
 pub(crate) const HALF: u32 = 1 << 16;
 
 /// The bytes of all regions.

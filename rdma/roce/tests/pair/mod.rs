@@ -241,7 +241,7 @@ impl Pair {
         self.rules.clear();
     }
 
-    /// Posts a signaled request at A for the first `len` bytes of memory, whose copy goes to the second half of memory.
+    /// Posts a signaled WRITE at A, from the first `len` bytes of A's region to the second half of B's region.
     pub(crate) fn write(&mut self, id: u64, len: u32) {
         let to = self.b.remote(HALF);
         self.a.post(id, SendOp::Write(to), 0, len);
@@ -281,7 +281,8 @@ impl Pair {
         self.a.completed()
     }
 
-    /// Sends what is to be sent, and goes to the next arrival or timer. Returns false if there is none.
+    /// Puts all waiting packets on the wire, and handles the next arrival or timer. Returns false if no packet is on
+    /// the wire and no timer runs.
     pub(crate) fn step(&mut self) -> bool {
         self.transmit();
         let arrival = self.wire.keys().next().map(|(at, _)| *at);
@@ -297,7 +298,7 @@ impl Pair {
         true
     }
 
-    /// Goes to the next arrival. No end sends afterwards.
+    /// Advances the time to the next arrival of a packet, and delivers the packet. No end sends a packet afterwards.
     pub(crate) fn step_without_sending(&mut self) {
         let next = self.wire.keys().next().map(|(at, _)| *at);
         self.now = next.expect("a packet is on the wire");
@@ -325,7 +326,7 @@ impl Pair {
         panic!("the ends do not come to rest");
     }
 
-    /// Drives for a time, at the end of which the time has come.
+    /// Runs the pair until the clock of the pair has advanced by `time`.
     pub(crate) fn drive_for(&mut self, time: Duration) {
         let end = self.now + time;
         for n in 0.. {
@@ -350,7 +351,7 @@ impl Pair {
         }
     }
 
-    /// Puts the next packet of `side` on the wire. Returns false if there is none.
+    /// Puts the next packet of `side` on the wire. Returns false if `side` has no packet to send.
     pub(crate) fn transmit_one(&mut self, side: Side) -> bool {
         let (now, mut out) = (self.now, Transmit::default());
         let end = self.end(side);
@@ -425,8 +426,8 @@ impl Pair {
         self.seal(from, body)
     }
 
-    /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers of its opcode. Its RETH is for no
-    /// bytes of the second half of memory.
+    /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers of its opcode. If the opcode
+    /// has a RETH, the RETH has the length 0 and the address of the second half of the region of `to`.
     pub(crate) fn forge(&mut self, to: Side, opcode: u8, psn: u32) -> Packet<'static> {
         let end = self.end(to);
         let (dest_qp, remote) = (end.qp.0, end.remote(HALF));

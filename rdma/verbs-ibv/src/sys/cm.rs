@@ -287,8 +287,8 @@ impl CmId {
     pub(crate) fn set_ack_timeout(&self, timeout: u8) {
         let mut timeout = timeout;
         let (level, name) = (c::RDMA_OPTION_ID as c_int, c::RDMA_OPTION_ID_ACK_TIMEOUT as c_int);
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The call reads one byte of the
-        // local variable `timeout`.
+        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The function `rdma_set_option`
+        // reads one byte of the local variable `timeout`.
         let code = unsafe {
             self.library().rdma_set_option(self.id.as_ptr(), level, name, (&raw mut timeout).cast(), 1)
         };

@@ -153,8 +153,8 @@ impl Drop for Cq {
         }
         let unacked = *self.unacked.get_mut();
         // SAFETY: this `Cq` owns the completion queue and the channel. All queue pairs that used the completion queue
-        // have been destroyed, because each of them had a reference to this `Cq`. The announcements are acknowledged
-        // first, because `ibv_destroy_cq` waits for the acknowledgements.
+        // have been destroyed, because each of them had a reference to this `Cq`. The CQ events that were taken from
+        // the channel are acknowledged first, because `ibv_destroy_cq` waits until all of them are acknowledged.
         unsafe {
             if unacked > 0 {
                 self.device.library.ibv_ack_cq_events(self.cq.as_ptr(), unacked);

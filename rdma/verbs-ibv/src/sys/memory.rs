@@ -69,9 +69,9 @@ impl Mr {
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |sum, (_, flag)| sum | flag);
         // At least one byte is registered, because devices do not register 0 bytes and `memory` has at least one page.
         let len = memory.len().max(1);
-        // SAFETY: the contract of `Memory` guarantees that the range is mapped for reading and writing until `memory`
-        // is dropped. The contract also guarantees that no Rust reference to the range exists while the range is
-        // registered for remote access.
+        // SAFETY: the contract of `Memory::from_raw_parts` guarantees that the range is mapped for reading and writing
+        // until the owner in `memory` is dropped. The contract of `Memory::from_raw_parts` also guarantees that no Rust
+        // reference to the range exists while the range is registered for remote access.
         let mr = unsafe {
             pd.device.library.ibv_reg_mr(
                 pd.pd.as_ptr(),

@@ -38,7 +38,7 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// The limits and values of this side that take precedence over the attributes of the connection manager.
+/// The values of this side by which the queue pair attributes from librdmacm are limited or replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     /// The maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
@@ -53,7 +53,8 @@ pub(crate) struct Retries {
 pub(crate) struct Agreed {
     /// The path MTU in bytes of payload per packet.
     pub(crate) path_mtu: u32,
-    /// The maximum numbers of outstanding READs in both directions, as in [`Retries`].
+    /// The maximum numbers of outstanding READs: first of the READs that the peer sends to this side, then of the READs
+    /// that this side sends to the peer.
     pub(crate) reads: (u8, u8),
 }
 
