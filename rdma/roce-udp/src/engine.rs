@@ -205,7 +205,8 @@ impl Engine {
     /// Sends the batch; returns false if the socket's send buffer is full.
     fn flush(&mut self, turn: &mut Turn) -> bool {
         while !self.send.is_empty() {
-            // An unusable socket loses packets, as a network does.
+            // If the socket cannot be used, the packets of the batch are dropped without an error, as if the network
+            // had lost them.
             let Ok(outcome) = self.send.flush(&self.port) else {
                 self.send.clear();
                 return true;

@@ -149,7 +149,7 @@ fn model(gives_up: bool) {
             state: Mutex::new(State::default()),
             waker: Condvar::new(),
         });
-        // This thread is the progress thread.
+        // The thread that runs this closure is the progress thread; the two callers are other threads.
         let callers = [(0, false), (1, gives_up)].map(|(me, gives_up)| {
             let (device, progress) = (device.clone(), current());
             thread::spawn(move || device.call(me, &progress, gives_up))

@@ -80,16 +80,17 @@ impl RoleWord {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
-    /// Passes the role of a caller whose wait ends to a waiter, or to nobody if there is no waiter. Returns true if the
-    /// progress thread sleeps deeply and must be woken.
+    /// Ends the role of a caller that is the progress owner and stops waiting: the role passes to a waiter, or to
+    /// nobody if there is no waiter. Returns true if the progress thread sleeps deeply and must be woken.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
         }
         self.change(Role::Caller, Role::None);
-        // Exchanges of one atomic variable have a total order: if this exchange comes after the exchange in
-        // `fall_asleep`, this thread finds `deep` set; if this exchange comes before the exchange in `fall_asleep`, the
-        // progress thread sees the change of the role.
+        // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because exchanges of
+        // one atomic variable have a total order. If the exchange in `fall_asleep` comes first, the caller finds `deep`
+        // set here and wakes the progress thread. If the exchange here comes first, the progress thread sees in
+        // `fall_asleep` that the role has changed, and does not sleep.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
@@ -105,8 +106,9 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // A plain store would not be sufficient: the exchange lets this thread see the changes that a caller made
-        // before its own exchange of `deep`.
+        // A plain store of false to `deep` would not be sufficient. If a caller has already exchanged `deep` in
+        // `pass_on`, the exchange here makes sure that the progress thread sees the caller's earlier change of the
+        // role.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

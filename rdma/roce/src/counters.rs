@@ -58,8 +58,8 @@ counters! {
     rx_stray_ack,
     /// The number of congestion notification packets that were received.
     rx_cnp,
-    /// The number of completions that were lost because the completion queue was full. The queue pair of a lost
-    /// completion fails.
+    /// The number of completions that were lost because the completion queue was full. If the completion of a work
+    /// request is lost, the queue pair of this work request fails.
     cq_overrun,
     /// The number of sends, WRITEs and READs that were posted to connected queue pairs.
     rdma_sends,

@@ -2,8 +2,8 @@
 //!
 //! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Each field that routers
 //! may change is replaced by ones before the ICRC is computed. In IPv4, routers may change TOS, TTL and header
-//! checksum. In IPv6, routers may change traffic class, flow label and hop limit. The UDP checksum and byte 4 of the
-//! BTH are replaced by ones with both IP versions. The ICRC is stored little-endian.
+//! checksum. In IPv6, routers may change traffic class, flow label and hop limit. In IPv4 and in IPv6, the UDP checksum
+//! and byte 4 of the BTH are replaced by ones, too. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute those 32 bits of the IP header with which the ICRC is right: the identification and the
@@ -122,9 +122,9 @@ impl Icrc {
     }
 
     /// Adds the bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes in place of the bytes that
-    /// it read. A CRC that starts with the register 0 must have the same result for the returned 128 bytes as a CRC
-    /// that starts with the given register has for the bytes that `fold` read. Returns false and adds nothing if `fold`
-    /// returns `None`.
+    /// it read. The CRC of the returned 128 bytes, started with the register 0, must be equal to the CRC of the bytes
+    /// that `fold` read, started with the register that `fold` got. Returns false and adds nothing if `fold` returns
+    /// `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The hasher stores all bits of the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
@@ -169,8 +169,9 @@ pub enum IdRule {
     /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. With an
     /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
     Below128,
-    /// Any identification is possible. With an unknown identification, the ICRC checks the packet like a checksum of 16
-    /// bits, and still detects every single-bit error.
+    /// Any identification is possible. If the receiver does not know the identification, it computes these 16 bits from
+    /// the ICRC's 32 bits, so the ICRC checks the packet only like a checksum of 16 bits. Every single-bit error is
+    /// still detected.
     Any,
 }
 
@@ -184,7 +185,8 @@ pub struct Checked {
 /// The reason why a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// The datagram is shorter than BTH and ICRC, or longer than a UDP payload can be. The value is its length in bytes.
+    /// The datagram is shorter than BTH and ICRC, or longer than a UDP payload can be. The value is the datagram's
+    /// length in bytes.
     #[error("{0} bytes are no RoCEv2 datagram")]
     Length(usize),
     /// The ICRC is wrong with every identification that is checked.
@@ -256,8 +258,8 @@ impl Solver {
         }
     }
 
-    /// Computes the identification with which the ICRC is right. `delta` is the difference between the received ICRC
-    /// and the ICRC that was computed with the identification `guess`.
+    /// Computes the identification with which the ICRC is right. `delta` is the XOR of the received ICRC and the ICRC
+    /// that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
         // The last `covered` bytes of the packet begin with the identification and the fragment word (flags and
         // fragment offset of the IPv4 header). Only these four bytes may differ between the received packet and the
@@ -310,7 +312,8 @@ const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // Each step divides `inverse` by x, which undoes the multiplication by x: `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
+        // A multiplication of `b` by x is `b >> 1 ^ POLYNOMIAL & -(b & 1)`. Each step of this loop undoes such a
+        // multiplication, so it divides `inverse` by x.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }

@@ -1,5 +1,5 @@
 //! References to the application's memory. This crate never accesses the memory itself. The crate passes only regions
-//! and offsets to the caller, and the caller copies the bytes.
+//! and offsets to its caller, and the caller copies the payload between packets and memory.
 
 /// The number of a registered region, which is the region's slot in the table of memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

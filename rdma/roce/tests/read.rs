@@ -191,7 +191,8 @@ fn a_lost_request_with_nothing_behind_it_is_repeated_by_the_timer() {
     assert_eq!(pair.finish(), ok([1]));
     let times: Vec<_> =
         pair.sent.iter().filter(|p| p.kind == "READ_REQUEST").map(|p| (p.at - start).as_micros()).collect();
-    // A READ is not repeated as a probe, so the two intervals of probes pass before it.
+    // A READ is never sent again as a probe. The lost READ is therefore sent again only after the two probe intervals,
+    // 250 us and 500 us, and the retransmission interval of 4000 us.
     assert_eq!(times, [0, 250 + 500 + 4000]);
 }
 
@@ -309,7 +310,7 @@ fn a_response_to_a_write_fails_the_write() {
     pair.transmit();
     let response = pair.forge(A, opcode::READ_RESPONSE_ONLY, PSN_A + 1);
     assert_eq!(pair.deliver(A, &response), Some(RefusalCause::BadResponse));
-    // The response acknowledges the request before it.
+    // The response that is refused still acknowledges request 1, because request 1 was sent before request 2.
     assert_eq!(pair.a.completed(), [(1, WcStatus::Success), (2, WcStatus::BadResponse)]);
 }
 

@@ -10,9 +10,9 @@
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
 
-/// Folds `blocks` blocks at `at` into one block. The CRC register 0, updated with the result, has the same value as
-/// `register` updated with the blocks. Returns `None` if `blocks` is 0, or if this processor lacks the instructions
-/// AVX2 and VPCLMULQDQ.
+/// Folds `blocks` blocks at `at` into one block. The CRC of the returned block, started with the register 0, is equal
+/// to the CRC of the blocks at `at`, started with `register`. Returns `None` if `blocks` is 0, or if this processor
+/// lacks the instructions AVX2 and VPCLMULQDQ.
 ///
 /// # Safety
 /// `blocks` blocks must be readable at `at`.

@@ -170,8 +170,8 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The closure XORs the CRC register into the first four bytes of the block. The CRC of the changed block, started
-    // with 0, has the same result as the CRC of the unchanged block, started with the register.
+    // The closure XORs the CRC register into the first four bytes of the block. The CRC of the block after this XOR,
+    // started with the register 0, is equal to the CRC of the original block, started with the given register.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

@@ -100,8 +100,9 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// Returns the reply that was pushed last, or `None` if this reply was returned before. An acknowledgement is
-    /// removed from the queue. The reply to a READ stays in the queue until [`Replies::finish_oldest`] removes it.
+    /// Returns the reply that was pushed last, or `None` if this reply was returned before. If the returned reply is an
+    /// acknowledgement, it is removed from the queue. The reply to a READ stays in the queue until
+    /// [`Replies::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
             Reply::Ack { .. } => self.queue.pop_back(),
