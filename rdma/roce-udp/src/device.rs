@@ -22,8 +22,9 @@ use crate::{
     waiters::Notice,
 };
 
-/// If a timer becomes due while the progress owner sleeps, the progress owner is woken only if the sleep would end more
-/// than this time after the timer is due.
+/// The maximum time by which the progress owner may sleep past a timer that another thread sets meanwhile. If the sleep
+/// would end later than this time after the timer is due, the other thread wakes the progress owner, which then sleeps
+/// only until the timer is due.
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -249,8 +250,9 @@ impl Device {
         std::hint::spin_loop();
     }
 
-    /// The thread that has `role` sleeps until the socket or `beside` is readable, until a timer or `until` is due, or
-    /// until the waker is used. Returns true if `beside` became readable.
+    /// The thread that has `role` sleeps until the first of these events: the socket or the file descriptor `beside`
+    /// becomes readable, a timer of the engine becomes due, the time `until` comes, or the waker of `role` is used.
+    /// Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -327,11 +329,13 @@ impl Device {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-                // If the caller is stalled while it holds the lock, this thread cannot make a turn.
+                // If the caller that is the progress owner is stalled while it holds the engine's lock, the progress
+                // thread cannot make a turn.
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // When `access` is dropped, it wakes the sleeping caller if this turn made the caller's objects ready.
+                // If the caller that is the progress owner sleeps, and the progress thread's turn makes an object ready
+                // for which the caller waits, the drop of `access` wakes the caller.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -364,8 +368,8 @@ impl Device {
         }
     }
 
-    /// Wakes the progress thread from the sleep in `watch`. The progress thread wakes up by itself from its other,
-    /// shorter sleeps.
+    /// Wakes the progress thread from the sleep in `watch`, which can last a second. The progress thread needs no call
+    /// of this function for the sleep in `progress`, because that sleep ends by itself after the time `LINGER`.
     fn rouse_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -434,8 +438,8 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that a turn held back, because the
-    /// work may end their connections.
+    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that the last turn held back.
+    /// Otherwise the caller could end a connection whose acknowledgements are not sent yet.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;

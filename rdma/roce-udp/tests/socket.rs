@@ -80,7 +80,8 @@ fn assert_bodies(got: &[Datagram], sent: &[Vec<u8>]) {
     }
 }
 
-/// Sends `lens` from one loopback address to another and checks that all arrive in order. Returns the IP IDs.
+/// Sends `lens` from one loopback address to another and checks that all arrive in order. Returns the IP
+/// identifications of the datagrams in the order in which they were sent.
 fn transfer(ips: [&str; 2], sender: &PortConfig, receiver: &PortConfig, lens: &[usize]) -> Vec<u16> {
     let (a, b) = (port(ips[0], sender), port(ips[1], receiver));
     let bodies: Vec<_> = lens.iter().enumerate().map(|(number, len)| pattern(number, *len)).collect();
@@ -342,7 +343,8 @@ fn receive_buffer_is_reported() {
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!(all(), (1, 30 - kept));
-    // The batch `got`, which has reported losses of `small`, now receives from the socket `b`, which lost no datagram.
+    // The receive batch `got` has reported the datagrams that the socket `small` lost. The batch now receives from the
+    // socket `b`, which lost no datagram, so the batch must report no losses.
     put(&mut batch, b.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!((b.recv(&mut got).expect("a usable socket"), got.overflows()), (1, None));

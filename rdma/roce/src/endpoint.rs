@@ -36,15 +36,15 @@ use crate::{
     wire::{Bth, Malformed, Packet},
 };
 
-/// The data of a received datagram that the socket reports.
+/// What the socket reports about a received datagram, besides the datagram's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The address and UDP port of the sender.
     pub from: SocketAddr,
     /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
-    /// The index of the datagram in the super-packet in which it was received. If the sender is an embedded device, the
-    /// index is the likely IPv4 identification.
+    /// The index of the datagram in the super-packet in which it was received. If the sender uses the embedded
+    /// provider, this index is probably the datagram's IPv4 identification.
     pub index: u16,
 }
 

@@ -50,7 +50,8 @@ fn a_write_survives_the_loss_of_a_middle_packet() {
 #[test]
 fn a_write_survives_the_loss_of_its_last_packet() {
     let pair = write_without("WRITE_LAST");
-    // No packet follows, so no NAK is sent, and the requester finds out by a probe.
+    // The lost packet is the last packet of its message, so the responder sees no gap and sends no NAK. The requester
+    // replaces the lost packet by its tail probe.
     assert_eq!((pair.count("WRITE_LAST"), pair.count("WRITE_MIDDLE"), pair.count("NAK_SEQUENCE")), (2, 3, 0));
 }
 

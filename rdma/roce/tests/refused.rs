@@ -195,7 +195,8 @@ fn cm_unknown_id() {
     assert_eq!(pair.b.endpoint.cm_counters().rx_unknown_id, 1);
 }
 
-/// The communication IDs in A's REQ and B's REP, as those of A's messages.
+/// Makes a pair in which B has answered A's REQ with a REP. Also returns the communication IDs that A's later messages
+/// carry: A's ID is the local one, and B's ID is the remote one.
 fn requested_ids() -> (Pair, CommIds) {
     let (mut pair, _, id) = Pair::requested();
     pair.accept(id);

@@ -339,8 +339,8 @@ impl Connections {
     }
 
     /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up, or
-    /// because this is the `POLLS`-th poll since the last request. The method `is_due` decides by the time, whereas
-    /// this method decides by the number of polls and needs no clock.
+    /// because this is the `POLLS`-th poll since the last request. `is_due` decides by the time whether to request
+    /// events; this method decides by the number of polls, so it needs no clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
@@ -426,8 +426,8 @@ impl Connection {
             }
             (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
                 flush(&qp);
-                // The peer has sent a DREQ and waits for the confirmation. The confirmation fails if this side
-                // disconnected before the peer did, so an error is ignored.
+                // The peer has sent a DREQ and waits for the DREP, which `disconnect` sends. If this side disconnected
+                // before the peer did, `disconnect` fails; the connection ends nevertheless, so the error is ignored.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
             }

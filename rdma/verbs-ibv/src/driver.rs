@@ -230,8 +230,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // The `Queue` itself has one of the references that are counted for its `cq`. Each further reference belongs to
-        // a queue pair that uses the completion queue.
+        // The `Queue` in the driver's table holds one reference to the completion queue `cq`. Every other reference
+        // belongs to a queue pair that uses the completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }

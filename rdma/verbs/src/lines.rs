@@ -35,9 +35,10 @@ impl<K> Default for Lines<K> {
 /// The number of log lines that one peer has caused, and the number of its lines that were left out.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// The number of lines that were written since the allowance was last full. `since` is the time at which the first
-    /// line was written after the allowance was full.
+    /// The number of lines of the burst that the peer has used up. Each line that is written adds 1, and each
+    /// [`PERIOD`] that passes subtracts 1.
     told: u32,
+    /// The time at which the present [`PERIOD`] began; `None` if no line of the burst is used up.
     since: Option<Instant>,
     left_out: u64,
 }

@@ -25,7 +25,7 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// Makes a context of a provider's driver, which [`Context::driver`] returns.
+    /// Makes a context from a provider's driver; [`Context::driver`] returns this driver.
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self(driver)
     }
@@ -265,8 +265,8 @@ impl Qp {
     /// Posts all work requests of `wrs` in order.
     ///
     /// # Errors
-    /// Returns the index of the first work request that was not posted, and the reason. The work requests before this
-    /// index were posted.
+    /// If a work request cannot be posted, returns the index of this work request and the reason. The work requests
+    /// before this index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.context.0.post_send(self.num, wrs)
     }

@@ -148,8 +148,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // This check reads only the number of connections of one source, the largest, and not each connection, so a
-        // flood of new connections costs little.
+        // This check only looks up how many connections the source with the most connections has. The check does not
+        // visit each connection, so a flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;
@@ -289,8 +289,8 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
             server.seats.set(server.next - 1, Standing::Idle);
         }
-        // The source 10.0.0.1 has 16 of 32 connections now, which is not more than half, so its busy connections are
-        // displaced last and the oldest idle connection is displaced first.
+        // A source with at most half of all connections loses its busy connections last. The source 10.0.0.1 has 16 of
+        // 32 connections now, so the new connection displaces the oldest idle connection of all sources.
         assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
     }
 

@@ -23,8 +23,8 @@ use crate::{
 
 /// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of rdma_cm contains the same code.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. The code of rdma_cm is 20, with which a
-/// kernel peer would repeat a lost REP only after 4.3 s.
+/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. A REQ of rdma_cm contains the code 20 in
+/// this place, with which a kernel peer would repeat a lost REP only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;

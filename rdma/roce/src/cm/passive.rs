@@ -350,8 +350,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Notes that a packet arrived on the queue pair `qpn`. The packet confirms the connection as an RTU does
-    /// (ib_cm_notify).
+    /// Notes that a packet arrived on the queue pair `qpn`. If the RTU of a connection has not arrived, any packet of
+    /// the peer on the connection's queue pair confirms the connection as an RTU does (ib_cm_notify).
     pub fn data_arrived(&mut self, qpn: u32) {
         if let Some(id) = self.table.unconfirmed(qpn) {
             self.confirmed(id);

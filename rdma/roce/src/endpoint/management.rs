@@ -249,7 +249,8 @@ impl Endpoint {
     }
 
     /// Removes a connection request together with its CM event, if the application has not taken this event yet. If the
-    /// application has taken the event, the application must release the request.
+    /// application has already taken the CM event of the connection request `id`, the application must release the
+    /// request itself.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

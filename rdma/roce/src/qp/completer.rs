@@ -307,9 +307,10 @@ impl Requester {
         Progress::default()
     }
 
-    /// Resends only the last packet that was sent. The acknowledgement or NAK of this packet shows which packets are
-    /// missing. If all packets were sent again at once, a whole window would be repeated even if the receiver were only
-    /// slow. If the last packet is a READ request, no packet is resent.
+    /// Resends only the last packet that was sent, as a tail probe. The peer's acknowledgement or NAK of the resent
+    /// packet shows which packets are missing. If all packets were sent again at once, a whole window would be repeated
+    /// even if the receiver were only slow. If the last packet that was sent is a READ request, no packet is resent,
+    /// because a READ request is never a tail probe.
     fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {

@@ -1,5 +1,6 @@
-//! The requester: turns work requests into request packets (IBTA vol. 1, 9.7.3), which refer to memory. Sent packets
-//! are not stored; a retransmission reads the memory again.
+//! The requester: turns work requests into request packets (IBTA vol. 1, 9.7.3). A request packet refers to its payload
+//! in registered memory; only inline data is copied into the packet. Sent packets are not stored; a retransmission
+//! reads the memory again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -42,9 +43,10 @@ pub(crate) struct Requester {
     pub(super) alloc: Psn,
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
-    /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
-    /// request never goes beyond the last PSN of an earlier READ request, because a responder does not answer a request
-    /// of which only the first part is a duplicate.
+    /// For each READ request that was sent and is not answered in full, the PSN of its last response. If responses to a
+    /// READ request are requested again, the new request ends at the latest at the PSN at which the earlier request
+    /// ended. A longer request would be a duplicate in its first part only, and a responder does not answer such a
+    /// request.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,

@@ -141,11 +141,11 @@ pub struct Mra {
 /// The message to which an MRA or REJ responds, 2 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The REQ.
+    /// The MRA or REJ responds to a REQ.
     Req,
-    /// The REP.
+    /// The MRA or REJ responds to a REP.
     Rep,
-    /// Another message; the number is the 2-bit code.
+    /// The MRA or REJ responds to another message; the number is the 2-bit code of this message.
     Other(u8),
 }
 
@@ -285,7 +285,8 @@ fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes(b, at))
 }
 
-/// Sets the bits of `byte` that `mask`, shifted left by `shift`, selects. All other bits of `byte` keep their values.
+/// Stores the bits of `value` that `mask` selects in `byte`, shifted left by `shift`. All other bits of `byte` keep
+/// their values.
 fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
     *byte = *byte & !(mask << shift) | (value & mask) << shift;
 }

@@ -267,7 +267,8 @@ impl Pair {
         self.a.post_with(id, SendOp::Write(to), 0, len, flags).unwrap();
     }
 
-    /// Measures the round trip by a SEND, so that timers are short, and forgets the packets of it.
+    /// Sends one SEND, by which the requester measures the round-trip time, so that its timers are short afterwards.
+    /// Then clears the list of sent packets.
     pub(crate) fn warm_up(&mut self) {
         self.b.recv(0, 0);
         self.send(0, 0);
@@ -275,7 +276,8 @@ impl Pair {
         self.sent.clear();
     }
 
-    /// Drives until nothing more happens. Returns the completions of A's send queue.
+    /// Makes steps of both ends until no packet is on the wire and no timer runs. Returns the completions of A's send
+    /// queue.
     pub(crate) fn finish(&mut self) -> Vec<(u64, WcStatus)> {
         self.drive();
         self.a.completed()
@@ -343,7 +345,7 @@ impl Pair {
         self.now = end;
     }
 
-    /// Puts all packets that the ends have to send on the wire.
+    /// Puts on the wire all packets that the two ends have to send.
     pub(crate) fn transmit(&mut self) {
         for side in [A, B] {
             let more = (0..MANY).all(|_| self.transmit_one(side));
@@ -449,7 +451,7 @@ impl Pair {
         Packet { aeth: Some(Aeth { syndrome, msn: 0 }), ..self.forge(to, opcode::ACKNOWLEDGE, psn) }
     }
 
-    /// Delivers a packet at once. Returns the cause if it is refused.
+    /// Delivers a packet at once. If the receiving end refuses the packet, returns the refusal cause.
     pub(crate) fn deliver(&mut self, to: Side, packet: &Packet<'_>) -> Option<RefusalCause> {
         let datagram = self.encode(to.other(), packet);
         self.deliver_bytes(to, &datagram)

@@ -49,7 +49,7 @@ fn check(returned: std::ffi::c_int) -> io::Result<()> {
 fn check_code(returned: std::ffi::c_int) -> io::Result<()> {
     match returned {
         0 => Ok(()),
-        // Some providers return -1 instead of an error number, and set errno.
+        // Some of rdma-core's NIC drivers return -1 instead of an error number, and set errno.
         code if code < 0 => Err(errno()),
         code => Err(io::Error::from_raw_os_error(code)),
     }

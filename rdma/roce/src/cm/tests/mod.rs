@@ -106,8 +106,9 @@ struct Net {
     now: Time,
     random: Random,
     hosts: [Host; 2],
-    /// The datagrams in flight, sorted by arrival time and order. The value of an entry is the index of the receiving
-    /// host, the sender's address and the datagram.
+    /// The datagrams in flight, sorted by arrival time. Datagrams with the same arrival time are sorted in the order in
+    /// which they were sent. The value of an entry is the index of the receiving host, the sender's address and the
+    /// datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
     /// The probabilities of loss and duplication in percent.
