@@ -80,8 +80,8 @@ impl RoleWord {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
-    /// Ends the role of a caller that is the progress owner and stops waiting: the role passes to a waiter, or to
-    /// nobody if there is no waiter. Returns true if the progress thread sleeps deeply and must be woken.
+    /// Ends the role of a caller that is the progress owner and stops waiting. The role passes to a waiter; if there is
+    /// no waiter, nobody is the progress owner. Returns true if the progress thread sleeps deeply and must be woken.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;

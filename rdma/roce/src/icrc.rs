@@ -169,9 +169,9 @@ pub enum IdRule {
     /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. With an
     /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
     Below128,
-    /// Any identification is possible. If the receiver does not know the identification, it computes these 16 bits from
-    /// the ICRC's 32 bits, so the ICRC checks the packet only like a checksum of 16 bits. Every single-bit error is
-    /// still detected.
+    /// Any identification is possible. If the receiver does not know the identification, it computes the
+    /// identification's 16 bits from the ICRC's 32 bits, so the ICRC checks the packet only like a checksum of 16 bits.
+    /// Every single-bit error is still detected.
     Any,
 }
 
