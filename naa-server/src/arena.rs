@@ -65,6 +65,7 @@ impl Arena {
         self.ledger.server.used()
     }
 
+    /// Returns the most bytes that all sessions and source networks may have together.
     pub fn limit(&self) -> u64 {
         self.ledger.shares.total
     }
@@ -208,6 +209,7 @@ impl Scratch {
         Ok(Self { memory: region::alloc(len)?, _reservation: reservation })
     }
 
+    /// Returns the bytes of the scratch memory for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: only this value has the mapping `self.memory`, which it never registers, sends from, clones or lends.
         // The mapping lives as long as this value. `&mut self` excludes other slices while this slice exists.
@@ -233,6 +235,7 @@ impl Sends {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before <= 1)
     }
 
+    /// Returns true if at least one send of the session has not completed.
     pub fn unfinished(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
@@ -287,10 +290,12 @@ impl fmt::Debug for Allocation {
 }
 
 impl Allocation {
+    /// Returns the number of bytes that were requested for the allocation.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
+    /// Returns true if the allocation was made for 0 bytes.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
@@ -302,6 +307,9 @@ impl Allocation {
 
     /// Registers the memory for the access rights `most`, and ends an earlier registration. Peers have no access until
     /// [`Self::grant`] gives them some or all of the rights in `most`.
+    ///
+    /// # Errors
+    /// Fails with the device's error.
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
         // `reg_mr` gives the rights to peers at once, so the state is `Granted` until `revoke` succeeds.
@@ -310,6 +318,8 @@ impl Allocation {
         self.revoke()
     }
 
+    /// Ends the registration of the memory, so that peers cannot reach the memory. Does nothing if the memory is not
+    /// registered.
     pub fn deregister(&mut self) {
         self.held = Held::Private;
         self.in_reach = false;
@@ -337,6 +347,9 @@ impl Allocation {
     }
 
     /// Gives `access` to peers. Does nothing if the memory is not registered.
+    ///
+    /// # Errors
+    /// Fails with the device's error. After an error, the allocation counts as open to peers.
     pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
         self.held = match std::mem::replace(&mut self.held, Held::Private) {
             Held::Revoked(mr) | Held::Granted(mr) => Held::Granted(mr),
@@ -352,6 +365,9 @@ impl Allocation {
 
     /// Revokes all access of peers. If the device revokes access (`DeviceAttr::revokes`), no access of peers is in
     /// progress when this function returns. If the device does not revoke access, peers keep their access.
+    ///
+    /// # Errors
+    /// Fails with the device's error. After an error, the allocation still counts as open to peers.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Held::Granted(mr) = &self.held {
             mr.set_access(Access::LOCAL)?;

@@ -39,7 +39,9 @@ pub use crate::regions::{Region, Regions, View};
 /// A region during a call. No two regions of a call overlap.
 #[derive(Debug)]
 pub struct RegionRef<'a> {
+    /// The direction of the region from the function's view.
     pub direction: Direction,
+    /// The bytes of the region. The function may change all of them, also those of an input.
     pub bytes: &'a mut [u8],
 }
 
@@ -64,16 +66,21 @@ impl<'a> Parts<'a> {
         self.0[self.index(is_input, index)?].1.as_deref()
     }
 
+    /// Takes the bytes of input `index`. Returns `None` if the call has no such input, or the region was taken before.
     pub fn take_input(&mut self, index: usize) -> Option<&'a mut [u8]> {
         let at = self.index(is_input, index)?;
         self.0[at].1.take()
     }
 
+    /// Takes the bytes of output `index`. Returns `None` if the call has no such output, or the region was taken
+    /// before.
     pub fn take_output(&mut self, index: usize) -> Option<&'a mut [u8]> {
         let at = self.index(is_output, index)?;
         self.0[at].1.take()
     }
 
+    /// Takes the bytes of internal region `index`. Returns `None` if the call has no such internal region, or the
+    /// region was taken before.
     pub fn take_internal(&mut self, index: usize) -> Option<&'a mut [u8]> {
         let at = self.index(|direction| direction == Direction::Internal, index)?;
         self.0[at].1.take()
@@ -103,14 +110,26 @@ pub enum Failure {
     /// The function cannot read its input data, although its arguments are right.
     #[error("malformed input: {0}")]
     Input(Cow<'static, str>),
-    /// An output is too small. `needed` is the number of bytes that would be enough, if the function knows it.
+    /// An output is too small for the result.
     #[error("output {output} is too small{}; map a larger one", .needed.map_or(String::new(), |n| format!(", {n} bytes are needed")))]
-    OutputTooSmall { output: usize, needed: Option<u64> },
+    OutputTooSmall {
+        /// The index of the output among the outputs of the call.
+        output: usize,
+        /// The number of bytes that would be enough, or `None` if the function does not know it.
+        needed: Option<u64>,
+    },
     /// The function needs scratch memory that exceeds the session's quota or the memory of the machine.
     #[error("the call needs {needed} bytes of memory beside its regions: {why}")]
-    OverLimit { needed: u64, why: Cow<'static, str> },
+    OverLimit {
+        /// The number of bytes of scratch memory that the function requested.
+        needed: u64,
+        /// The limit that is exceeded, and a remedy, as text for people.
+        why: Cow<'static, str>,
+    },
+    /// The call did not end before its deadline.
     #[error("not finished in time; raise the time allowed for a call or give it less to do")]
     TimedOut,
+    /// The call was given up, because its session or the server ends.
     #[error("abandoned: the session or the server ends")]
     Abandoned,
     /// The pool did not run the call.
@@ -118,10 +137,22 @@ pub enum Failure {
     Refused(Refusal),
     /// The function returned a return code of its own.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
-    Returned { code: ReturnCode, text: String },
-    /// A kernel returned `code`, or its process ended. `why` begins with a verb.
+    Returned {
+        /// The return code for the host.
+        code: ReturnCode,
+        /// The text for the server's log, which may be empty.
+        text: String,
+    },
+    /// A kernel failed, or its process did not complete the call.
     #[error("kernel {name} {why}")]
-    Kernel { name: String, code: ReturnCode, why: String },
+    Kernel {
+        /// The name of the kernel.
+        name: String,
+        /// The return code for the host.
+        code: ReturnCode,
+        /// The description of the failure for the log. The text begins with a verb, whose subject is the kernel.
+        why: String,
+    },
     /// A defect in the server.
     #[error("failed inside: {0}")]
     Internal(Cow<'static, str>),
@@ -165,6 +196,7 @@ impl Failure {
 /// The reason for which a call failed, and the number of status bytes that are sent nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
+    /// The reason of the failure.
     pub why: Failure,
     /// The number of bytes in the first output that are a status.
     pub status_bytes: u32,
@@ -191,10 +223,12 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// Makes the stop of a call that ends at `deadline` at the latest.
     pub const fn at(deadline: Instant) -> Self {
         Self { deadline: Some(deadline), abandoned: AtomicBool::new(false) }
     }
 
+    /// Makes the stop of a call without a deadline. Programs that compute without a server use this stop.
     pub const fn never() -> Self {
         Self { deadline: None, abandoned: AtomicBool::new(false) }
     }
@@ -291,6 +325,8 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request.
+    ///
     /// # Errors
     /// Fails with [`Failure::Internal`] if a peer still has access to a region.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
@@ -344,6 +380,7 @@ impl<'a> Call<'a> {
         self.purse.reserve(bytes)
     }
 
+    /// Returns true after the deadline of the call, and after the call was abandoned.
     pub fn should_stop(&self) -> bool {
         self.stop.check().is_err()
     }
@@ -353,6 +390,7 @@ impl<'a> Call<'a> {
         &mut self.regions
     }
 
+    /// Returns the regions of the call as slices that the function can take one by one.
     pub fn parts(&mut self) -> Parts<'_> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
@@ -380,12 +418,15 @@ impl<'a> Call<'a> {
 /// A call that is to be made.
 #[derive(Debug)]
 pub struct Task {
+    /// The function that the call executes.
     pub function: Arc<dyn Function>,
+    /// The regions of the session, which belong to the call until the call ends.
     pub regions: Regions,
     /// The source network whose host made the call.
     pub peer: Peer,
     /// The 24 user bits, which the host chose.
     pub user: U24,
+    /// The time at which the call has to end.
     pub deadline: Instant,
     /// The process that runs the session's kernels. The value is `None` if the function is no kernel and the session
     /// has no running process.

@@ -37,6 +37,8 @@ pub struct Config {
     /// The most bytes that the sessions of one source network may have together, or `None` for half of `memory`. An
     /// eighth of `memory` is reserved for source networks that have little memory.
     pub per_peer_memory: Option<u64>,
+    /// The most sessions that may be open at a time. If the completion queue of the device is too short for this
+    /// number, the server accepts fewer sessions.
     pub max_sessions: usize,
     /// The most sessions of one source network.
     pub max_sessions_per_peer: usize,
@@ -49,6 +51,7 @@ pub struct Config {
     /// zero, the server sends no probes. An idle session has no unacknowledged packets. Without probes, the server
     /// could not detect that the host of an idle session vanished, and the session would never end.
     pub probe_interval: Duration,
+    /// The sizes of the thread pool that executes long calls.
     pub pool: pool::Settings,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
@@ -58,10 +61,12 @@ pub struct Config {
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
     /// provider. If this variable is not set either, the server chooses the provider that fits the address.
     pub provider: Option<Choice>,
+    /// The settings with which the device is opened.
     pub device: DeviceConfig,
 }
 
 impl Config {
+    /// Makes the default configuration of a server that listens at `listen`. All hosts may connect.
     pub fn new(listen: SocketAddr) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         Self {

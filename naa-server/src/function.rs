@@ -22,6 +22,7 @@ pub enum Execution {
 
 /// A function that hosts can call.
 pub trait Function: Send + Sync + 'static {
+    /// Returns the description of the function, which hosts find in the catalogue.
     fn info(&self) -> &FunctionInfo;
 
     /// Returns the place where a call with regions of `bytes` bytes in total runs.
@@ -58,8 +59,17 @@ impl fmt::Debug for dyn Function {
 /// The reason for which a function was not registered. The cause is always the configuration of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
+    /// Two functions have the same function code.
     #[error("functions {former} and {name} both have number {code}; give one another number")]
-    Duplicate { code: FunctionCode, name: String, former: String },
+    Duplicate {
+        /// The function code.
+        code: FunctionCode,
+        /// The name of the function that was to be registered.
+        name: String,
+        /// The name of the function that was registered before.
+        former: String,
+    },
+    /// The descriptions of the functions cannot be encoded as a catalogue, because a text or a list is too long.
     #[error("the catalogue cannot be written: {0}; change what the function says about itself")]
     Catalogue(#[from] catalogue::EncodeError),
 }
@@ -82,6 +92,7 @@ impl Registry {
         Ok(())
     }
 
+    /// Returns the function with function code `code`, or `None` if the registry has no such function.
     pub fn get(&self, code: FunctionCode) -> Option<&Arc<dyn Function>> {
         self.0.get(&code)
     }

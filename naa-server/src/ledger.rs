@@ -16,36 +16,75 @@ use std::{
 /// The reason for which memory was not allocated.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
+    /// The session would exceed its quota.
     #[error(
         "the session asked for {asked} bytes, but {left} of the {limit} it may have are left; \
          map fewer or smaller regions, or raise the server's limit per session"
     )]
-    Session { asked: u64, left: u64, limit: u64 },
+    Session {
+        /// The number of bytes that were requested, in whole pages for a region.
+        asked: u64,
+        /// The number of bytes that the session may still get.
+        left: u64,
+        /// The most bytes that the session may have.
+        limit: u64,
+    },
+    /// The sessions of one source network would exceed the limit of this source network.
     #[error(
         "a session asked for {asked} bytes, but {left} of the {limit} that its address may have are left; \
          end other sessions of this address, or raise the server's memory limit per peer"
     )]
-    Peer { asked: u64, left: u64, limit: u64 },
+    Peer {
+        /// The number of bytes that were requested, in whole pages for a region.
+        asked: u64,
+        /// The number of bytes that the source network may still get.
+        left: u64,
+        /// The most bytes that one source network may have.
+        limit: u64,
+    },
+    /// The memory that is left on the server is less than the requested memory, or is reserved for other source
+    /// networks.
     #[error(
         "a session asked for {asked} bytes, but {left} of the server's {limit} are left for its address; \
          try again when other sessions have ended, or raise the server's memory limit"
     )]
-    Server { asked: u64, left: u64, limit: u64 },
+    Server {
+        /// The number of bytes that were requested, in whole pages for a region.
+        asked: u64,
+        /// The number of bytes that the server would still give to this source network.
+        left: u64,
+        /// The most bytes that the server has for all source networks together.
+        limit: u64,
+    },
+    /// The Linux kernel provided no memory.
     #[error("the server's machine: {0}")]
     Map(#[from] io::Error),
+    /// The Linux kernel provided no file for the pages of a region.
     #[error("the server's machine has no file for a region: {0}; raise the server's `ulimit -n`")]
     File(io::Error),
+    /// The sessions of one source network would exceed the limit of open files of this source network.
     #[error(
         "where the server has kernels, each region needs a file and each session's process two; one address may have {limit} \
          files and {left} of them are left: map fewer regions, end other sessions of this address, or raise the server's \
          `ulimit -n` or its memory limit per peer"
     )]
-    Files { left: u64, limit: u64 },
+    Files {
+        /// The number of files that the source network may still open.
+        left: u64,
+        /// The most files that the sessions of one source network may have open.
+        limit: u64,
+    },
+    /// The files that the server may still open are too few, or are reserved for other source networks.
     #[error(
         "where the server has kernels, each region needs a file and each session's process two; {left} of the server's \
          {limit} files are left for your address: try again when other sessions have ended, or raise the server's `ulimit -n`"
     )]
-    ServersFiles { left: u64, limit: u64 },
+    ServersFiles {
+        /// The number of files that the server would still open for this source network.
+        left: u64,
+        /// The most files that all sessions of the server may have open.
+        limit: u64,
+    },
 }
 
 impl ArenaError {

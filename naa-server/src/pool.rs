@@ -8,6 +8,7 @@
 //! Quarantined calls count against the limits of their source network. The pool does not watch deadlines: the server
 //! loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
 
+#[allow(missing_docs)]
 mod schedule;
 
 use std::{
@@ -53,21 +54,27 @@ pub struct TaskId(u64);
 /// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// The pool is full, and no other source network has so many calls that a call of it could be displaced.
     #[error(
         "all workers of the server are busy and its queue is full; call again later or start it with more"
     )]
     Busy,
+    /// The call waited in a full pool, and the pool gave its place to a call of another source network with fewer
+    /// calls.
     #[error(
         "the queue of the server is full, and a call of another address took this one's place; call again later"
     )]
     Displaced,
+    /// The source network has [`Settings::per_peer`] calls already.
     #[error("your address has as many calls as one may; wait for some, or raise the server's limit per peer")]
     Peer,
+    /// Too many abandoned calls of this source network, or of all source networks together, still run.
     #[error(
         "too many calls that were given up still run; wait until they end, or find the function that hangs and \
          restart the server"
     )]
     Quarantine,
+    /// The pool was closed, because the server shuts down.
     #[error("the server shuts down; call another one")]
     Closed,
 }
@@ -75,13 +82,16 @@ pub enum Refusal {
 /// A refused call, with its regions.
 #[derive(Debug)]
 pub struct Refused {
+    /// The reason of the refusal.
     pub why: Refusal,
+    /// The call, which did not start.
     pub task: Task,
 }
 
 /// The end of a call, which is reported once.
 #[derive(Debug)]
 pub struct Done {
+    /// The number that [`Pool::submit`] returned for the call.
     pub id: TaskId,
     /// The bytes of each parameter that are a result, or the reason for which the call has no result.
     pub result: Result<Vec<Prefix>, Failed>,

@@ -17,17 +17,22 @@ use crate::{
 /// A region of a session, which a call may use.
 #[derive(Debug)]
 pub struct Region {
+    /// The use of the region as the host described it: input, output, single-send or internal.
     pub flags: RegionFlags,
+    /// The memory of the region.
     pub allocation: Allocation,
 }
 
 /// A parameter or an internal region from the view of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
+    /// The use of the parameter as the host described it: input, output, single-send or internal.
     pub flags: RegionFlags,
     /// The index of the region in which this parameter lies.
     pub region: usize,
+    /// The offset of the parameter's first byte in the region.
     pub offset: usize,
+    /// The length of the parameter in bytes.
     pub len: usize,
 }
 

@@ -57,12 +57,16 @@ impl StreamRegion {
 /// the stream is freed only when the stream is dropped.
 #[derive(Debug)]
 pub struct Stream {
+    /// The number of the stream, which is also the number of its session.
     pub id: StreamId,
+    /// The address of the host.
     pub peer: SocketAddr,
     /// The regions in the order in which the host described its parameters.
     pub regions: Vec<StreamRegion>,
     /// The most work requests that may be unfinished at a time, signaled or not.
     pub most_sends: u32,
+    /// The protection domain of the session's queue pair. Memory from which the loop service writes is registered with
+    /// this protection domain.
     pub pd: Pd,
     pub(crate) qp: Arc<Qp>,
 }
@@ -86,6 +90,7 @@ impl Stream {
 /// A host that requests a subscription.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
+    /// The address of the host.
     pub peer: SocketAddr,
     /// The parameters as the host described them. Each parameter has a region of its own.
     pub params: &'a [RegionRequest],

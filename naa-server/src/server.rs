@@ -24,10 +24,18 @@ use serving::Serving;
 /// The reason for which a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The device or its listener could not be opened.
     #[error("cannot serve on {addr}: {source}")]
-    Device { addr: SocketAddr, source: verbs::Error },
+    Device {
+        /// The address at which the server should listen.
+        addr: SocketAddr,
+        /// The error of the device.
+        source: verbs::Error,
+    },
+    /// The environment variable `NAA_PROVIDER` names no provider.
     #[error("{VARIABLE}={}: no provider; {}", .0.value, BadChoice::REMEDY)]
     Environment(#[from] BadChoice),
+    /// The operating system started no thread for the server loop or for the pool.
     #[error("cannot start a thread: {0}; raise `ulimit -u`")]
     Thread(#[from] std::io::Error),
 }
@@ -73,12 +81,20 @@ impl Ending {
 
 impl Server {
     /// Starts a server that listens and serves the functions of `registry` until its handle ends it.
+    ///
+    /// # Errors
+    /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
+    /// `NAA_PROVIDER` names no provider, or if the operating system starts no thread.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
         Self::start_with(config, registry, None)
     }
 
     /// Starts a server as [`start`](Self::start) does, with a loop service. The registry must have the function of the
     /// loop service.
+    ///
+    /// # Errors
+    /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
+    /// `NAA_PROVIDER` names no provider, or if the operating system starts no thread.
     pub fn start_with(
         config: Config,
         registry: Registry,
@@ -127,6 +143,7 @@ impl Server {
         &self.why
     }
 
+    /// Returns the counters of the server, which change while the server runs.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }

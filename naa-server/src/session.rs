@@ -33,28 +33,40 @@ use crate::{
 /// The reason for which a session ends.
 #[derive(Debug, thiserror::Error)]
 pub enum End {
+    /// The host sent a message that MRSP does not allow, or requested regions that the server refuses.
     #[error("{0}")]
     Rejected(#[from] mrsp::naa::Rejection),
+    /// The host sent an immediate that starts no call.
     #[error("{0}")]
     Request(#[from] mrsp::naa::RequestError),
+    /// The server has no memory for the regions that the host requested.
     #[error("{0}")]
     Memory(#[from] ArenaError),
+    /// A work request of the session failed, for example because the host does not acknowledge packets any more.
     #[error("the host cannot be reached any more: {0}")]
     Completion(WcStatus),
+    /// The host sent a message that is longer than the longest MRSP message.
     #[error("the host sent a message longer than any of MRSP")]
     TooLong,
+    /// The program of the server called [`Session::give_up`].
     #[error("this server's program gave up on the host")]
     GivenUp,
+    /// The host did not complete the session setup within [`Config::setup_time`](crate::Config::setup_time).
     #[error("the host asked for nothing in time")]
     Idle,
+    /// The host sent a message or a call after it had subscribed.
     #[error("the host sent a message or a call though it had subscribed")]
     Subscribed,
+    /// The loop service closed the session. The text says why.
     #[error("{0}")]
     Resident(String),
+    /// The host did not acknowledge a message, a response or a liveness probe in time.
     #[error("the host did not take an answer in time")]
     Unacknowledged,
+    /// The device of the server failed.
     #[error("this server: {0}")]
     Device(#[from] verbs::Error),
+    /// The program of the server called a method of the session in the wrong state.
     #[error("this server: {0}")]
     Local(#[from] mrsp::naa::LocalError),
 }
@@ -78,17 +90,20 @@ pub(crate) enum Calling {
 /// events to the session.
 #[derive(Debug)]
 pub struct Session {
+    /// The CM's identifier of the connection.
     pub id: CmId,
     /// The serial number of the session, which is a part of the number of each work request. The queue pair number
     /// cannot take the place of the serial number, because a device may reuse a queue pair number while completions of
     /// the earlier queue pair are still queued.
     pub(crate) serial: u64,
+    /// The address of the host.
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
     /// The function of the last call, until its response is acknowledged.
     pub(crate) function: Option<FunctionCode>,
     /// The process in which the session's kernels run, or `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
+    /// The regions of the session. While a call has the regions, this value is empty.
     pub regions: Regions,
     machine: NaaSession,
     plan: CallPlan,
@@ -110,6 +125,7 @@ pub struct Session {
     /// Linux kernel retransmits forever without an error if the host requested seven retries.
     pub liveness: Liveness,
     // Fields are dropped in this order, so the memory is deregistered before the queue pair is destroyed.
+    /// The queue pair of the connection.
     pub qp: Arc<Qp>,
     pd: Pd,
 }
@@ -117,6 +133,7 @@ pub struct Session {
 /// The next action of the server after a completion.
 #[derive(Debug)]
 pub enum Next {
+    /// The server has nothing to do.
     Nothing,
     /// The host made a call, which the server now executes.
     Call(CallRequest),
@@ -159,6 +176,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Session {
     /// Makes a session with its first receive posted, so that its connection can be accepted. `serial` must differ from
     /// the serial numbers of all other sessions on the same completion queue.
+    ///
+    /// # Errors
+    /// Fails with [`End::Device`] if the message buffer cannot be allocated or registered, or if the device refuses the
+    /// receive.
     pub fn new(
         (id, serial): (CmId, u64),
         peer: SocketAddr,
@@ -206,6 +227,7 @@ impl Session {
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
     }
 
+    /// Returns true if host and server have agreed on regions and no call is in progress.
     pub fn is_ready(&self) -> bool {
         self.machine.is_ready()
     }

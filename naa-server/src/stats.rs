@@ -14,7 +14,9 @@ use crate::pool::Calls;
 pub struct Stats {
     /// The number of sessions that are open now.
     pub sessions: Counter,
+    /// The number of sessions that the server accepted since its start.
     pub sessions_accepted: Counter,
+    /// The number of connection requests that the server refused, by its limits or because of an error.
     pub sessions_rejected: Counter,
     /// The number of sessions that ended because of an error instead of the host's disconnect.
     pub sessions_failed: Counter,
@@ -22,6 +24,7 @@ pub struct Stats {
     pub calls: Counter,
     /// The number of calls whose return code was not 0, except calls of the catalogue.
     pub calls_failed: Counter,
+    /// The number of calls that took longer than [`Config::call_time`](crate::Config::call_time).
     pub calls_timed_out: Counter,
     /// The number of calls whose host disconnected before the response.
     pub calls_host_left: Counter,
@@ -31,7 +34,10 @@ pub struct Stats {
     pub calls_server_ended: Counter,
     /// The number of calls of function 127, the catalogue.
     pub catalogue_lookups: Counter,
+    /// The total bytes of all regions of all calls that started. Outputs and internal regions count, too, because the
+    /// server counts whole regions, and not the bytes that arrived.
     pub bytes_in: Counter,
+    /// The number of bytes in the responses to calls, including status blocks.
     pub bytes_out: Counter,
     peers: Mutex<Vec<PeerStats>>,
 }
@@ -41,7 +47,9 @@ pub struct Stats {
 pub struct PeerStats {
     /// The source network, or `None` in a default value.
     pub peer: Option<Peer>,
+    /// The number of sessions that are open now.
     pub sessions: usize,
+    /// The number of sessions that the server accepted from this source network.
     pub sessions_accepted: u64,
     /// The bytes of regions and of scratch memory.
     pub memory: u64,
@@ -49,6 +57,7 @@ pub struct PeerStats {
     pub memory_refused: u64,
     /// The numbers of calls that this source network has in the pool.
     pub open: Calls,
+    /// The number of calls, except calls of the catalogue.
     pub calls: u64,
     /// The number of calls that were answered with the return code BUSY.
     pub calls_refused: u64,
@@ -68,6 +77,7 @@ pub enum Cut {
 }
 
 impl Cut {
+    /// All causes, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::TimeUp, Self::HostLeft, Self::ConnectionFailed, Self::ServerEnded];
 
     /// Returns the name of the cause in metrics, JSON and log.
@@ -103,10 +113,12 @@ impl Stats {
     }
 }
 
+/// A counter that the server changes, and that any thread may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// Returns the present value of the counter.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -16,6 +16,7 @@ use crate::function::Execution;
 /// The bounds of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// The function code of the built-in function.
     pub code: FunctionCode,
     /// The scratch memory of the function, as text for people. [`extra_bytes`] computes the scratch memory of a call.
     pub memory: &'static str,
