@@ -23,7 +23,7 @@ pub struct Started {
 /// Serves the socket that is standard input until the server closes it.
 ///
 /// # Errors
-/// If the process cannot be confined, or the socket fails.
+/// Fails if the limits of the process cannot be set, or if the socket fails.
 pub fn run(started: Started) -> io::Result<()> {
     confine::die_with(started.parent)?;
     confine::close_inherited()?;

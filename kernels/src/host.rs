@@ -30,7 +30,9 @@ const LOAD_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", .library.display())]
 pub struct LoadError {
+    /// The path of the library as the configuration names it.
     pub library: PathBuf,
+    /// The reason for which the library was refused, as text for people.
     pub why: String,
 }
 
@@ -61,10 +63,11 @@ pub struct Kernel {
 }
 
 impl Kernels {
-    /// Has a child read each library's table.
+    /// Loads `libraries`. A process that is started for each library reads the library's table of kernels.
     ///
     /// # Errors
-    /// What is wrong with a library, or with starting a process.
+    /// Fails if a library cannot be loaded or described, if two kernels have one function code, or if no process can be
+    /// started.
     pub fn load(launch: Launch, libraries: &[PathBuf]) -> Result<Arc<Self>, LoadError> {
         let failed = |library: &Path, why: String| LoadError { library: library.to_owned(), why };
         let first = libraries.first().map_or(Path::new(""), PathBuf::as_path);

@@ -32,6 +32,7 @@ const BURIALS: Duration = Duration::from_millis(10);
 /// How to start a child: a program that ends in [`child::run`](crate::child::run).
 #[derive(Clone, Debug)]
 pub struct Launch {
+    /// The path of the program that is executed in the process.
     pub program: PathBuf,
     /// Followed by the members of [`Started`](crate::child::Started): the server's process, and `memory`.
     pub arguments: Vec<OsString>,

@@ -33,7 +33,9 @@ pub struct RegionFile<'a> {
     pub file: BorrowedFd<'a>,
     /// The offset of the region in the file, in bytes.
     pub offset: u64,
+    /// The length of the region in bytes.
     pub size: u64,
+    /// The direction of the region from the kernel's view.
     pub direction: Direction,
 }
 
@@ -58,20 +60,28 @@ pub struct Outcome {
 /// Why a kernel did not return.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
+    /// The operating system started no process for the session's kernels, or an exchange with this process failed.
     #[error(
         "no process can be started for kernels: {0}; raise `ulimit -u` and `ulimit -n` or serve fewer sessions"
     )]
     Start(#[from] io::Error),
+    /// The memory of the session's regions is not in files, or another process still has these files.
     #[error("the session's memory is in no files, or another process has them")]
     NoFiles,
+    /// The process could not load the library or map the regions. The text says why and begins with a verb.
     #[error("the library {0}")]
     Refused(String),
+    /// The process of the session ended before the kernel returned. The text says how the process ended and begins with
+    /// a verb.
     #[error("the kernel's process {0}")]
     Died(String),
+    /// The process sent bytes that are no valid reply, and was killed.
     #[error("the kernel's process sent {0}; it was killed")]
     Misbehaved(&'static str),
+    /// The kernel did not return before the deadline of the call, and its process was killed.
     #[error("the kernel did not finish in time; it was killed")]
     TimedOut,
+    /// The session ended during the call, and the process was killed.
     #[error("the session ended; the kernel was killed")]
     Ended,
 }

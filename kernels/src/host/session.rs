@@ -47,10 +47,12 @@ impl SessionProcess {
         Self { kernels, process: Mutex::default(), current: Mutex::default() }
     }
 
-    /// Calls `kernel`. A new process maps what `regions` says; they must be the same for all calls.
+    /// Calls `kernel`, and waits until it returns. A new process maps the files that `regions` returns, which must be
+    /// the same files for all calls.
     ///
     /// # Errors
-    /// If the kernel did not return. The process is then gone, and so is its hold on the regions.
+    /// Fails if the kernel did not return. After an error, the process has ended, so it has no access to the regions
+    /// any more.
     pub fn call<'r>(
         &self,
         kernel: &Kernel,
