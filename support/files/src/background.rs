@@ -47,8 +47,10 @@ impl State {
 }
 
 impl Background {
+    /// Starts the thread that brings results in `folder` to disk.
+    ///
     /// # Errors
-    /// If no thread can be started.
+    /// Fails if the operating system starts no thread.
     pub fn start(folder: Arc<Folder>) -> io::Result<Self> {
         let shared = Arc::new(Shared { folder, state: Mutex::default(), changed: Condvar::new() });
         let own = shared.clone();
@@ -60,7 +62,7 @@ impl Background {
     /// disk. The file must be one of the folder.
     ///
     /// # Errors
-    /// If an earlier result could not be brought to disk, or the file cannot have the name.
+    /// Fails if an earlier result was not brought to disk, or if the file cannot have the name.
     pub fn appear<'a>(&self, file: Unfinished<'a>, name: &OsStr) -> io::Result<Option<Unfinished<'a>>> {
         let mut state = self.shared.lock();
         if let Some(failed) = state.failed.take() {
@@ -95,7 +97,7 @@ impl Background {
     /// Waits until every result and its name is on disk.
     ///
     /// # Errors
-    /// If one could not be brought there.
+    /// Fails if a result was not brought to disk.
     pub fn finish(&mut self) -> io::Result<()> {
         self.shared.lock().end = true;
         self.shared.changed.notify_all();

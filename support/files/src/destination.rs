@@ -47,7 +47,7 @@ impl Destination {
     /// Fails at once where writing is bound to fail.
     ///
     /// # Errors
-    /// If there is no such folder, a folder has the name, or a link of another user.
+    /// Fails if the folder of `path` does not exist, or if `path` is a folder or a symbolic link of another user.
     pub fn new(path: &Path) -> Result<Self, CannotWrite> {
         Self::find(path).map_err(|why| CannotWrite::new(path, why))
     }
@@ -100,7 +100,7 @@ impl Destination {
     /// Two destinations with equal ids are one file, however they were named.
     ///
     /// # Errors
-    /// If the folder cannot be looked at.
+    /// Fails if the folder's metadata cannot be read.
     pub fn id(&self) -> io::Result<(u64, u64, &OsStr)> {
         let stat = fstat(&self.folder)?;
         Ok((stat.st_dev, stat.st_ino, &self.name))
@@ -110,7 +110,7 @@ impl Destination {
     /// the bits for set-user-ID, set-group-ID and the like are not taken over.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// Fails if no file can be made in the folder.
     pub fn begin(&self) -> io::Result<Unfinished<'_>> {
         let mut file = self.folder.begin()?;
         if let Ok(there) = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)
@@ -125,7 +125,7 @@ impl Destination {
     /// Opens the device or pipe.
     ///
     /// # Errors
-    /// If it cannot be opened or is none any more.
+    /// Fails if the device or pipe cannot be opened, or if a file has taken its place.
     pub fn open_special(&self) -> io::Result<File> {
         let mut flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         if self.kind != Kind::Descriptor {
@@ -142,8 +142,8 @@ impl Destination {
     /// and so is its name when this returns. A device or pipe gets what `fill` writes as it comes, after `ready`.
     ///
     /// # Errors
-    /// The errors of `fill` and `ready`, and what goes wrong with the file. If an error occurs, the former file is
-    /// unchanged.
+    /// Fails with the error of `fill` or `ready`, or with [`CannotWrite`] if the file cannot be written. After an error
+    /// of `fill` or `ready`, an existing file at the path is unchanged.
     pub fn write<E: From<CannotWrite>>(
         &self,
         sync: bool,
@@ -168,7 +168,7 @@ impl Destination {
     /// Has the bytes replace what is there, and brings them to disk.
     ///
     /// # Errors
-    /// If the bytes cannot be written. If an error occurs, the former file is unchanged.
+    /// Fails if the bytes cannot be written.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), CannotWrite> {
         let fill = |file: &mut File| {
             io::Write::write_all(file, bytes).map_err(|why| CannotWrite::new(&self.path, why))

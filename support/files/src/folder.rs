@@ -38,8 +38,10 @@ pub struct Folder {
 }
 
 impl Folder {
+    /// Opens the folder at `path`, which must exist.
+    ///
     /// # Errors
-    /// If there is no such folder, or it may not be used.
+    /// Fails if there is no folder at `path`, or if this process has no right to use the folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = match open(path, flags | OFlags::RDONLY, Mode::empty()) {
@@ -58,7 +60,7 @@ impl Folder {
     /// Opens the folder and makes it first if need be; removes what dead processes left unfinished in it.
     ///
     /// # Errors
-    /// If it cannot be made or opened.
+    /// Fails if the folder cannot be made or opened.
     pub fn create(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let folder = Self::open(path)?;
@@ -66,6 +68,7 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Returns the path with which the folder was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -78,7 +81,7 @@ impl Folder {
     /// A file that has no name yet, and goes away unless it gets one.
     ///
     /// # Errors
-    /// If no file can be made.
+    /// Fails if no file can be made in the folder.
     pub fn begin(&self) -> io::Result<Unfinished<'_>> {
         if self.nameless.load(Relaxed) {
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -120,7 +123,7 @@ impl Folder {
     /// Brings names that were given in it to disk.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// Fails if the disk reports an error.
     pub fn sync(&self) -> io::Result<()> {
         if self.readable {
             return Ok(fsync(&self.fd)?);
@@ -183,6 +186,7 @@ pub struct Unfinished<'a> {
 }
 
 impl Unfinished<'_> {
+    /// Returns the file, to which the content of the result is written.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -190,7 +194,7 @@ impl Unfinished<'_> {
     /// Brings its content to disk.
     ///
     /// # Errors
-    /// If the disk fails or is full.
+    /// Fails if the disk reports an error or is full.
     pub fn sync(&self) -> io::Result<()> {
         Ok(fdatasync(&self.file)?)
     }
@@ -198,7 +202,7 @@ impl Unfinished<'_> {
     /// Gives it a name that nothing has; `None` if it was given. The file stays unfinished if something has the name.
     ///
     /// # Errors
-    /// If it cannot have the name for another reason.
+    /// Fails if the file cannot have the name for a reason other than an existing file.
     pub fn appear(self, name: &OsStr) -> io::Result<Option<Self>> {
         match self.link(name) {
             Ok(()) => Ok(None),
@@ -210,7 +214,7 @@ impl Unfinished<'_> {
     /// Gives it a name. A file or a link that has the name is replaced.
     ///
     /// # Errors
-    /// If it cannot have the name.
+    /// Fails if the file cannot have the name.
     pub fn replace(mut self, name: &OsStr) -> io::Result<()> {
         let folder = &self.folder.fd;
         if self.name.is_none() {

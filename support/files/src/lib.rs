@@ -1,15 +1,35 @@
-//! Results: files that appear under their names when they are complete.
+//! Results: files that get their names when they are complete.
 //!
-//! A result is written to a file without a name (`O_TMPFILE`), which gets its name when all of it is written. If the
-//! process is killed before, nothing is left.
+//! A result is written to a file without a name (`O_TMPFILE`). The file gets its name when the whole result is written.
+//! If the process is killed before the file has its name, nothing is left.
 //!
-//! In two cases a file has a passing name that nobody can predict, `.naa-….partial`: for a moment when a complete result
-//! replaces a file, and all the time on file systems that have no files without names. If the process is killed then, the
-//! file stays. It is locked as long as its writer lives, so [`Folder::create`] and [`Folder::remove_abandoned`] know which
-//! ones are abandoned and remove them.
+//! In two cases a file has a temporary name that nobody can predict, `.naa-….partial`. A complete result has a
+//! temporary name for a moment before it replaces a file. On file systems that have no files without names, a result
+//! has a temporary name until it is complete. If the process is killed while a file has a temporary name, the file
+//! stays. The writer locks the file, so [`Folder::create`] and [`Folder::remove_abandoned`] recognize abandoned files
+//! and remove them.
 //!
-//! Folders are opened once and files are named relative to them. A symbolic link at the place of a result or of an
-//! unfinished file is never written through.
+//! Folders are opened once, and files are named relative to the open folder. No result is written through a symbolic
+//! link that appears at the place of the result or of an unfinished file.
+//!
+//! ```rust
+//! use std::{fs, io::Write};
+//! use naa_files::{CannotWrite, Destination};
+//!
+//! # fn main() -> Result<(), CannotWrite> {
+//! let path = naa_files::temporary().join(format!("result-{}", std::process::id()));
+//! let destination = Destination::new(&path)?;
+//! destination.write(
+//!     true,
+//!     |file| file.write_all(b"42\n").map_err(|why| CannotWrite::new(&path, why)),
+//!     || Ok(()),
+//! )?;
+//! assert_eq!(fs::read(&path).unwrap(), b"42\n");
+//! # fs::remove_file(&path).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
 
 mod background;
 mod destination;
@@ -25,11 +45,14 @@ pub use folder::{Folder, Unfinished, is_unfinished};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {why}{}", .path.display(), remedy(why))]
 pub struct CannotWrite {
+    /// The path of the result as the user named it.
     pub path: PathBuf,
+    /// The error of the operating system, or a text that says what is wrong with the path.
     pub why: io::Error,
 }
 
 impl CannotWrite {
+    /// Makes the error for the result at `path`.
     pub fn new(path: impl Into<PathBuf>, why: impl Into<io::Error>) -> Self {
         Self { path: path.into(), why: why.into() }
     }
