@@ -12,16 +12,21 @@ pub const SCHEME: &[u8] = b"Bearer ";
 /// The token is empty, or has characters that no header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
+    /// The token has no characters other than spaces.
     #[error(
         "the token is empty; give one of visible ASCII characters, or none at all (unset its environment variable)"
     )]
     Empty,
+    /// The token has a character that is neither a visible ASCII character nor a space.
     #[error("a token has visible ASCII characters only; this one has others")]
     Characters,
 }
 
-/// Whether a token can be used. An empty one is refused: whoever gives it meant to give another one, for example of a
-/// variable that is not set.
+/// Checks if a token can be used. An empty token is refused, because it mostly comes from an environment variable that
+/// is not set.
+///
+/// # Errors
+/// Fails with [`BadToken`] if the token is empty or has a character that a header cannot contain.
 pub fn check_token(token: &str) -> Result<(), BadToken> {
     if token.trim().is_empty() {
         return Err(BadToken::Empty);
@@ -45,7 +50,7 @@ impl Token {
     /// With `None`, [`Token::check`] accepts each request.
     ///
     /// # Errors
-    /// The same as those of [`check_token`].
+    /// Fails with the error of [`check_token`] if the token is not valid.
     pub fn new(token: Option<String>) -> Result<Self, BadToken> {
         token.as_deref().map(check_token).transpose()?;
         Ok(Self(token.map(Arc::from)))
@@ -54,7 +59,7 @@ impl Token {
     /// Checks the token in the headers of a request. The time that this takes reveals no more than the length of the token.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` if the token is missing or wrong.
+    /// Fails with the gRPC status `UNAUTHENTICATED` if the token is missing or wrong.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let Some(wanted) = &self.0 else { return Ok(()) };
         let given = headers.get(http::header::AUTHORIZATION).map(http::HeaderValue::as_bytes);

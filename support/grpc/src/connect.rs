@@ -34,8 +34,10 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// Why credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
+    /// The token is not valid.
     #[error(transparent)]
     Token(#[from] BadToken),
+    /// A file of certificates or keys cannot be used.
     #[error(transparent)]
     Files(#[from] TlsError),
 }
@@ -51,7 +53,7 @@ impl Credentials {
     /// Reads the files of `tls`. If `tls` is `None`, the connection is not encrypted.
     ///
     /// # Errors
-    /// If the token is not valid, or if a file cannot be used.
+    /// Fails if the token is not valid, or if a file of `tls` cannot be used.
     pub fn new(token: Option<&str>, tls: Option<&ClientTls>) -> Result<Self, CredentialsError> {
         Ok(Self { tls: tls.map(tls::client_config).transpose()?, ..Self::without_tls(token)? })
     }
@@ -59,7 +61,7 @@ impl Credentials {
     /// Credentials for connections that are not encrypted.
     ///
     /// # Errors
-    /// If the token is not valid.
+    /// Fails if the token is not valid.
     pub fn without_tls(token: Option<&str>) -> Result<Self, BadToken> {
         token.map(check_token).transpose()?;
         let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
@@ -124,7 +126,9 @@ pub enum AtEnd {
 /// The endpoint and the connector with which a client connects to one server.
 #[derive(Clone, Debug)]
 pub struct Reach {
+    /// The address of the server, from which tonic makes a channel.
     pub endpoint: Endpoint,
+    /// The connector, which makes the connections of the channel.
     pub connector: Connector,
 }
 
@@ -154,6 +158,7 @@ pub struct Connector {
     tcp: HttpConnector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     at_end: AtEnd,
+    /// The record of the last TLS failure of this connector's connections.
     pub failures: Failures,
 }
 

@@ -35,12 +35,21 @@ const SOCKETS_EACH: u32 = 1;
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// The server cannot listen at its address.
     #[error("cannot serve gRPC on {address}: {source}; {}", remedy(.source.kind()))]
-    Bind { address: SocketAddr, source: io::Error },
+    Bind {
+        /// The address at which the server should listen.
+        address: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The operating system provided no thread, or no runtime, for the server.
     #[error("cannot start a thread for gRPC: {0}; raise the limits of processes and open files")]
     Thread(io::Error),
+    /// The token that clients must show is not valid.
     #[error(transparent)]
     Token(#[from] BadToken),
+    /// A file of certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -96,7 +105,7 @@ pub type Answer = http::Response<Body>;
 /// `service` must call [`begin`] for each request that it lets in. A connection without one ends after five seconds.
 ///
 /// # Errors
-/// If the address cannot be bound, a thread cannot be started, or a file of certificates cannot be used.
+/// Fails if the address cannot be bound, a thread cannot be started, or a file of certificates cannot be used.
 pub fn serve<S>(settings: Settings, address: SocketAddr, service: S) -> Result<Server, ServeError>
 where
     S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,

@@ -66,32 +66,47 @@ fn roots_of_system() -> Result<RootCertStore, TlsError> {
 /// Why client and server do not come together by TLS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFailure {
+    /// The server requires TLS, and the client connected without TLS.
     #[error("it speaks TLS on this port, and was spoken to without; connect over TLS")]
     Wanted,
+    /// The client connected over TLS, and the server does not use TLS on this port.
     #[error("it does not speak TLS on this port; connect without")]
     NotSpoken,
+    /// The server's certificate is signed by a CA that the client does not trust.
     #[error("its certificate is signed by no CA that is trusted here; trust the CA that signed it")]
     UnknownCa,
+    /// The server's certificate is for other names than the one to which the client connected.
     #[error(
         "its certificate is for {presented}, not for {expected}; connect by a name that it is for, or give it a certificate \
          for this one"
     )]
-    WrongName { expected: String, presented: String },
+    WrongName {
+        /// The name to which the client connected.
+        expected: String,
+        /// The names in the certificate, as text for people.
+        presented: String,
+    },
+    /// The server's certificate has expired.
     #[error("its certificate has expired; renew it, or correct the clock of this machine")]
     Expired,
+    /// The server's certificate is not valid yet.
     #[error("its certificate is not valid yet; correct the clock of this machine")]
     NotYetValid,
+    /// The server shows the certificate of a CA, which no server may show.
     #[error(
         "its certificate is that of a CA, which servers cannot show; give it one without the basic constraint CA, signed by \
          this one"
     )]
     OfCa,
+    /// The server requires a certificate of the client, and the client showed none.
     #[error("it wants a certificate of the client; show one")]
     WantsCertificate,
+    /// The server refused the certificate of the client. The text is the reason that the server gave.
     #[error(
         "it does not take the certificate of the client: {0}; show one that its CA signed, and that has not expired"
     )]
     CertificateRefused(String),
+    /// The TLS connection failed for another reason, which the text describes.
     #[error("{0}; does it serve gRPC over TLS 1.3 on this port?")]
     Other(String),
 }
@@ -193,6 +208,7 @@ pub struct Watched<S> {
 }
 
 impl<S> Watched<S> {
+    /// Makes a connection that records in `failures` why TLS failed. `is_plain` is true for a connection without TLS.
     pub fn new(stream: S, failures: Failures, is_plain: bool) -> Self {
         Self { stream, failures, is_plain }
     }

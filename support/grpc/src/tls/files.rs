@@ -20,34 +20,78 @@ const MOST: u64 = 1 << 20;
 /// Why a file of certificates or keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
+    /// The file cannot be read.
     #[error("cannot read {}: {why}; give a file that this program may read", .path.display())]
-    Read { path: PathBuf, why: String },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        why: String,
+    },
+    /// The file is longer than 1 MiB.
     #[error("{} is longer than {MOST} bytes; give a file of certificates or of a key, as PEM", .path.display())]
-    Long { path: PathBuf },
+    Long {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file has no valid certificates in PEM.
     #[error("cannot take certificates from {}: {why}; give them as PEM", .path.display())]
-    Certificates { path: PathBuf, why: String },
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// The fault, as text for people.
+        why: String,
+    },
+    /// The file has no certificate.
     #[error("there is no certificate in {}; give one as PEM", .path.display())]
-    NoCertificate { path: PathBuf },
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file has no private key in PEM that can be used.
     #[error("cannot take a private key from {}: {why}; give one as PEM, not encrypted", .path.display())]
-    Key { path: PathBuf, why: String },
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The fault, as text for people.
+        why: String,
+    },
+    /// The private key does not belong to the certificate.
     #[error(
         "the key of {} does not fit the certificate of {}; give the key that this certificate was made with, and the \
          certificate of this key first in its file",
         .key.display(),
         .cert.display()
     )]
-    Mismatch { cert: PathBuf, key: PathBuf },
+    Mismatch {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the private key.
+        key: PathBuf,
+    },
+    /// The certificate and the private key cannot be used together.
     #[error(
         "cannot use the certificate of {} with the key of {}: {why}; give an RSA, ECDSA or Ed25519 key as PEM and the \
          certificate that was made with it",
         .cert.display(),
         .key.display()
     )]
-    Unusable { cert: PathBuf, key: PathBuf, why: String },
+    Unusable {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the private key.
+        key: PathBuf,
+        /// The fault, as text for people.
+        why: String,
+    },
+    /// No CA certificate that the operating system trusts can be read.
     #[error(
         "no CA that this system trusts can be read{why}; install the package ca-certificates, or name a file of CAs"
     )]
-    NoRoots { why: String },
+    NoRoots {
+        /// The first error of reading these certificates in parentheses, or an empty text.
+        why: String,
+    },
 }
 
 /// What a file holds, as it was read.

@@ -29,7 +29,7 @@ pub(crate) struct Reload {
 /// Reads the files of a server.
 ///
 /// # Errors
-/// If one cannot be used, or the key does not fit the certificate.
+/// Fails if a file cannot be used, or if the private key does not belong to the certificate.
 pub(crate) fn reload(files: ServerTls) -> Result<(InForce, Reload), TlsError> {
     let contents = files.read()?;
     let (put, config) = watch::channel(files.config(&contents)?);

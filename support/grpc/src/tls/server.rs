@@ -52,7 +52,7 @@ impl ServerTls {
     /// Reads the files as a server does that starts. Returns the certificate that it shows.
     ///
     /// # Errors
-    /// If one cannot be used, or the key does not fit the certificate.
+    /// Fails if a file cannot be used, or if the private key does not belong to the certificate.
     pub fn load(&self) -> Result<Certificate, TlsError> {
         let contents = self.read()?;
         self.config(&contents)?;
