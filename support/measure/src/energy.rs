@@ -31,6 +31,7 @@ pub struct Counters(Vec<Zone>);
 /// Why there is nothing to count with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoneFound {
+    /// The machine has no energy counters.
     Absent,
     /// They are listed, and what is listed leads nowhere: containers are made so.
     Hidden,
@@ -65,7 +66,7 @@ impl Counters {
     /// The energy counters of this machine.
     ///
     /// # Errors
-    /// If the machine has no counters, or none that this process may read.
+    /// Fails if the machine has no energy counters, or if this process may not read them.
     pub fn open() -> Result<Self, NoneFound> {
         Self::under(Path::new(FOLDER))
     }
@@ -73,7 +74,7 @@ impl Counters {
     /// The energy counters listed in `folder`, which is `/sys/class/powercap` or a made-up folder.
     ///
     /// # Errors
-    /// The same errors as [`Self::open`].
+    /// Fails for the reasons for which [`Self::open`] fails.
     pub fn under(folder: &Path) -> Result<Self, NoneFound> {
         found(folder, number)
     }

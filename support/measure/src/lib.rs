@@ -1,4 +1,4 @@
-//! Figures of measurements, and how they are told.
+//! Figures of measurements, and their output.
 //!
 //! | for | see |
 //! |---|---|
@@ -7,6 +7,24 @@
 //! | numbers as text | [`number`], [`bytes`], [`rate`] |
 //! | median and spread of repeats | [`stats`] |
 //! | energy that a machine uses | [`energy`] |
+//!
+//! This example compares two programs in 15 repeats, and prints a table with one row:
+//!
+//! ```rust
+//! use naa_measure::{Table, row::{LEAST_REPEATS, Row, Target}};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! // Each pair has our figure and the figure of the reference from one repeat.
+//! let pairs: Vec<_> = (0..LEAST_REPEATS).map(|repeat| (9.0 + f64::from(repeat) / 100.0, 10.0)).collect();
+//! let row = Row::compared("write, 1 MiB", "GiB/s", Target::AtLeast(0.8), &pairs);
+//! assert_eq!(row.verdict(), "pass");
+//! let table = Table { on_stderr: false };
+//! table.header()?;
+//! table.row(&row)?;
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
 
 pub mod energy;
 mod figures;

@@ -13,15 +13,20 @@ use serde::Serialize;
 /// The file of `--json`, looked at before anything is done.
 #[derive(Debug)]
 pub enum Json {
+    /// The standard output of this process, which the path `-` names.
     Stdout,
+    /// A file, which the report replaces when the report is complete.
     File(Destination),
     /// A device or a pipe.
     Special(File, PathBuf),
 }
 
 impl Json {
+    /// Opens the output that `path` names: standard output for `-`, otherwise a file, a device or a pipe. An existing
+    /// file is unchanged until [`Json::write`] replaces it.
+    ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the output cannot be written.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
@@ -36,8 +41,10 @@ impl Json {
         Ok(Self::File(destination))
     }
 
+    /// Writes `report` as indented JSON with a line feed at its end.
+    ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if `report` cannot be serialized, or if the output cannot be written.
     pub fn write(self, report: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(report)?;
         match self {

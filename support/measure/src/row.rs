@@ -18,13 +18,16 @@ pub const LEAST_REPEATS: u32 = 15;
 /// What a figure is held against: the ratio to the reference, or the figure itself where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
+    /// The figure is to be at least this number.
     AtLeast(f64),
+    /// The figure is to be at most this number.
     AtMost(f64),
     /// Only told.
     Report,
 }
 
 impl Target {
+    /// Returns true if `value` meets the target. A target of the kind [`Target::Report`] is always met.
     pub fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
@@ -53,13 +56,17 @@ impl Serialize for Target {
 /// The form in JSON is stable.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
+    /// The name of what was measured.
     pub measure: String,
     /// Median over the repeats.
     pub ours: Option<f64>,
+    /// The median of the reference over the repeats, or `None` if the row has no reference.
     pub reference: Option<f64>,
+    /// The unit of `ours` and `reference`, as text for people.
     pub unit: &'static str,
     /// Median of the repeats' ratios of ours to the reference.
     pub ratio: Option<f64>,
+    /// The target that decides the verdict.
     pub target: Target,
     /// The spread of the ratios, or of `ours` where there is no reference.
     pub spread: Option<f64>,
@@ -69,6 +76,7 @@ pub struct Row {
     /// For people: what is hoped for, and what else there is to know.
     #[serde(skip)]
     pub aim: Option<Target>,
+    /// The text in the last column of the table, which is empty if there is nothing to remark.
     #[serde(skip)]
     pub remark: String,
     /// The table has it in a remark to another row.
@@ -119,18 +127,21 @@ impl Row {
         self
     }
 
+    /// Sets the aim of the row: a value that the project hopes for, and that does not change the verdict.
     #[must_use]
     pub fn aiming(mut self, aim: Option<Target>) -> Self {
         self.aim = aim;
         self
     }
 
+    /// Sets the remark of the row.
     #[must_use]
     pub fn remarked(mut self, remark: impl Into<String>) -> Self {
         self.remark = remark.into();
         self
     }
 
+    /// Marks the row as a detail, which the table shows only in a remark to another row.
     #[must_use]
     pub fn detail(self) -> Self {
         Self { is_detail: true, ..self }
@@ -211,6 +222,7 @@ fn finite(value: Option<f64>) -> Option<f64> {
 /// What `--json` writes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
+    /// The rows in the order in which they were measured.
     pub rows: Vec<Row>,
 }
 
