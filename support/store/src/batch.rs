@@ -42,6 +42,7 @@ impl fmt::Display for Revision {
 /// What becomes of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
+    /// The key, which has 1 to [`MAX_KEY_BYTES`] bytes.
     pub key: Vec<u8>,
     /// The new value; without one the key is removed, if it is there.
     pub value: Option<Vec<u8>>,
@@ -59,25 +60,44 @@ pub struct Batch {
 /// A batch that was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
+    /// The revision that the store gave to the batch.
     pub revision: Revision,
+    /// The batch as its writer appended it.
     pub batch: Batch,
 }
 
 /// Why a batch breaks a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBatch {
+    /// The batch has no changes.
     #[error("it has no changes")]
     Empty,
+    /// The batch has this number of changes, which is more than [`MAX_CHANGES`].
     #[error("it has {0} changes, more than {MAX_CHANGES}: split it")]
     TooManyChanges(usize),
+    /// The keys and values of the batch have this number of bytes, which is more than [`MAX_BATCH_BYTES`].
     #[error("it has {0} bytes, more than {MAX_BATCH_BYTES}: split it")]
     TooLarge(usize),
+    /// The change with this index has a key of 0 bytes.
     #[error("change {0} has a key without bytes")]
     EmptyKey(usize),
+    /// The key of a change has more than [`MAX_KEY_BYTES`] bytes.
     #[error("the key of change {index} has {bytes} bytes, more than {MAX_KEY_BYTES}")]
-    KeyTooLong { index: usize, bytes: usize },
+    KeyTooLong {
+        /// The index of the change in the batch.
+        index: usize,
+        /// The length of the key in bytes.
+        bytes: usize,
+    },
+    /// The value of a change has more than [`MAX_VALUE_BYTES`] bytes.
     #[error("the value of change {index} has {bytes} bytes, more than {MAX_VALUE_BYTES}")]
-    ValueTooLong { index: usize, bytes: usize },
+    ValueTooLong {
+        /// The index of the change in the batch.
+        index: usize,
+        /// The length of the value in bytes.
+        bytes: usize,
+    },
+    /// The change with this index has the key of an earlier change of the batch.
     #[error("change {0} has the key of an earlier one")]
     RepeatedKey(usize),
 }
@@ -86,7 +106,7 @@ impl Batch {
     /// Checks the limits and gives the number of bytes of all keys and values.
     ///
     /// # Errors
-    /// The first limit that is broken.
+    /// Fails with the first limit that the batch breaks.
     pub fn check(&self) -> Result<usize, InvalidBatch> {
         if self.changes.is_empty() {
             return Err(InvalidBatch::Empty);

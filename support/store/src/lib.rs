@@ -1,12 +1,35 @@
 //! Durable records under a fencing term: append, load, watch.
 //!
-//! A [`Store`] is a sorted map of byte keys to byte values. It changes by [`Batch`]es: all changes of one are stored, or none.
-//! Each batch names the term of its writer, and only the newest claimed term may write, so a writer that was replaced and
-//! does not know it yet changes nothing. A writer begins with [`Store::claim`], then [`Store::load`]: what it loads has every
-//! batch of its predecessors, and none can follow.
+//! A [`Store`] is a sorted map of byte keys to byte values. A [`Batch`] changes the store: all changes of a batch are
+//! stored, or none of them. Each batch names the term of its writer, and the store accepts only batches of the newest
+//! claimed term. A writer that was replaced therefore changes nothing, even if it does not know that it was replaced. A
+//! writer begins with [`Store::claim`], followed by [`Store::load`]. The loaded records include every batch of earlier
+//! writers, and no batch of an earlier writer can follow.
 //!
-//! [`SqliteStore`] is the store in a file. Nothing in the trait needs more than compare-and-swap, leases and watch.
+//! [`SqliteStore`] is a store in a file. The trait [`Store`] needs only compare-and-swap, leases and watch, so other
+//! storage can implement it, too.
+//!
+//! ```rust
+//! use naa_store::{Batch, Change, Settings, SqliteStore, Store, Term};
+//!
+//! # fn main() -> Result<(), naa_store::Error> {
+//! # let folder = std::env::temp_dir().join(format!("naa-store-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder).unwrap();
+//! let store = SqliteStore::open(&folder.join("records"), &Settings::default())?;
+//! let seen = store.load()?.term;
+//! let term = Term(seen.0 + 1);
+//! store.claim(seen, term)?;
+//! let change = Change { key: b"worker".to_vec(), value: Some(b"1".to_vec()) };
+//! let revision = store.append(Batch { term, changes: vec![change] })?;
+//! let snapshot = store.load()?;
+//! assert_eq!((snapshot.revision, snapshot.entries[&b"worker"[..]].as_slice()), (revision, &b"1"[..]));
+//! # drop(store);
+//! # std::fs::remove_dir_all(&folder).unwrap();
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod batch;
 mod error;
@@ -37,6 +60,7 @@ pub struct Snapshot {
     pub term: Term,
     /// The revision of the newest batch.
     pub revision: Revision,
+    /// The values of all keys that exist.
     pub entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -46,41 +70,43 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Returns when the term is durable. The term of a new store is 0.
     ///
     /// # Errors
-    /// [`Error::Stale`] if there is a newer term than `seen`, [`Error::Unclaimed`] if `seen` was never claimed,
-    /// [`Error::TermNotAbove`] if `next` is not above it, and what goes wrong with the storage.
+    /// Fails with [`Error::Stale`] if there is a newer term than `seen`, with [`Error::Unclaimed`] if `seen` was never
+    /// claimed, and with [`Error::TermNotAbove`] if `next` is not above `seen`. Fails with the error of the storage if
+    /// the term cannot be stored.
     fn claim(&self, seen: Term, next: Term) -> Result<(), Error>;
 
     /// Stores all changes of the batch, or none, and returns when they are durable. Waits while too many batches wait.
     ///
     /// # Errors
-    /// [`Error::Stale`] and [`Error::Unclaimed`] if the batch's term is not the newest claimed one, [`Error::Invalid`] if the
-    /// batch breaks a limit, and what goes wrong with the storage. If the error is [`Error::Unknown`], the changes may be stored
-    /// or not; with every other error they are not stored.
+    /// Fails with [`Error::Stale`] or [`Error::Unclaimed`] if the batch's term is not the newest claimed term, with
+    /// [`Error::Invalid`] if the batch breaks a limit, and with the error of the storage if the batch cannot be stored.
+    /// After [`Error::Unknown`], the changes may be stored or not. After every other error, the changes are not stored.
     fn append(&self, batch: Batch) -> Result<Revision, Error>;
 
-    /// The same without waiting: `done` gets what [`Store::append`] returns, on a thread of the store or on this one. It is always
-    /// called. If too many batches wait, it gets [`Error::Busy`] at once.
+    /// Stores a batch as [`Store::append`] does, without waiting. `done` is always called with the result, on a thread
+    /// of the store or on the calling thread. If too many batches wait, `done` gets [`Error::Busy`] at once.
     fn append_with(&self, batch: Batch, done: Done<Revision>);
 
-    /// Everything that is stored, with each batch that was acknowledged before the call.
+    /// Returns all records, including those of each batch that was acknowledged before the call.
     ///
     /// # Errors
-    /// What goes wrong with the storage.
+    /// Fails with the error of the storage if the records cannot be read.
     fn load(&self) -> Result<Snapshot, Error>;
 
     /// Follows the batches after the revision `from`.
     ///
     /// # Errors
-    /// [`Error::CannotFollow`] if they are not at hand any more, or `from` is yet to come.
+    /// Fails with [`Error::CannotFollow`] if the store has forgotten a batch after `from`, or if the store has no
+    /// revision `from` yet.
     fn watch(&self, from: Revision) -> Result<Box<dyn Watch>, Error>;
 }
 
 /// The batches of a store after a revision, in their order.
 pub trait Watch: fmt::Debug + Send {
-    /// The next batch, or nothing if none came in time.
+    /// Returns the next batch, or `None` if no batch came within `timeout`.
     ///
     /// # Errors
-    /// [`Error::CannotFollow`] if the watch is too far behind: the next batch was forgotten. [`Error::Closed`] if the store was
-    /// closed and every batch was given out.
+    /// Fails with [`Error::CannotFollow`] if the store has forgotten the next batch, because the watch is too far
+    /// behind. Fails with [`Error::Closed`] after the last batch of a closed store.
     fn next(&mut self, timeout: Duration) -> Result<Option<Arc<Committed>>, Error>;
 }

@@ -16,10 +16,13 @@ const STATE: usize = 1 + 4 + 4 * 8;
 /// Why a row is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRecord {
+    /// The row has this number of bytes, which is too few or too many.
     #[error("it has {0} bytes, which is too few or too many")]
     Length(usize),
+    /// The row has this version number, which this program does not know.
     #[error("it has version {0}, which is unknown")]
     Version(u8),
+    /// The checksum in the row differs from the checksum of its key and its bytes.
     #[error("its checksum is wrong")]
     Checksum,
 }
@@ -29,6 +32,7 @@ pub enum InvalidRecord {
 pub struct Record<'a> {
     /// The revision of the batch that stored it.
     pub revision: Revision,
+    /// The value as the writer appended it.
     pub value: &'a [u8],
     /// The checksum over version, key, revision and value.
     pub checksum: u32,
@@ -50,7 +54,7 @@ impl<'a> Record<'a> {
     /// Reads the row of `key`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails with the first fault of the row: a wrong length, an unknown version or a wrong checksum.
     pub fn decode(key: &[u8], bytes: &'a [u8]) -> Result<Self, InvalidRecord> {
         let (stored, rest) = checked(key, bytes)?;
         let (revision, value) = rest.split_first_chunk().ok_or(InvalidRecord::Length(bytes.len()))?;
@@ -72,6 +76,7 @@ pub struct State {
 }
 
 impl State {
+    /// Returns the bytes in which the state is stored: a version, a checksum and the four numbers.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE);
         bytes.push(VERSION);
@@ -84,8 +89,10 @@ impl State {
         bytes
     }
 
+    /// Reads the state from `bytes`.
+    ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// Fails with the first fault of `bytes`: a wrong length, an unknown version or a wrong checksum.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidRecord> {
         let (_, rest) = checked(&[], bytes)?;
         let (numbers, []) = rest.as_chunks::<8>() else { return Err(InvalidRecord::Length(bytes.len())) };

@@ -63,9 +63,9 @@ impl SqliteStore {
     /// Opens the store, or makes it if there is none; checks all of it and brings it to the version of this program.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another process or another part of this one has it open. [`Error::Corrupt`], [`Error::Lost`],
-    /// [`Error::Newer`], [`Error::NotAStore`] for what the check found. [`Error::Full`], [`Error::ReadOnly`] and [`Error::Io`] for
-    /// what the disk refused.
+    /// Fails with [`Error::InUse`] if another process, or another part of this process, has the store open. Fails with
+    /// [`Error::Corrupt`], [`Error::Lost`], [`Error::Newer`] or [`Error::NotAStore`] if the file is not a sound store.
+    /// Fails with [`Error::Full`], [`Error::ReadOnly`] or [`Error::Io`] if the operating system refuses an operation.
     pub fn open(path: &Path, settings: &Settings) -> Result<Self, Error> {
         let path = &lock::resolve(path)?;
         let (lock, mark) = Lock::take(path)?;
@@ -93,7 +93,8 @@ impl SqliteStore {
     /// working; a file of that name is replaced when the new one is complete and on disk. Gives the revision that it has.
     ///
     /// # Errors
-    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written or is one of the store's own.
+    /// Fails with [`Error::CannotCopy`] if the file `to` cannot be written or is a file of the store itself, and with
+    /// the error of the storage if the store cannot be read.
     pub fn backup(&self, to: &Path) -> Result<Revision, Error> {
         let to = copies::backup_destination(&self.path, to)?;
         copies::backup(&self.path, &self.ask(Request::Copy)?, &to)
@@ -102,7 +103,8 @@ impl SqliteStore {
     /// Checks that a file is none of the store's own, for one that stands or will stand beside a backup.
     ///
     /// # Errors
-    /// [`Error::CannotCopy`] if it is, or if its folder cannot be looked at.
+    /// Fails with [`Error::CannotCopy`] if `to` is a file of the store itself, or if the metadata of its folder cannot
+    /// be read.
     pub fn check_backup(&self, to: &Path) -> Result<(), Error> {
         copies::backup_destination(&self.path, to).map(drop)
     }

@@ -39,6 +39,7 @@ const RAISE: u64 = 1 << 24;
 pub struct Restored {
     /// Above all terms that were claimed in the backup, in the store that was replaced, and in one that was lost.
     pub term: Term,
+    /// The revision of the newest batch in the backup.
     pub revision: Revision,
     /// The number of keys.
     pub keys: u64,
@@ -74,7 +75,8 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Destination) -> Result<Rev
 /// Returns the revision of a backup, after a check of all that it has.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check found, and what the disk refuses.
+/// Fails with [`Error::Corrupt`], [`Error::Newer`] or [`Error::NotAStore`] if the file is not a sound backup, and with
+/// the error of the operating system if the file cannot be read.
 pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error> {
     let bytes = read(backup, settings.max_bytes)?;
     image(backup, &bytes).map(|(_, state)| state.revision)
@@ -90,9 +92,10 @@ pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error
 /// newest changes are in the log beside the file.
 ///
 /// # Errors
-/// [`Error::InUse`] if the store is open, what else keeps the newest term of the one that is there from being read, damage apart,
-/// [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
-/// backup found, [`Error::CannotCopy`] if `from` has a log beside it or is the store itself, and what the disk refuses.
+/// Fails with [`Error::InUse`] if the store `to` is open. Fails with [`Error::Corrupt`], [`Error::Newer`] or
+/// [`Error::NotAStore`] if `from` is not a sound backup. Fails with [`Error::CannotCopy`] if `from` has a log beside it
+/// or is the store itself. Fails with the error of the operating system if a file cannot be read or written, or if the
+/// newest term of an undamaged store `to` cannot be read.
 pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
     let destination = destination(to)?;
     if is_same_file(from, to) {
