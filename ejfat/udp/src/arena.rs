@@ -91,6 +91,8 @@ impl Drop for Mapping {
 }
 
 impl Arena {
+    /// Makes the memory for the events of a reassembler with the bounds of `config`. The memory of an event is mapped when
+    /// its first byte is copied.
     pub fn new(config: &Config) -> Self {
         let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
@@ -108,10 +110,12 @@ impl Arena {
     /// Copies payload to its event. No other copy is made of it.
     ///
     /// # Errors
-    /// [`Error::Addresses`] if the system has no addresses for the event, which is then to be abandoned.
+    /// Fails with [`Error::Addresses`] if the address space has no room for the event. After this error, the caller
+    /// must abandon the event.
     ///
     /// # Panics
-    /// If the command is not of a reassembler with the same bounds, or `payload` is not the command's.
+    /// Panics if the copy command comes from a reassembler with other bounds, or if `payload` is not the payload of the
+    /// copy command.
     pub fn place(&mut self, place: &Place, payload: &[u8]) -> Result<(), Error> {
         let (length, offset) = (place.length as usize, place.offset as usize);
         let end = offset.checked_add(payload.len()).filter(|&end| end <= length);
@@ -126,10 +130,10 @@ impl Arena {
     /// Returns all bytes of an event, for a caller that fills them itself. They may hold bytes of an earlier event.
     ///
     /// # Errors
-    /// The errors of [`Arena::place`].
+    /// Fails with [`Error::Addresses`] if the address space has no room for the event.
     ///
     /// # Panics
-    /// If an event cannot be that long.
+    /// Panics if `length` is greater than the most bytes of an event.
     pub fn bytes_mut(&mut self, id: EventId, length: usize) -> Result<&mut [u8], Error> {
         let at = self.touch(id, length, length)?;
         // SAFETY: inside the mapping, initialised, and nothing else refers to it while `self` is borrowed.
@@ -159,7 +163,7 @@ impl Arena {
     /// The first `len` bytes of an event that is in a slot.
     ///
     /// # Panics
-    /// If it is not that long.
+    /// Panics if the event in the slot is shorter than `len` bytes.
     pub fn bytes(&self, slot: usize, len: usize) -> &[u8] {
         let mapping = self.slots[slot].mapping.as_ref().filter(|mapping| len <= mapping.len);
         let at = mapping.expect("inside an event").at;

@@ -34,7 +34,9 @@ pub struct Reading {
     pub delivered: u64,
     /// Events that were given up while they were incomplete.
     pub incomplete: u64,
+    /// The number of received datagrams, including the dropped ones.
     pub segments: u64,
+    /// The number of bytes of the received datagrams, without IP and UDP headers.
     pub bytes: u64,
 }
 

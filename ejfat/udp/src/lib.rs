@@ -1,17 +1,39 @@
 //! EJFAT over UDP sockets, in batches.
 //!
 //! ```text
-//! Sender    event ─► ejfat::segment ─► one buffer of equal segments ─► GSO ─► socket          (a copy: headers go between)
+//! Sender    event ─► ejfat::segment ─► one buffer of equal segments ─► GSO ─► socket      (a copy: headers go between)
 //! Ports     socket ─► GRO, recvmmsg ─► buffers of the caller
-//! Receiver  socket ─► GRO, recvmmsg ─► buffers ─► ejfat::reassembly ─► Place ─► Arena         (a copy: buffer to memory)
+//! Receiver  socket ─► GRO, recvmmsg ─► buffers ─► ejfat::reassembly ─► Place ─► Arena     (a copy: buffer to memory)
 //! ```
 //!
-//! Protocol decisions are those of the pure crate `ejfat`; here are sockets, clocks and memory. Nothing allocates per
-//! packet, and who waits sleeps, though a receiver looks for more for 20 µs after something came.
+//! The crate `ejfat` makes the decisions of the protocol. This crate has the sockets, the clocks and the memory. No
+//! code path allocates memory for each packet. A thread that waits for packets sleeps, except that a receiver polls for
+//! 20 µs after a packet came.
 //!
-//! A received byte is copied twice: by the kernel from its socket buffer to ours, and by [`Arena::place`] from there to
-//! its event. The second is the one user-space copy: the reassembler decides by shared references and has no place for
-//! payload, and an [`Event`] borrows the arena. [`Arena::copied`] counts it, and a test compares that with what came.
+//! A received byte is copied twice: the Linux kernel copies it from the socket buffer to a buffer of this crate, and
+//! [`Arena::place`] copies it from there to its event. The second copy cannot be avoided, because the reassembler has
+//! no memory for payload, and an [`Event`] borrows the arena. [`Arena::copied`] counts the bytes of the second copy.
+//!
+//! ```rust
+//! use std::time::Duration;
+//! use ejfat::{listen::Listen, reassembly::Config};
+//! use ejfat_udp::{Receiver, ReceiverConfig, Sender, SenderConfig};
+//!
+//! # fn main() -> Result<(), ejfat_udp::Error> {
+//! let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
+//! let mut receiver = Receiver::new(ReceiverConfig { listen, buffer: None, reassembly: Config::default() })?;
+//! let mut sender = Sender::new(SenderConfig { data_id: 3, ..SenderConfig::new(receiver.addresses()[0]) })?;
+//! sender.send(41, 0, b"hits of a detector")?;
+//! let mut events = Vec::new();
+//! while events.is_empty() {
+//!     let deliver = |event: ejfat_udp::Event<'_>| events.push((event.name.event, event.bytes.to_vec()));
+//!     receiver.poll(Duration::from_secs(1), deliver, |lost| panic!("{lost:?}"))?;
+//! }
+//! assert_eq!(events, [(41, b"hits of a detector".to_vec())]);
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
 
 mod arena;
 mod drops;
@@ -38,30 +60,63 @@ use std::net::{IpAddr, SocketAddr};
 /// What went wrong with a socket or memory.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The operating system refused an operation.
     #[error("cannot {what}: {source}")]
-    Io { what: String, source: std::io::Error },
+    Io {
+        /// The operation, as text that follows the word "cannot".
+        what: String,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The bounds of the reassembly exclude each other.
     #[error(transparent)]
     Bounds(#[from] ejfat::reassembly::ConfigError),
+    /// An event cannot be cut into segments.
     #[error(transparent)]
     Segment(#[from] ejfat::segment::SegmentError),
+    /// The peer's machine answered that no program receives at the address.
     #[error("nobody takes what is sent to {to}: its host answers that the port is closed")]
-    Refused { to: SocketAddr },
-    /// The process that holds the port is looked for only when the error is displayed. That takes long, and busy ports of
-    /// ranges are skipped without it.
+    Refused {
+        /// The address to which the datagrams were sent.
+        to: SocketAddr,
+    },
+    /// Another socket holds the port. The process that has the socket is searched only when the error is displayed, because
+    /// the search takes long.
     #[error("{at} is held by {}; or name another port", roce_udp::socket::holder_of(*at))]
-    Busy { at: SocketAddr },
+    Busy {
+        /// The local address that cannot be bound.
+        at: SocketAddr,
+    },
+    /// The address is not an address of this machine.
     #[error("{ip} is not an address of this machine; `ip addr` lists them{hint}")]
-    NotLocal { ip: IpAddr, hint: String },
+    NotLocal {
+        /// The address.
+        ip: IpAddr,
+        /// A text about a port that may be written wrongly, which is mostly empty.
+        hint: String,
+    },
+    /// This process may have no more open files, and each port needs one.
     #[error(
         "cannot bind UDP {at}: a port takes an open file, and this process may have no more; raise it with \
          `ulimit -n`, or listen to fewer ports"
     )]
-    Files { at: SocketAddr, source: std::io::Error },
+    Files {
+        /// The local address that cannot be bound.
+        at: SocketAddr,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The address space of this process has no room for an event.
     #[error(
         "the system has no addresses for an event of {bytes} bytes ({source}); raise `ulimit -v`, or lower --max-event \
          or --memory"
     )]
-    Addresses { bytes: usize, source: std::io::Error },
+    Addresses {
+        /// The number of bytes that the event needs.
+        bytes: usize,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
 }
 
 impl Error {

@@ -22,7 +22,9 @@ const ASKED: usize = 256;
 /// Datagrams of one sender, merged by the kernel (GRO), as they lie in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
+    /// The address from which the datagrams came.
     pub from: IpAddr,
+    /// The number of bytes of all datagrams together.
     pub len: usize,
     /// Bytes of each datagram but the last.
     pub stride: usize,
@@ -31,8 +33,11 @@ pub struct Received {
 /// What came to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounters {
+    /// The local address of the port.
     pub at: SocketAddr,
+    /// The number of datagrams that were received. Each datagram of a super-packet counts.
     pub datagrams: u64,
+    /// The number of bytes of the received datagrams, without IP and UDP headers.
     pub bytes: u64,
     /// Datagrams that the kernel dropped at its socket; datagrams that were merged (GRO) count as one.
     pub kernel_drops: u64,
@@ -84,10 +89,12 @@ impl Ports {
     /// Buffers of a batch.
     pub const BATCH: usize = quinn_udp::BATCH_SIZE;
 
-    /// Binds them; `buffer` are bytes of each one's receive buffer, `None`: the system's.
+    /// Binds the ports. `buffer` is the number of bytes of each port's receive buffer, or `None` for the default of the
+    /// operating system.
     ///
     /// # Errors
-    /// If another process holds a port that must be free, or every port of a range, or if the system refuses a socket.
+    /// Fails if another process has a port that must be free, or every port of a range, and if the operating system
+    /// refuses a socket.
     pub fn bind(listen: &[Listen], buffer: Option<usize>) -> Result<Self, Error> {
         let busy = |error: &Error| matches!(error, Error::Busy { .. });
         let (ports, skipped) = bind_all(listen, |at| Port::new(at, buffer), busy)?;
@@ -98,10 +105,12 @@ impl Ports {
         Ok(Self { ports, skipped, ready, next_asked: Cell::new(0) })
     }
 
+    /// Returns the number of bound ports.
     pub fn len(&self) -> usize {
         self.ports.len()
     }
 
+    /// Returns true if no port is bound.
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
     }
@@ -116,20 +125,31 @@ impl Ports {
         &self.skipped
     }
 
-    /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
+    /// Returns the size in bytes of a socket's receive buffer, as the operating system granted it. The Linux kernel
+    /// uses half of this size for its own data.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the size.
     pub fn buffer(&self) -> io::Result<usize> {
         self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
     }
 
-    /// Returns how many datagrams the kernel dropped at the sockets since they were opened, mostly because datagrams
-    /// came faster than they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as
-    /// one. If there are more than 256 ports, each call asks the kernel about the next 256 and uses the last known
-    /// numbers of the others.
+    /// Returns the number of datagrams that the Linux kernel dropped at the sockets since they were opened. Most of
+    /// these datagrams came while the receive buffer was full, so a larger buffer makes longer bursts possible. The
+    /// datagrams of a super-packet count as one. If there are more than 256 ports, each call updates the numbers of the
+    /// next 256 ports and uses the last known numbers of all other ports.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the drops of a socket.
     pub fn kernel_drops(&self) -> Result<u64, Error> {
         self.ask(ASKED)
     }
 
-    /// Counts like [`Ports::kernel_drops`], but asks the kernel about every port. Call it at the end, not every second.
+    /// Returns the number of dropped datagrams as [`Ports::kernel_drops`] does, and updates the number of every port.
+    /// The call takes long for many ports, so programs call it once at their end.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the drops of a socket.
     pub fn all_kernel_drops(&self) -> Result<u64, Error> {
         self.ask(self.ports.len())
     }
@@ -146,7 +166,7 @@ impl Ports {
     /// Further file descriptors of the sockets of the first `most` ports.
     ///
     /// # Errors
-    /// [`Error`] if the process may have no more open files.
+    /// Fails if this process may have no more open files.
     pub(crate) fn sample(&self, most: usize) -> Result<Vec<UdpSocket>, Error> {
         let again = |port: &Port| port.socket.try_clone().map_err(Error::io("watch a UDP socket"));
         self.ports.iter().take(most).map(again).collect()
@@ -168,13 +188,20 @@ impl Ports {
         self.ready.as_fd()
     }
 
-    /// Sleeps for `most` or until a port has something, and calls `each` with the number of each port that has. Returns false
-    /// if there may be more such ports.
+    /// Sleeps for at most `most` until a port has received a datagram, and calls `each` with the number of each port
+    /// that has a datagram. Returns false if there may be more ports with a datagram.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot wait for the sockets.
     pub fn wait(&self, most: Duration, each: impl FnMut(usize)) -> Result<bool, Error> {
         self.ready.wait(most, each).map_err(Error::io("wait for segments"))
     }
 
-    /// Calls `each` with the ports that may have something now. False if there may be more of them.
+    /// Calls `each` with the number of each port that may have a datagram, without waiting. Returns false if there may
+    /// be more ports with a datagram.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot report the state of the sockets.
     pub fn ready(&self, each: impl FnMut(usize)) -> Result<bool, Error> {
         if self.ports.len() <= FEW {
             (0..self.ports.len()).for_each(each);
@@ -183,8 +210,12 @@ impl Ports {
         self.wait(Duration::ZERO, each)
     }
 
-    /// One batch of a port, without waiting: a buffer of [`Self::BUFFER`] bytes for each one received, at most
-    /// [`Self::BATCH`]. Returns how many, 0 if there is nothing.
+    /// Receives a batch of at most [`Self::BATCH`] super-packets from a port, without waiting. Each buffer must have
+    /// [`Self::BUFFER`] bytes and gets one super-packet. Returns the number of buffers that were filled, which is 0 if
+    /// the port has no datagram.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system reports an error other than an empty socket.
     pub fn receive(
         &self,
         port: usize,
@@ -211,6 +242,7 @@ impl Ports {
 }
 
 impl Received {
+    /// A value without bytes, with which arrays for [`Ports::receive`] are filled before they are used.
     pub const NONE: Self = Self { from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), len: 0, stride: 1 };
 
     /// The datagrams in their buffer; an empty one is one, too.

@@ -19,17 +19,28 @@ const AT_ONCE: usize = 64;
 pub struct ReadySet(OwnedFd);
 
 impl ReadySet {
+    /// Makes a set without descriptors.
+    ///
+    /// # Errors
+    /// Fails if the operating system makes no epoll descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Adds a descriptor, which has to stay open while the set is used. The kernel removes one that is closed.
+    /// Adds a file descriptor, which must stay open while the set is used. The Linux kernel removes a closed descriptor
+    /// from the set.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not accept the descriptor.
     pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?)
     }
 
-    /// Sleeps for `most` or until a descriptor can be read, and calls `each` with the numbers of those that can. Returns false
-    /// if there may be more, or if a signal came.
+    /// Sleeps for at most `most` until a descriptor is readable, and calls `each` with the numbers of the readable
+    /// descriptors. Returns false if more descriptors may be readable, or if a signal ended the sleep.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot wait for the descriptors.
     pub fn wait(&self, most: Duration, mut each: impl FnMut(usize)) -> io::Result<bool> {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; AT_ONCE];
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };

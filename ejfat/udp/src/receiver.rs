@@ -32,19 +32,23 @@ const SPIN: Duration = Duration::from_micros(20);
 /// The addresses to listen on, and the limits of the reassembly.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
+    /// The addresses and ports at which segments arrive.
     pub listen: Vec<Listen>,
     /// The receive buffer of each socket in bytes; `None`: the system's default.
     pub buffer: Option<usize>,
+    /// The bounds of the reassembly, for example the most bytes of an event.
     pub reassembly: Config,
 }
 
 /// A complete event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
+    /// The event number and the data id.
     pub name: Name,
     /// The address from which the event's last segment came, if it is known. If the segment came through a load
     /// balancer, it is the load balancer's address.
     pub from: Option<IpAddr>,
+    /// The bytes of the event.
     pub bytes: &'a [u8],
 }
 
@@ -82,7 +86,7 @@ impl Receiver {
     /// Binds the ports and allocates the tables. The page size is always the system's, whatever the configuration says.
     ///
     /// # Errors
-    /// If a port cannot be bound, or bounds exclude each other.
+    /// Fails if a port cannot be bound, or if the bounds of the reassembly exclude each other.
     pub fn new(mut config: ReceiverConfig) -> Result<Self, Error> {
         config.reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
         let reassembler = Reassembler::new(config.reassembly)?;
@@ -118,11 +122,16 @@ impl Receiver {
         self.ports.counters()
     }
 
-    /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
+    /// Returns the size in bytes of a socket's receive buffer, as the operating system granted it. The Linux kernel
+    /// uses half of this size for its own data.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the size.
     pub fn buffer(&self) -> io::Result<usize> {
         self.ports.buffer()
     }
 
+    /// Returns the reassembler, which has the counters of segments and events.
     pub fn reassembler(&self) -> &Reassembler {
         &self.reassembler
     }
@@ -132,12 +141,18 @@ impl Receiver {
         &self.arena
     }
 
-    /// Drops of the kernel at all ports, as in [`Ports::all_kernel_drops`].
+    /// Returns the number of datagrams that the Linux kernel dropped at all ports, as [`Ports::all_kernel_drops`] does.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the drops of a socket.
     pub fn all_kernel_drops(&self) -> Result<u64, Error> {
         self.ports.all_kernel_drops()
     }
 
-    /// Drops of the kernel, as in [`Ports::kernel_drops`].
+    /// Returns the number of datagrams that the Linux kernel dropped, as [`Ports::kernel_drops`] does.
+    ///
+    /// # Errors
+    /// Fails if the operating system does not report the drops of a socket.
     pub fn kernel_drops(&self) -> Result<u64, Error> {
         self.ports.kernel_drops()
     }
@@ -145,7 +160,7 @@ impl Receiver {
     /// Begins to tell other threads the counters and the fill level of this receiver.
     ///
     /// # Errors
-    /// [`Error`] if the process may have no more open files.
+    /// Fails if this process may have no more open files.
     pub fn gauge(&mut self) -> Result<Gauge, Error> {
         let memory = self.reassembler.config().memory;
         let levels = match &self.levels {
@@ -155,9 +170,13 @@ impl Receiver {
         Ok(Gauge(self.levels.insert(levels).clone()))
     }
 
-    /// Sleeps until something arrives, an event times out, or `most` passes; for an instant it looks for more instead when
-    /// something came the last time. What arrived by then is reassembled: each
-    /// complete event goes to `deliver`, and its memory is free again when that returns; each one given up to `lost`.
+    /// Receives segments and reassembles them. The call sleeps until a segment arrives, an event times out, or `most`
+    /// has passed. If segments came at the last call, the call first polls for a short time instead of sleeping.
+    /// `deliver` gets each complete event, whose memory is free again when `deliver` returns. `lost` gets each event
+    /// that was given up.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system refuses to wait for the sockets or to receive.
     pub fn poll(
         &mut self,
         most: Duration,

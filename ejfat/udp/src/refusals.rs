@@ -14,8 +14,11 @@ use rustix::{
     io::Errno,
 };
 
-/// Makes the kernel report ICMP errors, refusals among them, to a socket that is not connected. A connected socket gets
-/// refusals without it.
+/// Lets the Linux kernel report ICMP errors, for example refusals, to a socket that is not connected. A connected
+/// socket gets refusals without this option.
+///
+/// # Errors
+/// Fails if the operating system refuses the socket option.
 pub fn report_refusals(socket: &UdpSocket) -> io::Result<()> {
     let (level, option) = match socket.local_addr()?.is_ipv4() {
         true => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -41,7 +44,11 @@ pub fn may_be_earlier(error: &io::Error) -> bool {
     is_refusal(error) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// Waits for refusals of what was sent last, at most so long. Returns how many sockets had one.
+/// Waits for at most `most` for refusals of the datagrams that were sent last. Returns the number of sockets that got a
+/// refusal.
+///
+/// # Errors
+/// Fails if the operating system cannot wait for the sockets.
 pub fn wait_for_refusals<'a>(
     sockets: impl Iterator<Item = &'a UdpSocket> + Clone,
     most: Duration,

@@ -31,7 +31,9 @@ pub struct SenderConfig {
     pub to: SocketAddr,
     /// The MTU of the path in bytes, IP header included.
     pub mtu: u16,
+    /// The version of the LB header.
     pub version: LbVersion,
+    /// The data id of the stream, which is in the RE header of each segment.
     pub data_id: u16,
     /// The number of sockets. Events go round them; they have different source ports, by which routers and NICs spread
     /// flows.
@@ -45,6 +47,8 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
+    /// Makes the default configuration of a sender to `to`: an MTU of 1500 bytes, LB header version 2, data id 0, four
+    /// sockets and no limit of the rate.
     pub fn new(to: SocketAddr) -> Self {
         let (mtu, version) = (1500, LbVersion::V2);
         Self { to, mtu, version, data_id: 0, sockets: 4, buffer: None, rate: None, ticks_as_events: false }
@@ -54,7 +58,9 @@ impl SenderConfig {
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
+    /// The number of events that were sent.
     pub events: u64,
+    /// The number of segments into which the events were cut.
     pub segments: u64,
     /// Payload.
     pub bytes: u64,
@@ -76,6 +82,11 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// Opens the sockets of a sender.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Segment`] if a packet of the MTU has no room for a segment, and with [`Error::Io`] if the
+    /// operating system refuses a socket.
     pub fn new(config: SenderConfig) -> Result<Self, Error> {
         let (ip, any): (_, IpAddr) = match config.to {
             SocketAddr::V4(_) => (IpVersion::V4, Ipv4Addr::UNSPECIFIED.into()),
@@ -105,8 +116,12 @@ impl Sender {
         })
     }
 
-    /// Sends an event under a number; `entropy` chooses the worker's UDP port and should be random. Blocks while the
-    /// pace or the socket wants. Returns the tick.
+    /// Sends an event with the event number `event`, and returns its tick. `entropy` chooses the worker's UDP port and
+    /// should be random. The call blocks until the rate limit and the socket's buffer permit to send all segments.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Segment`] if the event is too long to be cut into segments, and with [`Error::Io`] if the
+    /// operating system refuses to send.
     pub fn send(&mut self, event: u64, entropy: u16, bytes: &[u8]) -> Result<u64, Error> {
         let tick = self.ticks.next(unix().as_micros() as u64);
         let event = if self.config.ticks_as_events { tick } else { event };
@@ -168,6 +183,7 @@ impl Sender {
         }
     }
 
+    /// Returns the numbers of events, segments and payload bytes that were sent.
     pub fn sent(&self) -> Sent {
         self.sent
     }
@@ -177,8 +193,11 @@ impl Sender {
         self.refusals.get()
     }
 
-    /// Returns the number of refusals like [`Sender::refusals`], but if there is none yet, it waits up to `most` for
-    /// refusals of the last packets.
+    /// Returns the number of refusals as [`Sender::refusals`] does. If there is no refusal yet, the call waits for at
+    /// most `most` for refusals of the last packets.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot wait for the sockets.
     pub fn wait_for_refusals(&self, most: Duration) -> Result<u64, Error> {
         if self.refusals.get() == 0 && self.sent.segments > 0 {
             let sockets = self.sockets.iter().map(|(socket, _)| socket);
@@ -202,6 +221,10 @@ pub struct SyncSender {
 }
 
 impl SyncSender {
+    /// Opens a socket for sync datagrams to `to`. The control plane tells senders apart by the number `source`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system refuses the socket.
     pub fn new(to: SocketAddr, source: u32) -> Result<Self, Error> {
         let any: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -213,8 +236,9 @@ impl SyncSender {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the host refused an earlier message. This message was sent, unless a second refusal came in
-    /// between.
+    /// Fails with [`Error::Refused`] if the peer's machine refused an earlier message. After [`Error::Refused`], the
+    /// new message was sent, unless a second refusal arrived in the meantime. Fails with [`Error::Io`] if the operating
+    /// system refuses to send.
     pub fn send(&self) -> Result<(), Error> {
         let now = unix();
         let sync = SyncHeader {
