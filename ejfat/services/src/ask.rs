@@ -15,16 +15,26 @@ const MOST_REPLY: usize = 64 << 20;
 /// Why a service did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
+    /// The session with the accelerator failed.
     #[error(transparent)]
     Session(#[from] Error),
+    /// The accelerator refused the request.
     #[error("{peer} did not take the request; its log says why, with NAA_LOG=info")]
     Refused {
+        /// The address of the accelerator.
         peer: SocketAddr,
+        /// The error of the call.
         #[source]
         source: Error,
     },
+    /// The bytes that the accelerator returned are not a reply of the service.
     #[error("what {peer} answered is no reply of this service: {problem}")]
-    Reply { peer: SocketAddr, problem: String },
+    Reply {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The fault of the reply, as text for people.
+        problem: String,
+    },
 }
 
 /// An accelerator's services.

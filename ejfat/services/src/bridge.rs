@@ -128,15 +128,23 @@ fn fate(fate: Fate) -> &'static str {
 pub struct BridgeQueries(Services);
 
 impl BridgeQueries {
+    /// Makes an object that queries the bridge at `peer`. Each query connects over `device` anew.
     pub fn new(device: Device, peer: SocketAddr) -> Self {
         Self(Services { device, peer })
     }
 
+    /// Returns the counters and the workers of the bridge.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the bridge refuses the call, or the reply is not valid.
     pub fn status(&self) -> Result<v1::BridgeStatus, HostError> {
         self.0.ask(builtin::BRIDGE_STATUS, None)
     }
 
-    /// What is remembered of events with a tick, the latest first.
+    /// Returns the event traces of the events with a tick, the newest event first.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the bridge refuses the call, or the reply is not valid.
     pub fn trace(&self, tick: u64) -> Result<Vec<v1::TracedEvent>, HostError> {
         let request = message::encode(&v1::TraceRequest { tick });
         let reply: v1::TraceReply = self.0.ask(builtin::BRIDGE_TRACE, Some(&request))?;

@@ -15,11 +15,15 @@ use crate::ask::{HostError, Services};
 pub struct LbTables(Services);
 
 impl LbTables {
+    /// Makes an object that programs the tables of the accelerator at `peer`. Each call connects over `device` anew.
     pub fn new(device: Device, peer: SocketAddr) -> Self {
         Self(Services { device, peer })
     }
 
-    /// Replaces all rules. Returns the first tick they apply to.
+    /// Replaces all rules. Returns the first tick to which the new rules apply.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the accelerator refuses the request, or the reply is not valid.
     pub fn load(&self, rules: &Rules, when: When) -> Result<u64, HostError> {
         let request = message::encode(&v1::LoadRequest {
             rules: message::of_rules(rules),
@@ -30,8 +34,12 @@ impl LbTables {
         Ok(reply.from_tick)
     }
 
-    /// Changes the rules that the next tick would meet, all or nothing: removes, then inserts; `replace` permits to put
-    /// rules in the place of those with the same keys. Returns the first tick they then apply to.
+    /// Changes the rules that the next tick would have: removes the rules with the keys in `remove`, and inserts the
+    /// rules in `insert`. After an error, no rule is changed. If a rule has the key of an existing rule, `replace` must
+    /// be true, and the new rule replaces the existing one. Returns the first tick to which the changed rules apply.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the accelerator refuses the request, or the reply is not valid.
     pub fn edit(
         &self,
         remove: &[RuleKey],
@@ -50,12 +58,19 @@ impl LbTables {
         Ok(reply.from_tick)
     }
 
-    /// The tables there are, the newest last.
+    /// Returns all table sets, the newest one last.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the accelerator refuses the request, or the reply is not valid.
     pub fn sets(&self) -> Result<Vec<TableSet>, HostError> {
         let reply: v1::GetReply = self.0.ask(builtin::LB_TABLES, None)?;
         message::sets(&reply).map_err(|error| self.0.unusable(error))
     }
 
+    /// Returns the counters of the data plane.
+    ///
+    /// # Errors
+    /// Fails if the session fails, the accelerator refuses the call, or the reply is not valid.
     pub fn counters(&self) -> Result<v1::GetCountersReply, HostError> {
         self.0.ask(builtin::LB_COUNTERS, None)
     }

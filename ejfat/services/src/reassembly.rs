@@ -27,16 +27,16 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where events go: files, a pipe, a command, a subscriber's memory.
 pub trait Sink: Send {
-    /// Takes an event; its bytes are the next event's when this returns.
+    /// Consumes an event. After this method has returned, the memory of the event's bytes is used for later events.
     ///
     /// # Errors
-    /// If no more can be taken: reassembly ends.
+    /// Fails if the sink can consume no more events. After an error, the reassembly ends.
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
 
-    /// No event follows; those that were taken are to be where they cannot be lost.
+    /// Notifies the sink that no event follows. When this method returns, the consumed events must be safe from loss.
     ///
     /// # Errors
-    /// If they are not.
+    /// Fails if a consumed event may be lost.
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
@@ -45,6 +45,7 @@ pub trait Sink: Send {
 /// What it did until a moment ago.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// The counters of segments and events.
     pub counters: Counters,
     /// Incomplete yet.
     pub open: u32,
@@ -106,6 +107,11 @@ struct State {
 }
 
 impl Reassembly {
+    /// Binds the ports, and starts a thread that reassembles events and gives them to `sink`.
+    ///
+    /// # Errors
+    /// Fails if a port cannot be bound, if the bounds of the reassembly exclude each other, or if the operating system
+    /// starts no thread.
     pub fn start(config: ReceiverConfig, sink: Box<dyn Sink>) -> Result<Self, Error> {
         let mut receiver = Receiver::new(config)?;
         let gauge = receiver.gauge()?;
@@ -140,6 +146,7 @@ impl Reassembly {
         self.snapshot().ended.or(left)
     }
 
+    /// Returns the counters and the state of the reassembly, which are a moment old.
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
