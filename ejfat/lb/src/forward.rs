@@ -49,13 +49,18 @@ pub struct ForwarderConfig {
 /// Why nothing is forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
+    /// The configuration has no address at which packets arrive.
     #[error("no address to listen on; give at least one")]
     Nowhere,
+    /// A socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] verbs::Error),
+    /// The operating system refused an operation.
     #[error("cannot {what}")]
     Io {
+        /// The operation, as text that follows the word "cannot".
         what: &'static str,
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -82,8 +87,11 @@ struct Shared {
 /// What came to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounters {
+    /// The local address of the port.
     pub at: SocketAddr,
+    /// The number of received packets.
     pub packets: u64,
+    /// The number of bytes of the received packets, without IP and UDP headers.
     pub bytes: u64,
 }
 
@@ -126,6 +134,11 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
+    /// Binds the ports, and starts a thread for each list of ports that forwards packets by the tables of `plane`.
+    ///
+    /// # Errors
+    /// Fails with [`ForwardError::Nowhere`] if `config` has no port, with [`ForwardError::Socket`] if a port cannot be
+    /// bound, and with [`ForwardError::Io`] if the operating system refuses a thread or a descriptor.
     pub fn start(config: &ForwarderConfig, plane: &Arc<Plane>) -> Result<Self, ForwardError> {
         let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
         // `Port::bind` looks for the process that holds a port, which takes too long for each port of a range.

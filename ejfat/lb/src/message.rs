@@ -24,26 +24,40 @@ pub use rule::{key, lb, of_key, of_rule, rule};
 pub struct MessageError {
     /// Its path: `rules[3].epoch.prefix_length`.
     pub field: String,
+    /// The reason for which the field is refused.
     pub cause: Cause,
 }
 
 /// Why a field is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
+    /// The field is a choice among several kinds, and the message has none of these kinds.
     #[error("none of its kinds is given; give one")]
     Missing,
+    /// The number is too high.
     #[error("{value} is too high; the highest is {most}")]
-    TooHigh { value: u32, most: u32 },
+    TooHigh {
+        /// The number in the message.
+        value: u32,
+        /// The highest number that the field may have.
+        most: u32,
+    },
+    /// The field has this number of octets, which is not the length of an IP address.
     #[error("{0} octets are no address; give 4 for IPv4, 16 for IPv6")]
     Address(usize),
+    /// The field has this number of octets, which is not the length of a MAC address.
     #[error("{0} octets are no MAC address; give 6, or none")]
     Mac(usize),
+    /// The enumeration of the field has no value with this number.
     #[error("{0} is none of its values")]
     Value(i32),
+    /// The tables have no rule with this key.
     #[error("there is no rule with this key")]
     Absent,
+    /// The message has destinations, or rules of load balancers other than the one that it names.
     #[error("there are destinations or rules of other load balancers; give those of this load balancer only")]
     OfOthers,
+    /// The rule is not valid, or does not fit into its table.
     #[error(transparent)]
     Rule(#[from] RuleError),
 }
@@ -59,7 +73,11 @@ impl MessageError {
     }
 }
 
-/// Rules of all tables, each key once.
+/// Reads rules of all tables from messages. Each key may occur once.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range, or with the first rule that has the key of an earlier
+/// rule or does not fit into its table.
 pub fn rules(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
     let mut rules = Rules::default();
     for (at, message) in messages.iter().enumerate() {
@@ -88,6 +106,7 @@ fn rules_by_lb(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
     Ok(whole)
 }
 
+/// Returns the messages of all rules, table by table.
 pub fn of_rules(rules: &Rules) -> Vec<v1::Rule> {
     rules.iter().map(|rule| of_rule(&rule)).collect()
 }
@@ -103,6 +122,7 @@ pub fn when(message: Option<&v1::When>) -> When {
     }
 }
 
+/// Returns the message of the tick from which on tables apply.
 pub fn of_when(when: When) -> v1::When {
     use v1::when::{Next, Now, When as Kind};
     let kind = match when {
@@ -114,7 +134,11 @@ pub fn of_when(when: When) -> v1::When {
     v1::When { when: Some(kind) }
 }
 
-/// Tables of one load balancer.
+/// Reads the tables of one load balancer that are to be staged.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range, or with [`Cause::OfOthers`] if a rule belongs to another
+/// load balancer.
 pub fn stage(message: &v1::StageRequest) -> Result<LbStage, MessageError> {
     let &v1::StageRequest { from_tick, horizon, in_place, reset, .. } = message;
     let lb = lb("lb", message.lb)?;
@@ -125,6 +149,8 @@ pub fn stage(message: &v1::StageRequest) -> Result<LbStage, MessageError> {
     Ok(LbStage { lb, rules, from: from_tick, horizon, in_place, reset })
 }
 
+/// Returns the request that stages tables of one load balancer. `term` is the control plane's term, or 0 without a
+/// control plane.
 pub fn of_stage(stage: &LbStage, term: u64) -> v1::StageRequest {
     let &LbStage { lb, from, horizon, in_place, reset, .. } = stage;
     v1::StageRequest {
@@ -138,7 +164,10 @@ pub fn of_stage(stage: &LbStage, term: u64) -> v1::StageRequest {
     }
 }
 
-/// What a data plane tells of its ticks.
+/// Reads the ticks and the term that a data plane reports.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range.
 pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
     let tick = |list, at, tick: &v1::LbTick| {
         lb("lb", tick.lb).map(|lb| (lb, tick.tick)).map_err(|error| error.within(list, at))
@@ -156,8 +185,12 @@ pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
     Ok(Ticks { term: NonZeroU64::new(message.term), routed, beyond, sets })
 }
 
-/// The staged tables, the newest last. Load balancers change their tables one by one, so the sets of all load balancers
-/// at some tick may together exceed the limits of tables. The set of each load balancer stays within the limits.
+/// Reads the staged table sets, the newest one last. Load balancers change their tables one by one, so the sets of all
+/// load balancers at some tick may together exceed the limits of tables. The set of each load balancer stays within the
+/// limits.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range, or with the first rule that does not fit into its table.
 pub fn sets(message: &v1::GetReply) -> Result<Vec<TableSet>, MessageError> {
     let set = |(at, set): (usize, &v1::TableSet)| {
         let rules = rules_by_lb(&set.rules).map_err(|error| error.within("sets", at))?;

@@ -52,7 +52,9 @@ impl When {
 /// Tables and the first tick they apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSet {
+    /// The first tick to which the tables apply.
     pub from: u64,
+    /// The rules of the tables.
     pub rules: Arc<Rules>,
 }
 
@@ -137,7 +139,7 @@ impl Plane {
     /// Has an engine decide where packets go.
     ///
     /// # Errors
-    /// If the tables there are do not fit into the engine.
+    /// Fails if the present tables do not fit into the engine.
     pub fn with_engine(mut self, engine: Box<dyn Engine>) -> Result<Self, EngineError> {
         self.path.get_mut().unwrap_or_else(PoisonError::into_inner).attach(engine)?;
         Ok(self)
@@ -147,8 +149,9 @@ impl Plane {
     /// highest from then on, whatever becomes of the write.
     ///
     /// # Errors
-    /// If a write with a higher term was begun before; without a term, if there was one with any. If there is a least term
-    /// and this one is lower, or none.
+    /// Fails with [`WriteError::StaleTerm`] if a write with a higher term was begun before. Fails with
+    /// [`WriteError::NoTerm`] if `term` is `None` and a write with a term was begun before. Fails with
+    /// [`WriteError::LeastTerm`] if the data plane has a least term, and `term` is lower or `None`.
     pub fn write(&self, term: Option<NonZeroU64>) -> Result<Write<'_>, WriteError> {
         let mut control = lock(&self.control);
         if let Some(least) = control.least.filter(|least| term.is_none_or(|term| term < *least)) {
@@ -164,13 +167,20 @@ impl Plane {
         Ok(Write { plane: self, control })
     }
 
-    /// Replaces all rules, without a term. Returns the first tick they apply to.
+    /// Replaces all rules, without a term. Returns the first tick to which the new rules apply.
+    ///
+    /// # Errors
+    /// Fails with [`WriteError`] if a control plane with a term programs the data plane, or if the rules are refused.
     pub fn load(&self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         self.write(None)?.load(rules, when)
     }
 
-    /// Changes the rules that ticks from there on would meet, all or nothing, without a term. Returns the first tick they
-    /// then apply to.
+    /// Changes the rules by the function `edit`, without a term. `edit` gets the rules that the first changed tick
+    /// would have. Returns the first tick to which the changed rules apply.
+    ///
+    /// # Errors
+    /// Fails with the error of `edit`, or with [`WriteError`] if a control plane with a term programs the data plane,
+    /// or if the changed rules are refused. After an error, no rule is changed.
     pub fn edit<E: From<WriteError>>(
         &self,
         when: When,
@@ -261,6 +271,7 @@ impl Plane {
         }
     }
 
+    /// Returns all counters of the data plane.
     pub fn counters(&self) -> Counters {
         let mut path = lock(&self.path);
         let differences = path.differences();

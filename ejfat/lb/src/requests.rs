@@ -13,10 +13,14 @@ use crate::{
 /// Why a request changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
+    /// A field of the request is not valid.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// The data plane refused the change.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// The tables of the load balancers begin at more than [`Plane::MOST_SETS`] different ticks, so they do not fit
+    /// into one reply.
     #[error(
         "the tables of the load balancers begin at more than {most} different ticks; ask over gRPC for those of one load balancer, or for the newest",
         most = Plane::MOST_SETS
@@ -24,7 +28,10 @@ pub enum RequestError {
     ManySets,
 }
 
-/// Replaces all rules.
+/// Replaces all rules of the data plane.
+///
+/// # Errors
+/// Fails with [`RequestError`] if a field of the request is not valid, or if the data plane refuses the change.
 pub fn load(plane: &Plane, request: &v1::LoadRequest) -> Result<v1::LoadReply, RequestError> {
     let rules = message::rules(&request.rules)?;
     let mut write = plane.write(NonZeroU64::new(request.term))?;
@@ -33,7 +40,11 @@ pub fn load(plane: &Plane, request: &v1::LoadRequest) -> Result<v1::LoadReply, R
     Ok(v1::LoadReply { from_tick, routed: routed(plane, request.tell_routed) })
 }
 
-/// Removes, then inserts; all or nothing.
+/// Removes rules of the data plane, and inserts rules.
+///
+/// # Errors
+/// Fails with [`RequestError`] if a field of the request is not valid, or if the data plane refuses the change. After
+/// an error, no rule is changed.
 pub fn edit(plane: &Plane, request: &v1::EditRequest) -> Result<v1::EditReply, RequestError> {
     let when = message::when(request.when.as_ref());
     let mut write = plane.write(NonZeroU64::new(request.term))?;
@@ -42,7 +53,11 @@ pub fn edit(plane: &Plane, request: &v1::EditRequest) -> Result<v1::EditReply, R
     Ok(v1::EditReply { from_tick, routed: routed(plane, request.tell_routed) })
 }
 
-/// The tables there are.
+/// Returns the table sets of the data plane.
+///
+/// # Errors
+/// Fails with [`RequestError::Message`] if there is no load balancer with the requested number, and with
+/// [`RequestError::ManySets`] if there are too many table sets for one reply.
 pub fn get(plane: &Plane, request: &v1::GetRequest) -> Result<v1::GetReply, RequestError> {
     let sets = match request.lb {
         Some(lb) => plane.sets_of(message::lb("lb", lb)?),
@@ -61,13 +76,19 @@ pub fn counters(plane: &Plane, request: &v1::GetCountersRequest) -> v1::GetCount
 }
 
 /// Stages tables of one load balancer.
+///
+/// # Errors
+/// Fails with [`RequestError`] if a field of the request is not valid, or if the data plane refuses the change.
 pub fn stage(plane: &Plane, request: &v1::StageRequest) -> Result<v1::StageReply, RequestError> {
     let stage = message::stage(request)?;
     plane.write(NonZeroU64::new(request.term))?.stage(&stage)?;
     Ok(v1::StageReply { routed: routed(plane, true) })
 }
 
-/// Takes back tables of one load balancer.
+/// Withdraws staged tables of one load balancer.
+///
+/// # Errors
+/// Fails with [`RequestError`] if a field of the request is not valid, or if the data plane refuses the change.
 pub fn withdraw(plane: &Plane, request: &v1::WithdrawRequest) -> Result<v1::WithdrawReply, RequestError> {
     let lb = message::lb("lb", request.lb)?;
     plane.write(NonZeroU64::new(request.term))?.withdraw(lb, request.from_tick)?;

@@ -25,18 +25,28 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects without TLS. `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
+    /// Connects without TLS. `address` is `HOST:PORT`, with brackets around an IPv6 address.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if `address` or `token` is not valid, or if the data plane cannot be reached.
     pub fn connect(address: &str, token: Option<&str>) -> Result<Self, ClientError> {
         Self::connect_by(&Credentials::new(token, None)?, address)
     }
 
-    /// The same, with TLS if the credentials have it. The server's certificate must be for the host of `address`.
+    /// Connects as [`Client::connect`] does, with TLS if the credentials have TLS. The server's certificate must be for
+    /// the host of `address`.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if `address` is not valid, or if the data plane cannot be reached.
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, ClientError> {
         Self::connect_within(credentials, address, ANSWER)
     }
 
-    /// Connects like [`Client::connect_by`], with a time limit. Connecting may take `deadline` at most, and so may each
-    /// answer.
+    /// Connects as [`Client::connect_by`] does, with a time limit. Connecting may take at most `deadline`, and each
+    /// reply may take at most `deadline`.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if `address` is not valid, or if the data plane cannot be reached.
     pub fn connect_within(
         credentials: &Credentials,
         address: &str,
@@ -52,7 +62,10 @@ impl Client {
         self.term = term.get();
     }
 
-    /// Replaces all rules. Returns the first tick they apply to.
+    /// Replaces all rules. Returns the first tick to which the new rules apply.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, ClientError> {
         let request = v1::LoadRequest {
             rules: message::of_rules(rules),
@@ -64,8 +77,12 @@ impl Client {
         Ok(answer.from_tick)
     }
 
-    /// Changes the newest rules, all or nothing: removes, then inserts; `replace` permits to put rules in the place of
-    /// those with the same keys. Returns the first tick they then apply to.
+    /// Changes the newest rules: removes the rules with the keys in `remove`, and inserts the rules in `insert`. After
+    /// a refusal, no rule is changed. If a rule has the key of an existing rule, `replace` must be true, and the new
+    /// rule replaces the existing one. Returns the first tick to which the changed rules apply.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn edit(
         &mut self,
         remove: &[RuleKey],
@@ -85,32 +102,52 @@ impl Client {
         Ok(answer.from_tick)
     }
 
-    /// The tables there are, the newest last: of one load balancer or of all, and only the newest if wanted.
+    /// Returns the table sets of the load balancer `lb`, or of all load balancers if `lb` is `None`, the newest set
+    /// last. If `newest` is true, the result has only the newest set.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached, refuses the request, or sends a reply that is
+    /// not valid.
     pub fn get(&mut self, lb: Option<LbId>, newest: bool) -> Result<Vec<TableSet>, ClientError> {
         let request = v1::GetRequest { lb: lb.map(|lb| lb.get().into()), newest, tell_routed: false };
         let answer = self.connection.answer(self.tables.get(request))?;
         self.understood(message::sets(&answer))
     }
 
+    /// Returns the counters of the data plane.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError::Tls`] or [`ClientError::Refused`] if the call fails.
     pub fn counters(&mut self) -> Result<v1::GetCountersReply, ClientError> {
         self.connection.answer(self.tables.get_counters(v1::GetCountersRequest::default()))
     }
 
-    /// Stages tables of one load balancer. Returns the highest ticks that were routed.
+    /// Stages tables of one load balancer. Returns the highest routed tick of each load balancer.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn stage(&mut self, stage: &LbStage) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = message::of_stage(stage, self.term);
         let answer = self.connection.answer(self.tables.stage(request))?;
         Ok(answer.routed)
     }
 
-    /// Takes back tables of a load balancer that were staged from a tick on. Returns the highest ticks that were routed.
+    /// Withdraws tables of a load balancer that were staged from a tick on. Returns the highest routed tick of each
+    /// load balancer.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn withdraw(&mut self, lb: LbId, from_tick: u64) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = v1::WithdrawRequest { term: self.term, lb: lb.get().into(), from_tick };
         let answer = self.connection.answer(self.tables.withdraw(request))?;
         Ok(answer.routed)
     }
 
-    /// What was routed, and where tables begin.
+    /// Returns the routed ticks, and the first ticks of the table sets.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError`] if the data plane cannot be reached, refuses the request, or sends a reply that is
+    /// not valid.
     pub fn ticks(&mut self) -> Result<Ticks, ClientError> {
         let answer = self.connection.answer(self.tables.get_ticks(v1::GetTicksRequest {}))?;
         self.understood(message::ticks(&answer))

@@ -17,24 +17,52 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 /// Why there is no answer, or none that helps.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// The text is not an address of the form HOST:PORT.
     #[error("{0} is no address of a data plane; give HOST:PORT")]
     Address(String),
+    /// The token is not valid.
     #[error(transparent)]
     Token(#[from] BadToken),
+    /// A file of certificates or keys cannot be used.
     #[error(transparent)]
     Files(#[from] TlsError),
+    /// The operating system did not provide the descriptors that the gRPC runtime needs.
     #[error("cannot start what gRPC runs on: {0}; raise the limit of open files")]
     Runtime(io::Error),
+    /// The client cannot connect to the data plane.
     #[error("cannot reach the data plane at {address}: {why}; is it running, with gRPC on this port?")]
-    Connect { address: String, why: String },
+    Connect {
+        /// The address of the data plane.
+        address: String,
+        /// The error of the connection, as text for people.
+        why: String,
+    },
+    /// The TLS connection to the data plane failed.
     #[error("cannot reach the data plane at {address}: {failure}")]
-    Tls { address: String, failure: TlsFailure },
+    Tls {
+        /// The address of the data plane.
+        address: String,
+        /// The cause of the failure.
+        failure: TlsFailure,
+    },
+    /// The data plane refused the call, or did not reply in time.
     #[error("the data plane at {address} refused: {}{}", .status.message(), remedy(.status))]
-    Refused { address: String, status: Box<Status> },
+    Refused {
+        /// The address of the data plane.
+        address: String,
+        /// The status of the gRPC call.
+        status: Box<Status>,
+    },
+    /// The reply of the data plane has a field that is not valid.
     #[error(
         "the data plane at {address} answered what is not understood: {source}; are both of one version?"
     )]
-    Answer { address: String, source: MessageError },
+    Answer {
+        /// The address of the data plane.
+        address: String,
+        /// The field, and its fault.
+        source: MessageError,
+    },
 }
 
 impl From<CredentialsError> for ClientError {

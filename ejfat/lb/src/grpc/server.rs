@@ -51,7 +51,7 @@ impl fmt::Debug for Callers {
 /// Serves a data plane's tables to callers that have the token, or to all callers if there is no token.
 ///
 /// # Errors
-/// The errors of [`serve_to`].
+/// Fails for the reasons for which [`serve_to`] fails.
 pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
     serve_to(Callers { token, ..Callers::default() }, address, plane)
 }
@@ -61,7 +61,8 @@ pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> R
 /// that is in progress when the server ends is cut off. Its change of the tables is then made as a whole or not at all.
 ///
 /// # Errors
-/// If the address cannot be bound, there is no thread, the token is none, or a file of certificates cannot be used.
+/// Fails if the address cannot be bound, no thread can be started, the token is not valid, or a file of certificates
+/// cannot be used.
 pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Result<Server, ServeError> {
     let Callers { token, permits, tls } = callers;
     let services = Services::new(plane, Token::new(token)?);

@@ -8,6 +8,7 @@ use proto::lb::v1;
 use super::of_rules;
 use crate::{Counters, TableSet, Ticks};
 
+/// Returns the reply that lists table sets.
 pub fn of_sets(sets: &[TableSet]) -> v1::GetReply {
     let set = |set: &TableSet| v1::TableSet { from_tick: set.from, rules: of_rules(&set.rules) };
     v1::GetReply { sets: sets.iter().map(set).collect(), routed: Vec::new() }
@@ -22,6 +23,7 @@ pub fn of_routed(routed: &BTreeMap<LbId, u64>) -> Vec<v1::LbTick> {
     routed.iter().map(|(&lb, &tick)| of_tick((lb, tick))).collect()
 }
 
+/// Returns the reply with the term, the routed ticks and the first ticks of table sets.
 pub fn of_ticks(ticks: &Ticks) -> v1::GetTicksReply {
     v1::GetTicksReply {
         term: ticks.term.map_or(0, NonZeroU64::get),
@@ -36,6 +38,7 @@ fn of_beyond((lb, beyond): (&LbId, &BeyondHorizon)) -> v1::BeyondHorizon {
     v1::BeyondHorizon { lb: lb.get().into(), packets, lowest, highest }
 }
 
+/// Returns the reply with the counters of a data plane. The reply has no routed ticks.
 pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {
     let lbs = LbId::all().zip(&counters.lbs).map(|(id, lb)| of_lb(id, lb));
     let members = counters.members.iter().map(|(&(lb, id), &sent)| of_member(lb, id, sent));

@@ -12,7 +12,10 @@ use super::{Cause, MessageError};
 
 type Result<T> = std::result::Result<T, MessageError>;
 
-/// Whether the rule is sound is for the tables to judge.
+/// Reads a rule from a message. The tables check later if the rule is valid.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range.
 pub fn rule(message: &v1::Rule) -> Result<Rule> {
     let kind = message.rule.as_ref().ok_or_else(|| MessageError::new("rule", Cause::Missing))?;
     Ok(match kind {
@@ -47,6 +50,10 @@ pub fn rule(message: &v1::Rule) -> Result<Rule> {
     })
 }
 
+/// Reads the key of a rule from a message.
+///
+/// # Errors
+/// Fails with the first field that is missing or out of range.
 pub fn key(message: &v1::Key) -> Result<RuleKey> {
     let kind = message.key.as_ref().ok_or_else(|| MessageError::new("key", Cause::Missing))?;
     Ok(match kind {
@@ -77,7 +84,10 @@ fn narrow<T: TryFrom<u32> + Into<u32> + Copy>(field: &str, value: u32, most: T) 
     fits.ok_or_else(|| MessageError::new(field, Cause::TooHigh { value, most: most.into() }))
 }
 
-/// A load balancer's number in a field.
+/// Reads the number of a load balancer. `field` is the name of the field, for the error.
+///
+/// # Errors
+/// Fails with [`Cause::TooHigh`] if there is no load balancer with the number `value`.
 pub fn lb(field: &str, value: u32) -> Result<LbId> {
     let id = narrow(field, value, (LbId::COUNT - 1) as u8)?;
     LbId::new(id).map_err(|error| MessageError::new(field, error))
@@ -129,6 +139,7 @@ fn mac(octets: &[u8]) -> Result<Option<[u8; 6]>> {
     mac.map(Some)
 }
 
+/// Returns the message of a rule.
 pub fn of_rule(rule: &Rule) -> v1::Rule {
     let kind = match *rule {
         Rule::Destination { address, lb } => {
@@ -156,6 +167,7 @@ pub fn of_rule(rule: &Rule) -> v1::Rule {
     v1::Rule { rule: Some(kind) }
 }
 
+/// Returns the message of a rule's key.
 pub fn of_key(key: &RuleKey) -> v1::Key {
     let kind = match *key {
         RuleKey::Destination { address } => {

@@ -75,7 +75,11 @@ impl DataPath {
         }
     }
 
-    /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
+    /// Returns the route of a UDP datagram with LB header that came from the address `from` to the address `to`. The
+    /// call counts the datagram and its bytes.
+    ///
+    /// # Errors
+    /// Fails with the drop cause if the datagram is dropped.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(engine) = &mut self.engine else { return self.balancer.route(to, from, datagram) };
         let expected = self.balancer.find(to, from, datagram);

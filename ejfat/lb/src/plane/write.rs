@@ -16,42 +16,74 @@ const EDIT_ATTEMPTS: u32 = 4;
 /// Why a data plane's tables were not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
+    /// The tables cannot be staged from the requested tick on.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// The staged tables cannot be withdrawn.
     #[error(transparent)]
     Withdraw(#[from] WithdrawError),
+    /// The engine that routes packets cannot use the new tables.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A control plane with a higher term programs the data plane.
     #[error(
         "term {term} is over: a control plane with term {newest} programs this data plane; a control plane that reads this was replaced by another one and must stop"
     )]
-    StaleTerm { term: u64, newest: u64 },
+    StaleTerm {
+        /// The term of the refused control plane.
+        term: u64,
+        /// The highest term so far.
+        newest: u64,
+    },
+    /// The change has no term, and a control plane with a term programs the data plane.
     #[error(
         "a control plane programs this data plane, with term {newest}; give that term or a higher one to take the data plane over, or start the data plane again without the control plane"
     )]
-    NoTerm { newest: u64 },
+    NoTerm {
+        /// The highest term so far.
+        newest: u64,
+    },
+    /// Each time that the edit was applied, packets meanwhile reached later tables of a load balancer that the edit
+    /// changes.
     #[error(
         "each of the {EDIT_ATTEMPTS} times that the edit was applied, packets met later tables of a load balancer that it changes; try again when fewer tables are staged ahead, or give the tick from which on it is to apply"
     )]
     Moved,
+    /// The term of the change is below the least term of the data plane, or the change has no term.
     #[error(
         "this data plane takes only changes with term {least} or a higher one, as it was started; a control plane with a lower term was replaced and must stop; give a term that is high enough, or start the data plane with another least term, or none"
     )]
-    LeastTerm { least: u64 },
+    LeastTerm {
+        /// The least term, which the operator of the data plane chose.
+        least: u64,
+    },
+    /// The data plane has no load balancer with this number.
     #[error(
         "this data plane has no load balancer {lb}, only 0 to {}; start it with more (--load-balancers)", .lbs.saturating_sub(1)
     )]
-    LbId { lb: u8, lbs: usize },
+    LbId {
+        /// The number of the load balancer.
+        lb: u8,
+        /// The number of load balancers that the data plane has.
+        lbs: usize,
+    },
+    /// The newest rules of all load balancers together do not fit into a table.
     #[error(
         "{table} takes {limit} rules of all load balancers together, and would have {rules} with the newest tables of each; remove rules of some load balancer first",
         limit = .table.limit()
     )]
-    Limit { table: Table, rules: usize },
+    Limit {
+        /// The table.
+        table: Table,
+        /// The number of rules that the table would have.
+        rules: usize,
+    },
 }
 
 /// Tables of one load balancer, to be staged.
 #[derive(Clone, Debug)]
 pub struct LbStage {
+    /// The load balancer whose tables are staged.
     pub lb: LbId,
     /// The rules of the load balancer; rules of other load balancers are ignored.
     pub rules: Rules,
@@ -75,9 +107,12 @@ pub struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
-    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do. If only addresses that
-    /// packets are sent to change, no tables are staged.
+    /// Replaces all rules. Each load balancer has its own ticks, and the result is the highest of the first ticks to
+    /// which the new rules apply. A load balancer with unchanged rules keeps its tables, unless the rules of all load
+    /// balancers are unchanged. If only the destination addresses of packets change, no tables are staged.
+    ///
+    /// # Errors
+    /// Fails with [`WriteError`] if the data plane refuses the tables. After an error, no tables are changed.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         self.check_ids(rules.highest_lb())?;
         if when == When::Now {
@@ -101,9 +136,14 @@ impl Write<'_> {
         self.put(changed, rules, when, &mut path)
     }
 
-    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
-    /// [`Write::load`] does. Only load balancers whose rules the edit changed are staged, and none if it changed only
-    /// addresses that packets are sent to. The edit is applied again if packets meet other tables meanwhile.
+    /// Changes the rules by the function `edit`. `edit` gets the rules that the first changed tick would have. Returns
+    /// the tick that [`Write::load`] would return for the changed rules. Tables are staged only for load balancers
+    /// whose rules have changed. If only the destination addresses of packets change, no tables are staged. If packets
+    /// reach other tables during the edit, the edit is applied again.
+    ///
+    /// # Errors
+    /// Fails with the error of `edit`, or with [`WriteError`] if the data plane refuses the changed rules. After an
+    /// error, no rule is changed.
     pub fn edit<E: From<WriteError>>(
         &mut self,
         when: When,
@@ -206,6 +246,9 @@ impl Write<'_> {
     }
 
     /// Stages tables of one load balancer.
+    ///
+    /// # Errors
+    /// Fails with [`WriteError`] if the data plane refuses the tables.
     pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
         let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
         self.check_ids(Some(lb))?;
@@ -235,8 +278,11 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met, as
-    /// [`Balancer::withdraw`] does.
+    /// Withdraws tables of a load balancer that were staged from the tick `from` on, as [`Balancer::withdraw`] does.
+    ///
+    /// # Errors
+    /// Fails with [`WriteError::Withdraw`] if no tables are staged from the tick on, or if a packet has already met
+    /// these tables.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
         lock(&self.plane.path).change(true, |balancer| Ok::<_, WriteError>(balancer.withdraw(lb, from)?))?;
         self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);

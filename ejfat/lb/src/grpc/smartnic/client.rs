@@ -74,7 +74,7 @@ impl SmartNicClient {
     /// Connects without TLS. `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
     ///
     /// # Errors
-    /// If there is no such address, the token is none, or nothing is reached within 5 seconds.
+    /// Fails if `address` is not an address, if the token is not valid, or if no connection is made within 5 seconds.
     pub fn connect(address: &str, token: Option<&str>) -> Result<Self, SmartNicError> {
         Self::connect_by(&Credentials::without_tls(token)?, address)
     }
@@ -83,7 +83,7 @@ impl SmartNicClient {
     /// be for the host of `address`.
     ///
     /// # Errors
-    /// The errors of [`connect`](Self::connect).
+    /// Fails for the reasons for which [`connect`](Self::connect) fails.
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, SmartNicError> {
         let place = Place::new(address, credentials)?;
         let connection = Some(Connection::new(&place, DEADLINE)?);
@@ -104,7 +104,7 @@ impl SmartNicClient {
     /// Adds rules. The table must have no rules with their keys.
     ///
     /// # Errors
-    /// The errors of [`change`](Self::change).
+    /// Fails for the reasons for which [`change`](Self::change) fails.
     pub fn insert(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
         self.change(&rules.iter().copied().map(RuleChange::Insert).collect::<Vec<_>>())
     }
@@ -113,7 +113,7 @@ impl SmartNicClient {
     /// plane adds the rule.
     ///
     /// # Errors
-    /// The errors of [`change`](Self::change).
+    /// Fails for the reasons for which [`change`](Self::change) fails.
     pub fn replace(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
         self.change(&rules.iter().copied().map(RuleChange::Replace).collect::<Vec<_>>())
     }
@@ -121,7 +121,7 @@ impl SmartNicClient {
     /// Deletes rules.
     ///
     /// # Errors
-    /// The errors of [`change`](Self::change).
+    /// Fails for the reasons for which [`change`](Self::change) fails.
     pub fn delete(&mut self, keys: &[RuleKey]) -> Result<(), SmartNicError> {
         self.change(&keys.iter().copied().map(RuleChange::Delete).collect::<Vec<_>>())
     }
@@ -129,8 +129,9 @@ impl SmartNicClient {
     /// Makes changes in their order, until one fails.
     ///
     /// # Errors
-    /// If the SmartNIC is not reached, refuses, or has not made all of them when the deadline is over. Then
-    /// [`SmartNicError::done`] tells which are made. If a member has no MAC address, nothing is changed.
+    /// Fails if the SmartNIC cannot be reached, refuses a change, or has not made all changes at the deadline. After an
+    /// error, [`SmartNicError::done`] returns the number of changes that were certainly made. If a member has no MAC
+    /// address, nothing is changed.
     pub fn change(&mut self, changes: &[RuleChange]) -> Result<(), SmartNicError> {
         requests::check(&self.place.name, changes)?;
         let entries = requests::entries(changes, self.at_once);
@@ -149,7 +150,7 @@ impl SmartNicClient {
     /// one of them.
     ///
     /// # Errors
-    /// The errors of [`change`](Self::change).
+    /// Fails for the reasons for which [`change`](Self::change) fails.
     pub fn attach(&mut self, mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Result<(), SmartNicError> {
         let entries = vec![requests::attach(mac, addresses)];
         let attached = self.call(&mut Some(0), async |smartnic, left, done| {
@@ -162,7 +163,7 @@ impl SmartNicClient {
     /// neighbours.
     ///
     /// # Errors
-    /// If the SmartNIC is not reached, refuses, or does not answer in time.
+    /// Fails if the SmartNIC cannot be reached, refuses the request, or does not reply in time.
     pub fn clear(&mut self, table: Option<Table>) -> Result<(), SmartNicError> {
         let request = requests::clear(table.map_or("", Table::name));
         let what = || table.map_or_else(|| "to clear all tables".into(), |table| format!("to clear {table}"));
@@ -176,7 +177,8 @@ impl SmartNicClient {
     /// What it counted.
     ///
     /// # Errors
-    /// If the SmartNIC is not reached, refuses, does not answer in time, or counts nothing of load balancers.
+    /// Fails if the SmartNIC cannot be reached, refuses the request, does not reply in time, or has no counters of load
+    /// balancers.
     pub fn counters(&mut self) -> Result<SmartNicCounters, SmartNicError> {
         let stats = self.call(&mut None, async |smartnic, left, _| {
             let answer = smartnic.get_pipeline_stats(until(left, requests::stats())).await?;

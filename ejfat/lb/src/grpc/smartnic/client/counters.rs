@@ -17,21 +17,27 @@ pub struct SmartNicCounters {
     pub members: BTreeMap<u16, SmartNicMember>,
 }
 
+/// The counters of one load balancer of a SmartNIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmartNicLb {
+    /// The packets that the load balancer received, and their bytes.
     pub received: Traffic,
-    /// Packets with an LB header of version 2, or 3.
+    /// The number of received packets with an LB header of version 2.
     pub v2: u64,
+    /// The number of received packets with an LB header of version 3.
     pub v3: u64,
     /// Packets to members that are evicted or deregistered are here if our data plane counted them. A card counts them by member.
     pub dropped: Drops,
 }
 
+/// The counters of one member id of a SmartNIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmartNicMember {
+    /// The packets that were sent to the member, and their bytes.
     pub sent: Traffic,
-    /// Packets that were dropped because the member was in this state.
+    /// The number of packets that were dropped because the member was soft-evicted.
     pub soft_evicted: u64,
+    /// The number of packets that were dropped because the member was deregistered.
     pub deregistered: u64,
 }
 

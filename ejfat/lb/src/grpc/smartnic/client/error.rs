@@ -13,35 +13,76 @@ use naa_grpc::BadToken;
 /// [`done`](Self::done).
 #[derive(Debug, thiserror::Error)]
 pub enum SmartNicError {
+    /// The text is not an address of the form HOST:PORT.
     #[error("{0} is no address of a SmartNIC; give HOST:PORT")]
     Address(String),
+    /// The token is not valid.
     #[error(transparent)]
     Token(#[from] BadToken),
+    /// The operating system did not provide the descriptors that the gRPC runtime needs.
     #[error("cannot start what gRPC runs on: {0}; raise the limit of open files")]
     Runtime(io::Error),
+    /// The client cannot connect to the SmartNIC's agent.
     #[error("cannot reach the SmartNIC at {plane}: {why}; does its agent (sn-p4) run, on this port?")]
-    Connect { plane: String, why: String },
+    Connect {
+        /// The address of the SmartNIC.
+        plane: String,
+        /// The error of the connection, as text for people.
+        why: String,
+    },
+    /// A rule for a member has no MAC address of the next hop, and a SmartNIC does not look up MAC addresses.
     #[error(
         "the SmartNIC at {plane} would lose all packets to {what}: the rule has no MAC address; give that of the next hop"
     )]
-    NoMac { plane: String, what: String },
+    NoMac {
+        /// The address of the SmartNIC.
+        plane: String,
+        /// The member, as text for people.
+        what: String,
+    },
+    /// The SmartNIC did not reply in time, so the client reset the connection.
     #[error(
         "the SmartNIC at {plane} had not answered after {deadline:?}, and the connection was reset; {}",
         made(*.done)
     )]
-    TooLate { plane: String, deadline: Duration, done: Option<usize> },
+    TooLate {
+        /// The address of the SmartNIC.
+        plane: String,
+        /// The time that the client waited.
+        deadline: Duration,
+        /// The number of changes that were certainly made, or `None` if the call changes no rules.
+        done: Option<usize>,
+    },
+    /// The gRPC call failed.
     #[error("the SmartNIC at {plane} failed: {}; {}", message(.status), remedy(.status, *.done))]
-    Call { plane: String, status: Box<Status>, done: Option<usize> },
+    Call {
+        /// The address of the SmartNIC.
+        plane: String,
+        /// The status of the gRPC call.
+        status: Box<Status>,
+        /// The number of changes that were certainly made, or `None` if the call changes no rules.
+        done: Option<usize>,
+    },
+    /// The SmartNIC refused a request.
     #[error("the SmartNIC at {plane} refused {what}: {}; {}", code_name(*.code), remedy_of(*.code))]
     Refused {
+        /// The address of the SmartNIC.
         plane: String,
         /// The rule; or the first and the last of several, of which a SmartNIC does not tell which it refused.
         what: String,
+        /// The error code of the SmartNIC, a value of [`ErrorCode`].
         code: i32,
+        /// The number of changes that were certainly made, or `None` if the call changes no rules.
         done: Option<usize>,
     },
+    /// The SmartNIC's reply is not valid.
     #[error("the SmartNIC at {plane} answered what is not understood: {why}")]
-    Answer { plane: String, why: String },
+    Answer {
+        /// The address of the SmartNIC.
+        plane: String,
+        /// The fault of the reply, as text for people.
+        why: String,
+    },
 }
 
 impl SmartNicError {

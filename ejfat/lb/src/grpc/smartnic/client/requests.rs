@@ -22,10 +22,12 @@ pub enum RuleChange {
     Insert(Rule),
     /// Puts a rule in the place of the one with its key. A card refuses if there is none; our data plane adds it then.
     Replace(Rule),
+    /// Removes the rule with this key. The SmartNIC refuses the change if its table has no rule with this key.
     Delete(RuleKey),
 }
 
 impl RuleChange {
+    /// Returns the key of the rule that is changed.
     pub fn key(&self) -> RuleKey {
         match self {
             Self::Insert(rule) | Self::Replace(rule) => rule.key(),
