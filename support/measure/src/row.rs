@@ -164,9 +164,11 @@ impl Row {
         ])
     }
 
+    /// The names of the columns of [`cells`](Self::cells).
     pub const HEAD: [&str; 10] =
         ["measure", "ours", "reference", "unit", "ratio", "target", "aim", "spread", "verdict", "remarks"];
 
+    /// Returns the row as the texts of a table's cells.
     pub fn cells(&self) -> [String; 10] {
         let figure = |value: Option<f64>| value.map_or("-".into(), number);
         [

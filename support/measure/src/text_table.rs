@@ -10,7 +10,9 @@ const GAP: u16 = 2;
 /// A column of a [`TextTable`], with its least width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
+    /// The cells of the column are aligned to the left.
     Left(u16),
+    /// The cells of the column are aligned to the right.
     Right(u16),
 }
 
