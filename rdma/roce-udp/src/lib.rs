@@ -72,7 +72,7 @@ use crate::{
     socket::{Port, PortConfig, ROCE_PORT},
 };
 
-/// How to open a device.
+/// The options with which [`open`] opens a device.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The limits and settings of the protocol.
@@ -112,6 +112,10 @@ impl roce::Entropy for SystemEntropy {
 /// and can connect to any RoCEv2 peer. A later device on the same address gets an ephemeral UDP port, cannot listen,
 /// and can connect only to peers of this provider. `DeviceAttr::can_listen` is true if the device has the UDP port
 /// 4791.
+///
+/// # Errors
+/// Fails with the errors of [`Port::bind`] and of [`path_mtu`]. If [`Options::must_listen`] is false, `open` does not
+/// fail because the UDP port 4791 is in use.
 pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),
@@ -147,6 +151,9 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
 }
 
 /// The largest path MTU, at most `wanted`, that fits an interface whose MTU is `link`, both in bytes.
+///
+/// # Errors
+/// Fails with [`Error::Invalid`] if the MTU `link` has no room for 256 bytes of payload, or if `wanted` is below 256.
 pub fn path_mtu(link: u32, wanted: Option<u32>) -> Result<u32, Error> {
     let fits = |mtu: &u32| *mtu + HEADERS <= link && wanted.is_none_or(|wanted| *mtu <= wanted);
     [4096, 2048, 1024, 512, 256].into_iter().find(fits).ok_or(Error::Invalid(

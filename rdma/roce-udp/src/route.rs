@@ -8,6 +8,9 @@ use verbs::Error;
 ///
 /// If the peer is on the loopback network, the result is usually 127.0.0.1 or `::1`. The result can be the peer's own
 /// address if an interface of this machine has this address.
+///
+/// # Errors
+/// Fails with [`Error::NoDevice`] if no route leads to the peer.
 pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     let any = match peer {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -35,9 +35,9 @@ pub struct PortConfig {
     /// The size in bytes that is requested for the socket's receive buffer. With the kernel's default size, a receive
     /// buffer has room for about 50 packets of 4 KiB.
     pub receive_buffer: usize,
-    /// Whether the kernel may merge received datagrams, if it can.
+    /// True if the kernel may merge received datagrams (GRO).
     pub gro: bool,
-    /// Whether the kernel or the NIC may segment super-packets, if they can.
+    /// True if the kernel or the NIC may segment super-packets (GSO).
     pub gso: bool,
 }
 
@@ -60,6 +60,7 @@ pub struct Port {
 impl Port {
     /// Binds a socket to `local`: a concrete address of this machine, with port 0 for an ephemeral port.
     ///
+    /// # Errors
     /// Fails with `Invalid` if `local` is a wildcard, multicast or broadcast address, with `AddressInUse` and the
     /// holder if another socket has the address, with `NoDevice` if the address is not of this machine, and otherwise
     /// with `Io`.
@@ -98,7 +99,7 @@ impl Port {
         self.recv_buffer
     }
 
-    /// Whether the kernel may merge received datagrams.
+    /// Returns true if the kernel may merge received datagrams.
     pub fn gro(&self) -> bool {
         self.gro
     }
@@ -114,6 +115,10 @@ impl Port {
 
     /// Receives available messages, without waiting. Returns the number of messages that are now in `batch`; 0 means
     /// that no message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the socket.
+    ///
+    /// # Errors
+    /// Fails if the operating system cannot receive on the socket. Reports about datagrams that this socket sent
+    /// earlier are no errors.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
         // These errors are reports from routers and peers about datagrams that were sent earlier; each failed system
         // call removes one report, so receiving is tried again.
@@ -197,6 +202,7 @@ fn not_local(ip: IpAddr) -> Error {
 
 /// The MTU, in bytes of an IP packet, of the interface that owns the local address `ip`.
 ///
+/// # Errors
 /// Fails with `NoDevice` if no interface of this machine has the address, and with `Io` if the MTU cannot be read.
 pub fn local_mtu(ip: IpAddr) -> Result<u32, Error> {
     interface::mtu(ip)
@@ -222,6 +228,10 @@ pub struct Ready {
 ///
 /// The time limit has a resolution of nanoseconds, but the kernel may wake the thread later by the thread's timer
 /// slack, which is 50 us by default.
+///
+/// # Errors
+/// Fails with [`io::ErrorKind::InvalidInput`] if there are too many ports, and otherwise with the errors of ppoll(2). A
+/// signal is no error.
 pub fn wait(
     ports: &[&Port],
     waker: Option<&Waker>,

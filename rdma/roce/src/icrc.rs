@@ -216,6 +216,10 @@ impl Solver {
     /// `hint` is the likely identification: the index of the segment if the Linux kernel merged several datagrams, or 0
     /// otherwise. If the hint is right, the identification need not be computed. A wrong `hint` costs time, but does
     /// not change the result. IPv6 packets have no identification, so all 32 bits of the ICRC check them.
+    ///
+    /// # Errors
+    /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, or if the ICRC is wrong with every
+    /// identification that `rule` permits.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -228,6 +232,9 @@ impl Solver {
 
     /// Checks `datagram` as [`Self::verify`] does. The caller keeps the flow `warm` for later packets, so that the ICRC
     /// states in its cache are used again.
+    ///
+    /// # Errors
+    /// Fails like [`Self::verify`].
     pub fn verify_warm(
         &mut self,
         warm: &mut WarmFlow,

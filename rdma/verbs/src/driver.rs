@@ -167,16 +167,29 @@ pub trait Driver: Send + Sync + 'static {
     fn attr(&self) -> &DeviceAttr;
 
     /// Creates a protection domain.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] or [`Error::Io`] if the operating system refuses the protection domain.
     fn alloc_pd(&self) -> Result<PdId, Error>;
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
     /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
     /// Registers `memory`, which the device keeps alive, with the rights `access`. The rights in `access` are in force
     /// at once, and [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
+    /// is reached.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
     /// Changes the access rights of peers; the new rights must be among the rights with which the region was
     /// registered. If [`DeviceAttr::revokes`] is true, every access that is no longer permitted has ended when the call
     /// returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
@@ -193,6 +206,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::Busy`] while queue pairs use the completion queue.
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error>;
     /// Moves completions to `out`, the oldest first, and returns the number of completions that were moved.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the device reports that the completion queue has failed.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
     /// Creates a queue pair that is not connected yet. Work requests for sending need a connected queue pair, whereas
@@ -206,6 +222,12 @@ pub trait Driver: Send + Sync + 'static {
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
     /// Posts all work requests of `wrs` in order. If an error is returned, only the work requests before the returned
     /// index were posted.
+    ///
+    /// # Errors
+    /// Returns the index of the first work request that was not posted, and the reason. The reason is
+    /// [`Error::Exhausted`] if the send queue is full. The embedded provider also reports [`Error::QpState`] if the
+    /// queue pair is not connected, and [`Error::LocalProtection`] if a region does not cover an element. The reason is
+    /// [`Error::Invalid`] if the device refuses the work request.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
@@ -214,17 +236,31 @@ pub trait Driver: Send + Sync + 'static {
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error>;
 
     /// Creates a channel, a queue of CM events.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system refuses the channel.
     fn create_channel(&self) -> Result<ChannelId, Error>;
     /// Destroys a channel. While listeners or connections use the channel, the embedded provider fails with
     /// [`Error::Busy`], and the verbs provider destroys these listeners and connections, too.
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error>;
     /// Takes the oldest CM event of the channel; returns `None` if the channel has no CM event.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the operating system reports no CM events.
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`; if `port` is 0, the provider chooses a free port. Returns the
     /// id of the listener and the port number.
+    ///
+    /// # Errors
+    /// Fails with [`Error::CannotListen`] if [`DeviceAttr::can_listen`] is false, and with [`Error::AddressInUse`] or
+    /// [`Error::Busy`] if another listener has the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
     /// Starts a connection. The connection attempt proceeds while the program polls or waits on `channel`; with
     /// rdma-core, the attempt makes no progress while the program neither polls nor waits.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
+    /// of the device. An unreachable peer is no error, but the CM event [`CmEvent::Unreachable`].
     fn connect(
         &self,
         channel: ChannelId,
@@ -233,6 +269,10 @@ pub trait Driver: Send + Sync + 'static {
         param: &ConnParam,
     ) -> Result<CmId, Error>;
     /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before this call.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::QpState`] if the
+    /// queue pair cannot be connected.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The program must not use `id`
     /// afterwards.
@@ -262,9 +302,15 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns a file descriptor on which the event loop of a program can sleep. After a call of [`arm`](Self::arm),
     /// the file descriptor becomes readable when an object of `on` has something to poll, and sometimes also without a
     /// reason. The file descriptor stays valid until the objects of `on` are destroyed.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the process has no free file descriptor.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
     /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` already has something
     /// to poll.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if the embedded provider has made no file descriptor for `on`.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
     /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     fn interrupt(&self, on: WaitOn);

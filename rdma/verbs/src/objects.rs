@@ -76,6 +76,9 @@ impl Context {
     }
 
     /// Waits like [`Driver::wait_beside`].
+    ///
+    /// # Errors
+    /// Fails like [`Context::wait`].
     pub fn wait_beside(
         &self,
         on: WaitOn,
@@ -86,11 +89,17 @@ impl Context {
     }
 
     /// Returns a file descriptor for event loops, like [`Driver::descriptor`].
+    ///
+    /// # Errors
+    /// Fails like [`Driver::descriptor`].
     pub fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
         self.0.descriptor(on)
     }
 
     /// Arms the file descriptor of `on`, like [`Driver::arm`].
+    ///
+    /// # Errors
+    /// Fails like [`Driver::arm`].
     pub fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         self.0.arm(on)
     }
@@ -323,7 +332,11 @@ impl Channel {
         self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
     }
 
-    /// Listens on TCP-space `port`, and returns the port number; if `port` is 0, the provider chooses a free port.
+    /// Accepts connection requests to the TCP-space port `port`, and returns the listener's id and port. If `port` is
+    /// 0, the provider chooses a free port. `backlog` is the most requests that may wait for the program.
+    ///
+    /// # Errors
+    /// Fails like [`Driver::listen`].
     pub fn listen(&self, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.driver().listen(self.0.id, port, backlog)
     }

@@ -20,6 +20,9 @@ pub struct InterfaceAddress {
 }
 
 /// All addresses of this machine's interfaces, in the kernel's order.
+///
+/// # Errors
+/// Fails with the errors of getifaddrs(3).
 pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut found = Vec::new();
     first(|node| {

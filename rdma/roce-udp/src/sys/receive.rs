@@ -99,7 +99,7 @@ impl RecvBatch {
         }
     }
 
-    /// The messages that the last call received.
+    /// Returns the messages that the last call of [`Port::recv`](crate::socket::Port::recv) received.
     pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
         self.received.iter().map(|got| Message {
             from: got.from,

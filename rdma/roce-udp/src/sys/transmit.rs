@@ -163,7 +163,10 @@ impl SendBatch {
     ///
     /// Each message is sent whole or not at all. If the kernel refuses a message, the message is dropped and counted;
     /// if the interface cannot segment a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
-    /// returned. Fails only if the socket itself is unusable.
+    /// returned.
+    ///
+    /// # Errors
+    /// Fails only if the socket itself is unusable.
     pub fn flush(&mut self, port: &Port) -> io::Result<SendOutcome> {
         let mut outcome =
             SendOutcome { sent: 0, dropped: 0, error: None, unreachable: None, rest: Rest::Empty };

@@ -33,6 +33,10 @@ const PERMISSIVE_LID: u16 = 0xffff;
 
 impl Cm {
     /// Starts to connect. The attempt ends with a CM event: `Established`, `Rejected` or `Unreachable`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if `CmConfig::max_connections` connections exist, and with [`Error::Invalid`] if
+    /// a value of `args` is out of range or the addresses are of different families.
     pub fn connect(
         &mut self,
         now: Time,

@@ -37,6 +37,9 @@ const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 impl Cm {
     /// Starts to accept requests for the TCP-space port `port`; port 0 chooses a free port. `backlog` is the largest
     /// number of requests that may wait for the application. Returns the listener and its port.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Busy`] if another listener has the port, or if no port is free.
     pub fn listen(
         &mut self,
         port: u16,
@@ -302,6 +305,10 @@ impl Cm {
 
     /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` any
     /// more.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no request `id` any more. Fails with [`Error::Invalid`] if the
+    /// request was accepted, was rejected or has expired, or if `data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, data: &[u8]) -> Result<(), Error> {
         let conn = self.table.get(id).ok_or_else(|| Self::not_found(id))?;
         if !matches!(conn.state, State::ReqRcvd(_)) {

@@ -26,6 +26,10 @@ const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
 impl Cm {
     /// Ends a connection or a connection attempt. The CM event `Disconnected` follows, except if the connection had
     /// already ended before this call.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no connection ever had the id `id`, and with [`Error::Invalid`] if `id` is a
+    /// request that waits for the application.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
@@ -46,6 +50,9 @@ impl Cm {
 
     /// Releases a listener or a connection. If `id` is a listener, its requests that wait for the application are
     /// rejected. If `id` is a connection, it is disconnected and has no further events.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         if let Some(listener) = self.listeners.remove(&id) {
             self.ports.remove(&listener.port);

@@ -53,7 +53,11 @@ impl Endpoint {
         ChannelId(id)
     }
 
-    /// Fails with [`Error::Busy`] while listeners or connections report to the channel.
+    /// Destroys a channel and the CM events in it.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Busy`] while listeners or connections report to the channel, and with [`Error::NotFound`] if
+    /// there is no channel `channel`.
     pub fn destroy_channel(&mut self, channel: ChannelId) -> Result<(), Error> {
         if self.management.owners.values().any(|&owner| owner == channel.0) {
             return Err(Error::Busy("connections report to the event channel"));
@@ -89,6 +93,10 @@ impl Endpoint {
     }
 
     /// Starts to connect from `local` to the TCP-space address `remote`; the attempt ends with a CM event.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the channel or the queue pair does not exist, with [`Error::QpState`] if the
+    /// queue pair was connected before, and with the errors of [`Cm::connect`].
     pub fn connect(
         &mut self,
         now: Time,
@@ -116,6 +124,10 @@ impl Endpoint {
     }
 
     /// Brings `qp` to ready-to-send and accepts the request.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if the request or the queue pair does not exist, with [`Error::QpState`] if the
+    /// queue pair was connected before, and with the errors of [`Cm::accept`].
     pub fn accept(&mut self, now: Time, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
         self.check_unconnected(qp)?;
         let psn = Psn::new(self.entropy.next_u32());

@@ -37,6 +37,11 @@ impl Endpoint {
     }
 
     /// Registers a region of `len` bytes. In requests of peers, the first byte of the region has the address `va`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no protection domain `pd`, with [`Error::Exhausted`] if the device
+    /// has `Config::max_mr` regions or no RKey is free, and with [`Error::Invalid`] if the region goes beyond the
+    /// highest address.
     pub fn reg_mr(
         &mut self,
         pd: PdId,
@@ -58,6 +63,10 @@ impl Endpoint {
 
     /// Changes the access rights of a region. The new rights must be among the rights with which the region was
     /// registered.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no region has this LKey, and with [`Error::Invalid`] if `access` has a right
+    /// with which the region was not registered.
     pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(lkey, access)
     }

@@ -173,6 +173,9 @@ impl Model {
     }
 
     /// Registers a memory region. Returns the keys of the region and the place of the region's first byte.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Exhausted`] if all slots are in use.
     pub fn register(
         &mut self,
         pd: PdId,
@@ -193,6 +196,10 @@ impl Model {
     }
 
     /// Changes the access rights of a region.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if no region has the keys, and with [`Error::Invalid`] if `access` has a right
+    /// with which the region was not registered.
     pub fn set_access(&mut self, keys: MrKeys, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(keys.lkey, access)
     }

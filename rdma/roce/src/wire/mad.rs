@@ -207,7 +207,7 @@ pub struct Dreq {
 }
 
 impl Mad {
-    /// Makes a datagram with the transaction ID `tid`. All bits without a field are zero.
+    /// Makes a datagram with the transaction ID `tid`. In the new datagram, all bits that belong to no field are zero.
     pub fn new(tid: u64, message: Message) -> Self {
         Self { tid, message, raw: [0; MAD_LEN] }
     }

@@ -63,6 +63,10 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 
 impl<'a> Packet<'a> {
     /// Decodes a datagram. The function checks neither the ICRC nor the values of fields.
+    ///
+    /// # Errors
+    /// Fails with [`Malformed`] if this stack does not know the opcode, or if the datagram is too short or too long for
+    /// its opcode.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed::Truncated(datagram.len());
         let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;
