@@ -76,8 +76,8 @@ impl Arena {
         self.quota_of(&Account::default(), limit)
     }
 
-    /// Returns the quota of a session, which may have at most `limit` bytes of this arena. All sessions of the source
-    /// network `peer` together have at most what one source network may have.
+    /// Returns the quota of a session, which may have at most `limit` bytes of this arena. All sessions of a source
+    /// network share the account `peer`, whose sum is limited to what one source network may have.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
         let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
         let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };
@@ -163,7 +163,8 @@ impl Quota {
         self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the files of the process that runs a session's kernels. Charges nothing if allocations have no files.
+    /// Charges the files of the process that runs a session's kernels. If the allocations of the arena are not files,
+    /// open files are not limited and nothing is charged.
     ///
     /// # Errors
     /// Fails with [`ArenaError::Files`] or [`ArenaError::ServersFiles`] if the source network or the server would

@@ -117,7 +117,8 @@ struct Shared {
     progress: Condvar,
     /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops
     /// abandoned calls has the priority of pool threads. The thread of an abandoned call has the lowest priority. If
-    /// this thread freed gigabytes of memory itself, all threads that map memory would wait for it.
+    /// the thread of an abandoned call freed gigabytes of memory itself, all threads that map memory would wait for
+    /// that slow thread.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -170,10 +171,10 @@ struct Open {
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
     /// `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The most time that killing the kernel's process of the call may take, or `None` if the call runs in no process
-    /// or if its deadline was already extended by this time. At the deadline of the call, the pool thread that waits
-    /// for the process kills the process. If the process has not ended `kill_time` after the deadline, the call is
-    /// abandoned.
+    /// The time by which the call's deadline is extended once, so that the kernel's process can be killed. The value is
+    /// `None` if the call runs in no process, or if the deadline was already extended. At the deadline of the call, the
+    /// pool thread that waits for the process kills the process. If the process has not ended `kill_time` after the
+    /// deadline, the call is abandoned.
     kill_time: Option<Duration>,
 }
 
@@ -563,8 +564,8 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // `thread` still runs this call, because a thread records the end of its call under the lock of the pool, which
-        // this function's caller has.
+        // A thread records the end of its call under the lock of the pool. The caller of this function has the lock of
+        // the pool, and the end of this call is not recorded yet, so `thread` still runs this call.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

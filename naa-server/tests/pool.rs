@@ -175,7 +175,8 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // Either the second call waits, or it hangs in the thread that was started in place of the first call's thread.
+    // The second call still waits, or already hangs in the thread that replaced the first call's thread. In both cases,
+    // the second call ends at its deadline.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
@@ -376,8 +377,8 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
     for _ in 0..6 {
         pool.submit(task(&arena, &hang, LONG)).unwrap();
     }
-    // The first call of the second source network runs at once, and the second call of the second source network runs
-    // after the first one.
+    // The second source network has two calls: its first call runs at once, and its second call runs when its first
+    // call has ended.
     let quick = probe(|_| Ok(()));
     for _ in 0..2 {
         pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();
@@ -417,8 +418,8 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
     assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
 }
 
-/// Returns the scheduling policy and the priority of the calling thread as /proc reports them. On this scale of the
-/// Linux kernel, the priority of nice level 0 is 20.
+/// Returns the scheduling policy and the priority of the calling thread as /proc reports them. On the scale of
+/// priorities in /proc, nice level 0 is 20.
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -11,10 +11,11 @@
 //!   running calls. Among source networks with equally many running calls, the one that was served for the shortest
 //!   time is chosen. Among source networks that were served for equal times, the one whose last turn is longest ago is
 //!   chosen.
-//! - Each source network has a time for which it was served. The clock is the time for which a source network was
-//!   served if it got exactly its equal share from the start of the pool on. A new source network starts with the value
-//!   of the clock as this time. If a source network was served for more or less than its share while other source
-//!   networks waited, its difference to the clock remains, also while it has no call.
+//! - Each source network has a time for which it was served. The clock is the time for which a source network would
+//!   have been served if it had got exactly an equal share since the start of the pool. For a new source network, the
+//!   time for which it was served starts with the value of the clock. If a source network was served for more or less
+//!   than its share while other source networks waited, the difference between its time and the clock remains, also
+//!   while it has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
@@ -38,7 +39,8 @@ pub(super) struct Schedule {
     settings: Settings,
     /// The source networks that have a waiting, running or abandoned call.
     peers: BTreeMap<Peer, Share>,
-    /// The time for which a source network was served if it got exactly its equal share from the start of the pool on.
+    /// The time for which a source network would have been served if it had got exactly an equal share since the start
+    /// of the pool.
     clock: Duration,
     absent: Absent,
     /// The number of calls that were started, plus the number of times that a source network came.
@@ -55,14 +57,13 @@ struct Share {
     running: usize,
     /// The number of abandoned calls that still run.
     abandoned: usize,
-    /// The time for which this source network was served. A source network that comes for the first time starts with
-    /// the clock's value, so it gains no time by making no calls. When a call ends while a call of another source
-    /// network waits, the time of the ended call is added to `served`. The difference between `served` and the clock is
-    /// at most [`MOST_OWED`].
+    /// The time for which this source network was served. When a source network comes for the first time, its `served`
+    /// starts with the value of [`Schedule::clock`], so the source network gains nothing from the time in which it made
+    /// no calls. When a call ends while a call of another source network waits, the time of the ended call is added to
+    /// `served`. The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value that [`Schedule::turns`] had when a call of this source network was last started. If no call was
-    /// started since the source network came, this is the value that [`Schedule::turns`] had when the source network
-    /// came.
+    /// The value that [`Schedule::turns`] had when this source network last came, or when a call of this source network
+    /// was last started, whichever was later.
     last_turn: u64,
 }
 
@@ -76,7 +77,8 @@ impl Share {
 /// Source networks without a call that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each absent source network, the size and the direction of the difference at the end of its last call.
+    /// For each absent source network, the size and the direction of the difference between its [`Share::served`] and
+    /// [`Schedule::clock`] at the time when the source network became absent.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
@@ -85,16 +87,17 @@ struct Absent {
 /// share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is the time for which the source network was
-    /// served. When [`Schedule::clock`] reaches this value, the source network has no more than its share.
+    /// The source network was served for more than its share. The value is [`Share::served`] of the source network, and
+    /// not only the part above its share. When [`Schedule::clock`] reaches this value, the source network has no more
+    /// than its share.
     More(Duration),
     /// The source network was served for less than its share. This difference stays the same while the source network
     /// is absent, although the clock advances.
     Less,
 }
 
-/// The most absent source networks that are remembered. When more than `MOST_ABSENT` source networks are absent, the
-/// source network with the smallest difference is forgotten.
+/// The maximum number of absent source networks that are remembered. When more than `MOST_ABSENT` source networks are
+/// absent, the one whose `served` differed least from the clock is forgotten.
 const MOST_ABSENT: usize = 256;
 /// The largest difference to the clock that a source network keeps. A call that runs longer than this time may have
 /// delayed no other source network for most of its time, because the other source networks may have come only shortly
@@ -131,7 +134,7 @@ impl Absent {
     }
 }
 
-/// The numbers of calls of one source network.
+/// How many calls of one source network are waiting, running and abandoned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub waiting: usize,
@@ -206,7 +209,7 @@ impl Schedule {
         most.waiting.pop_back()
     }
 
-    /// Removes a waiting call, which will never run. Returns false if the call does not wait.
+    /// Removes a waiting call, so that this call never runs. Returns false if the call does not wait.
     pub(super) fn withdraw(&mut self, peer: Peer, id: TaskId) -> bool {
         let Some(share) = self.peers.get_mut(&peer) else { return false };
         let Some(at) = share.waiting.iter().position(|waiting| *waiting == id) else { return false };
@@ -292,17 +295,17 @@ impl Schedule {
         workers.saturating_add(guests).saturating_add(quarantine)
     }
 
-    /// Adds `time`, for which a call of `peer` ran, to the time for which `peer` was served, and advances the clock by
-    /// `time` divided by the number of source networks that have calls. If no call of another source network waits,
-    /// this method does nothing.
+    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`Share::served`] of `peer`, and
+    /// the schedule's clock advances by `time` divided by the number of source networks that have calls. If no call of
+    /// another source network waits, this method does nothing.
     fn served(&mut self, peer: Peer, time: Duration) {
         let waits =
             |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The clamp below keeps `served` within `MOST_OWED` on either side of the clock, so no call counts for more
-        // than twice `MOST_OWED`.
+        // A call counts for at most `2 * MOST_OWED`, which is the width of the range to which the clamp below limits
+        // `served`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
         let number = self.peers.values().filter(wants).count();
@@ -368,8 +371,9 @@ mod tests {
         let mut schedule = Schedule::new(settings);
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
-        // While the second source network has at most two calls, each of its new calls takes the place of the newest
-        // call of the first source network, which has more calls.
+        // Each of the first three calls of the second source network takes the place of the newest call of the first
+        // source network. After that, both source networks have three calls, so the fourth call of the second source
+        // network is refused.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));

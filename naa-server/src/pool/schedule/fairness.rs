@@ -93,8 +93,9 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
     assert!(served[0].abs_diff(served[1]) <= 1010 * MS, "{served:?}");
 }
 
-/// Returns the time for which `honest` was served in 20 s beside `outstanding` calls from changing addresses.
-/// `honest` sends its next call when the call before is finished.
+/// Simulates 20 s of one pool thread, and returns the time for which `honest` was served. Other source networks always
+/// have `outstanding` unfinished calls, and these calls come in turn from `strangers` addresses. `honest` sends its
+/// next call when its previous call is finished.
 fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
     let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
     let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);
