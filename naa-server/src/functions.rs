@@ -156,8 +156,8 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as numbers. If `bytes` begins at the start of a region, its alignment never makes the conversion
-/// fail, because regions start on pages.
+/// Returns `bytes` as numbers. Regions start on pages, so `bytes` that begin at the start of a region are always
+/// aligned for the conversion.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }

@@ -58,7 +58,8 @@ fn peak(work: impl FnOnce()) -> usize {
     (PEAK.get() - before) as usize
 }
 
-/// The bytes for the lists of a call, the texts of errors, and thread-local variables of libraries.
+/// The number of bytes that a call may allocate beyond its bound: for lists of parameters, texts of errors, and
+/// thread-local variables of libraries.
 const SLACK: usize = 16 << 10;
 
 /// Returns arguments with inputs that make a function allocate as much as it can, and the size of the output.
@@ -132,7 +133,8 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
-        // For the decoder, a frame in the legacy format has no end, so errors other than `OVER_LIMIT` are allowed.
+        // A frame in the legacy format has no end mark, so the decoder of LZ4 asks for bytes after the frame, and the
+        // call fails. Errors other than `OVER_LIMIT` are therefore allowed.
         let done =
             result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");
@@ -173,7 +175,8 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         assert_eq!(call.quota.used(), before);
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
         assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
-        // The host gets the number of bytes that were needed, and the log has a remedy.
+        // The status block tells the host how many bytes were needed. The text of the failure, which is for the log,
+        // has the same number and names the limit that refused the call.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
         let text = failed.why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");

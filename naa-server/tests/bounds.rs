@@ -1,4 +1,4 @@
-//! The table in the reference of functions is the same as the table of bounds.
+//! The table in docs/reference/functions.md must have the same rows as `BOUNDS`.
 
 use mrsp::builtin;
 use naa_server::functions::bounds::{BOUNDS, Bounds};

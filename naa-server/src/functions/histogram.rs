@@ -41,8 +41,8 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// Returns the index of the count to which `x` belongs. This count is that of the bin of `x`, or one of the three
-    /// counts after the bins if `x` is in no bin.
+    /// Returns the index of the count to which `x` belongs: the count of the bin of `x`, or one of the three counts
+    /// after the bins if `x` is in no bin.
     fn place(self, x: f64) -> usize {
         // The conversion to `usize` makes negative results 0. A number just below `hi` may be rounded up to `hi`, so
         // the bin is limited to the last one.

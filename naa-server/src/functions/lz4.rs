@@ -118,7 +118,7 @@ impl Paid<'_> {
     fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
-            // Each reservation in the list is for a frame that needs more memory than all frames before it. Frames have
+            // Each reservation in the list is for a frame that needs more memory than any frame before it. Frames have
             // only a few block sizes, so the list of reservations stays short.
             self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;

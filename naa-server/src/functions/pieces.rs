@@ -38,8 +38,9 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
     each(all, stop, |piece| piece.fill(value))
 }
 
-/// Touches each page of `all`. Call this before work that accesses `all` in any order. A page that was never touched
-/// may be a huge page, which takes up to a millisecond to clear.
+/// Touches each page of `all`, so that the Linux kernel provides all pages now. Call this function before work that
+/// accesses the pages of `all` in another order than from start to end, so that this work does not wait for pages. A
+/// page that was never touched may be a huge page, which takes up to a millisecond to clear.
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.

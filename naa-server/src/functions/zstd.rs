@@ -46,9 +46,9 @@ const FIRST_BYTES: usize = 5;
 /// `level` is the level of zstd, at most 19. Level 0 is the default of zstd.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. This failure has the length
-/// of the frame as `needed`. Fails with [`Failure::OverLimit`] if the machine does not have the memory that the level
-/// takes.
+/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame; the field `needed` of this
+/// failure is the length of the frame. Fails with [`Failure::OverLimit`] if the machine does not have the memory that
+/// the level takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -91,7 +91,8 @@ fn no_memory(needed: usize) -> Failure {
 /// Returns an upper bound of the bytes that a compressor of `level` allocates for `len` bytes. The tables of the
 /// compressor grow with the input up to a size in MiB that depends on the level.
 pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
-    /// The largest memory in MiB for levels 1 to 19. Levels below 1 take less than level 1. Level 0 is level 3.
+    /// The largest memory in MiB for levels 1 to 19. Levels below 1 take less than level 1. Level 0 stands for zstd's
+    /// default level, which is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
     /// The bytes of the buffers for blocks, of the entropy tables, and of the encoder's own buffer.
     const FIXED: usize = 1280 << 10;
@@ -109,8 +110,8 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
 ///
 /// # Errors
 /// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If all frames state their content sizes, this failure
-/// has the sum of the content sizes as `needed`.
+/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short; the field `needed` of this failure is the sum of the
+/// content sizes if all frames state their content sizes.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

@@ -1,8 +1,8 @@
 //! Transforms of lengths with a large prime factor. Each transform is computed as a convolution whose length has no
 //! large prime factors (Bluestein's algorithm).
 //!
-//! The chirp is c(k) = e^(-πi k²/n). Number k of the transform is the product of c(k) and a sum. The terms of this sum
-//! are, for all j, the products of x(j), c(j) and the conjugate of c(k-j).
+//! The chirp is c(k) = e^(-πi k²/n). If x(j) is number j of the input, number k of the transform is c(k) times the sum
+//! of x(j) c(j) conj(c(k-j)) over all j.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 

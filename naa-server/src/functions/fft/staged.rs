@@ -2,7 +2,8 @@
 //! matrix. First, the columns of the matrix are transformed, and each number is multiplied by a root of unity. After
 //! the columns, the rows of the matrix are transformed, and the matrix is transposed.
 //!
-//! Some columns or rows at a time are copied to a buffer and processed there between two calls of [`Stop::check`].
+//! The columns and the rows are processed in stripes, which are groups of whole columns or whole rows. Each stripe of
+//! columns is copied to a buffer and transformed there. [`Stop::check`] is called before each stripe.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -16,12 +17,12 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The most numbers of a stripe, unless the columns or rows are long. A stripe has whole columns or whole rows. The
-/// number of columns or rows in a stripe is at least the number of complex numbers in a cache line.
+/// The maximum number of complex numbers in a stripe, unless the columns or rows are long. A stripe has whole columns
+/// or whole rows. The number of columns or rows in a stripe is at least the number of complex numbers in a cache line.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// The number of powers of a root that are computed for each column. A higher power is computed as the product of two
-/// powers.
+/// The number of powers of a root of unity that are put into a list for each column. If an exponent is too high for
+/// this list, the power is computed as the product of one power from the list and one other power.
 const POWERS: usize = 32;
 
 /// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
@@ -43,8 +44,8 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 }
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next. If the length of long columns or rows is a power of two, this distance is not, so that
-/// the columns or rows do not all compete for the same cache lines.
+/// row to the start of the next. `len` is the length of a column or row. If `len` is a large power of two, the returned
+/// distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -133,8 +134,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place and leaves the result in transposed order. To get the usual order of the numbers, the
-    /// result must be transposed as a matrix.
+    /// Transforms `data` in place and leaves the result in transposed order. If the result is transposed as a matrix,
+    /// number k of the transform is at index k.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -152,7 +153,7 @@ impl Staged {
     }
 
     /// Transforms `data` in place. Before the call, `data` is in the transposed order that [`reorder`](Self::reorder)
-    /// makes. After the call, `data` is in the usual order.
+    /// makes. After the call, number k of the transform is at index k of `data`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -224,8 +225,9 @@ impl Staged {
         }
     }
 
-    /// Multiplies number k of column number `at` by a root of unity. The order of the root is the length of the
-    /// transform, and its exponent is `at` * k.
+    /// Multiplies each number of the column with the index `at` by a power of a root of unity. The order of the root of
+    /// unity is the length of the transform. For the number with the index k in the column, the exponent of the power
+    /// is `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
             // Powers beyond the end of the column are not computed, because they are not used, and their exponents may
