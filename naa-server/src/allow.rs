@@ -38,7 +38,8 @@ impl FromStr for Network {
             return Err(bad());
         }
         let address = written.to_canonical();
-        // The first 96 bits of an IPv4-mapped address only say that it is one.
+        // The first 96 bits are the same in all IPv4-mapped addresses, so these 96 bits do not count as bits of an IPv4
+        // network.
         let prefix = if address == written { 0 } else { MAPPED_BITS };
         let bits = bits.checked_sub(prefix).ok_or_else(|| BadNetwork::WiderThanMapped(text.into()))?;
         Ok(Self { address, bits })

@@ -77,7 +77,7 @@ impl Arena {
     }
 
     /// Returns the quota of a session, which may have at most `limit` bytes of this arena. All sessions of a source
-    /// network share the account `peer`, whose sum is limited to what one source network may have.
+    /// network are charged to the same account `peer`, to which the limit for one source network applies.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
         let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
         let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };

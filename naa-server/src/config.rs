@@ -20,8 +20,8 @@ pub const DEFAULT_PORT: u16 = 12_345;
 /// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
 /// during a call. The verbs provider does not revoke access, because NICs can revoke access only at a high cost. Over
 /// the verbs provider, a host that breaks the protocol can write the regions of its own session during a call. Over the
-/// verbs provider, functions of the server work on copies of the regions. Kernels work on the regions themselves, so a
-/// kernel that needs unchanging data copies it first.
+/// verbs provider, functions of the server work on copies of the regions. Kernels get no copies of the regions, so a
+/// kernel whose data must not change during a call has to copy the data first.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The local address and the port on which the server listens. The address must be an address of this machine, and
@@ -59,7 +59,8 @@ pub struct Config {
     /// setting has no effect.
     pub stream_sends: u32,
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
-    /// provider. If this variable is not set either, the server chooses the provider that fits the address.
+    /// provider. If the value is `None` and `NAA_PROVIDER` is not set, the server chooses the provider that fits the
+    /// address.
     pub provider: Option<Choice>,
     /// The settings with which the device is opened.
     pub device: DeviceConfig,
@@ -113,7 +114,8 @@ pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
 }
 
 /// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number of
-/// bytes or files that one session needs. A source network that has at most `session` in use may take from the reserve.
+/// bytes or files that one session needs. A source network may take from the reserve if it has at most `session` bytes
+/// or files in use afterwards.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);

@@ -97,8 +97,8 @@ impl Registry {
         self.0.get(&code)
     }
 
-    /// Returns the name of a function for log lines. The name of an unregistered function is its function code, and the
-    /// name without a function code is `none`.
+    /// Returns the name of a function for log lines. If no function with the code is registered, the result is the
+    /// function code. If `code` is `None`, the result is `none`.
     pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
         let Some(code) = code else { return "none".into() };
         self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())
@@ -109,8 +109,8 @@ impl Registry {
         self.0.values()
     }
 
-    /// Returns true if a function is a kernel, so that the memory of sessions must be in files, which processes can
-    /// map.
+    /// Returns true if at least one registered function is a kernel. If a kernel is registered, the memory of sessions
+    /// must be in files, because the processes that run kernels map these files.
     pub(crate) fn has_kernels(&self) -> bool {
         self.iter().any(|function| function.kernel().is_some())
     }

@@ -137,7 +137,8 @@ impl Meter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds `bytes` if the sum is at most `limit`, and returns the sum. The error is the number of bytes that are left.
+    /// Adds `bytes` to the bytes in use if the sum is at most `limit`, and returns the sum. If the sum would exceed
+    /// `limit`, nothing is added, and the error is the number of bytes that are left below `limit`.
     fn take(&self, bytes: u64, limit: u64) -> Result<u64, u64> {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
         match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {

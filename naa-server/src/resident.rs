@@ -24,8 +24,8 @@ pub struct StreamId(pub(crate) u64);
 /// One region of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamRegion {
-    /// The server's memory of this region. The host may write an input at any time. Only the loop service writes an
-    /// output.
+    /// The server's memory of this region. If the region is an input, the host may write this memory at any time. If
+    /// the region is an output, only the loop service writes this memory.
     pub memory: Memory,
     pub(crate) lkey: u32,
     /// The host's address and RKey of this region.

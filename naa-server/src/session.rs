@@ -283,8 +283,8 @@ impl Session {
         }
     }
 
-    /// Handles the request immediate of a call. If the response to the earlier call is not acknowledged, this response
-    /// may still be retransmitted from the regions, so the new call waits for the acknowledgement.
+    /// Handles the request immediate of a call. If the host has not acknowledged the response to its previous call,
+    /// that response may still be retransmitted from the regions, so the new call waits for the acknowledgement.
     fn requested(&mut self, immediate: u32) -> Result<Next, End> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
@@ -341,9 +341,9 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // On a device that does not revoke access, peers keep the access with which a region was registered. Hosts
-            // write no outputs except outputs that share a region, so other outputs are registered without access for
-            // peers.
+            // On a device that does not revoke access, peers keep the access with which a region was registered. A host
+            // writes the region of an output only if the region also has other parameters. A region that has only an
+            // output is therefore registered without access for peers.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {

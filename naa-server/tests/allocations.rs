@@ -176,7 +176,7 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
         assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
         // The status block tells the host how many bytes were needed. The text of the failure, which is for the log,
-        // has the same number and names the limit that refused the call.
+        // has the same number and names the limit per session.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
         let text = failed.why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");

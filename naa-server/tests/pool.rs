@@ -175,8 +175,8 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The second call still waits, or already hangs in the thread that replaced the first call's thread. In both cases,
-    // the second call ends at its deadline.
+    // The second call ends at its deadline, no matter if it still waits or already hangs in the thread that replaced
+    // the first call's thread.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
@@ -419,7 +419,7 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
 }
 
 /// Returns the scheduling policy and the priority of the calling thread as /proc reports them. On the scale of
-/// priorities in /proc, nice level 0 is 20.
+/// priorities in /proc, nice level 0 has the priority 20.
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();

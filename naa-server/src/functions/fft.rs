@@ -71,8 +71,8 @@ fn mapped(bytes: usize) -> usize {
 /// followed by an inverse transform multiplies `data` by its length.
 ///
 /// If `data` has more than 65536 numbers, and their number is a product of two factors up to 65536, the transform takes
-/// scratch memory of about the size of `data`. If `data` has more than 65536 numbers, and their number is no such
-/// product, the transform takes scratch memory of four to five times the size of `data`.
+/// scratch memory of about the size of `data`. If `data` has more than 65536 numbers, and their number is no product of
+/// two factors up to 65536, the transform takes scratch memory of four to five times the size of `data`.
 ///
 /// # Errors
 /// Fails with [`Failure::OverLimit`] if the machine does not have enough memory.

@@ -372,8 +372,8 @@ mod tests {
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
         // Each of the first three calls of the second source network takes the place of the newest call of the first
-        // source network. After that, both source networks have three calls, so the fourth call of the second source
-        // network is refused.
+        // source network. When both source networks have three calls, the fourth call of the second source network is
+        // refused.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));

@@ -92,7 +92,7 @@ impl Peers {
         }
     }
 
-    /// Forgets source networks that have nothing in use. Returns the counters of all remaining source networks.
+    /// Forgets the source networks that have nothing in use, and returns the counters of all other source networks.
     pub(super) fn survey(&mut self, pool: &Pool) -> Vec<PeerStats> {
         let mut told = Vec::with_capacity(self.0.len());
         self.0.retain(|&peer, standing| {

@@ -138,8 +138,8 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The call was already counted as cut. While `session.function` is `None`, the call is not counted
-                    // as cut again if the session ends before the response is acknowledged.
+                    // The call is counted as cut above. `session.function` becomes `None`, so that the call is not
+                    // counted as cut a second time if the session ends before the response is acknowledged.
                     session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
