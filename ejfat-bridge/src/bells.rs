@@ -10,8 +10,8 @@ use rustix::event::{Timespec, epoll};
 
 use crate::local::Listener;
 
-/// Two sets of file descriptors (epoll). The set `workers` has the sockets of local workers and the socket to which
-/// local workers connect. The set `all` has the set `workers` and the ports.
+/// Two epoll sets of file descriptors. The set `workers` has the sockets of local workers and the socket to which local
+/// workers connect. The set `all` has the file descriptor of the set `workers` and the file descriptor of the ports.
 #[derive(Debug)]
 pub(crate) struct Bells {
     all: OwnedFd,

@@ -234,9 +234,9 @@ impl Bridge {
         something
     }
 
-    /// Gives up incomplete events that timed out. A socket may still have segments that arrived before the time-out of
-    /// their event, so an event is kept after its time-out until all ports were read empty, but at most for the time
-    /// `BEHIND`.
+    /// Gives up incomplete events that timed out. Segments that arrived before the time-out of their event may still
+    /// wait in a socket. An event that timed out is therefore kept until all ports have been read and no segment was
+    /// left, but at most for the time `BEHIND`.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -317,7 +317,9 @@ impl Bridge {
         }
     }
 
-    /// Copies or writes a segment's payload to the offset `at` of a ring.
+    /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
+    /// receive buffers are free, the payload is written to the worker from its receive buffer. Otherwise, the payload
+    /// is copied to the shared memory or the staging ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;

@@ -15,8 +15,8 @@ pub(crate) struct Buffers {
     free: Vec<u32>,
     /// For each buffer, the number of WRITEs that read the buffer, plus one while its segments are handled.
     users: Vec<u32>,
-    /// The buffers that [`Buffers::take`] has taken from `free`. The first of these buffers contain the last batch
-    /// until [`Buffers::done`] is called, and the other buffers are empty.
+    /// The numbers of the buffers that [`Buffers::take`] has taken from `free`. Until [`Buffers::done`] is called, the
+    /// buffers at the front of this list contain the last batch, and all other buffers in the list are empty.
     taken: Vec<u32>,
 }
 

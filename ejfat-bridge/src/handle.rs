@@ -62,7 +62,8 @@ pub struct Snapshot {
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
     /// The counters of the ports that received something, at most a second old. If more than 256 ports are bound, the
-    /// counters of dropped datagrams may be older.
+    /// counters of dropped datagrams are updated for 256 ports at a time, so some of these counters may be more than a
+    /// second old.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,

@@ -65,7 +65,8 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// Returns the data of an event that the dispatcher gets when the first segment of the event arrives.
+    /// Returns the description of a new event for the dispatcher. `place` and `datagram` belong to the segment of the
+    /// event that arrived first.
     pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);

@@ -200,20 +200,20 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // After any other error, the process has most likely no free file descriptor. The new connection waits
-                // in the queue of the listening socket, which does not wake the server loop until the next call of this
-                // function.
+                // An error other than `EAGAIN` and `EINTR` most likely means that the process has no free file
+                // descriptor. The new connection then waits in the queue of the listening socket. The listening socket
+                // does not wake the server loop until the next call of this function.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // An error is ignored: a socket that is not in the set does not wake the server loop, but each call of this
-            // function reads it.
+            // An error of `hear` is ignored. A socket that is not in the set of `bells` does not wake the server loop,
+            // but each call of this function reads this socket.
             let _ = bells.hear(socket.as_fd());
-            // If an older connection is ended to make room for the new connection, its socket is read once more,
-            // because the subscription may have arrived since the last read.
+            // If a connection must be ended because there is no room for all connections, the socket of the ended
+            // connection is read once more, because its subscription may have arrived since the last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }

@@ -53,9 +53,9 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns false
-    /// if less than `bytes` bytes of memory are available in the end. If the memory of all kept rings would not be
-    /// enough, no ring is freed.
+    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns true if
+    /// at least `bytes` bytes of memory are available when the method returns. If the memory of all kept rings would
+    /// not be enough, no ring is freed.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {

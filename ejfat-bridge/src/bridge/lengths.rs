@@ -79,8 +79,9 @@ impl Bridge {
         }
     }
 
-    /// If an event was lost since the last call because it was too long for rings, logs each worker whose ring is
-    /// shorter than the longest event that was lost for this cause. Each worker is logged only once.
+    /// Logs each worker whose ring is shorter than the longest event that was lost because it was too long for rings.
+    /// Each worker is logged only once. The function does nothing if no event that was too long for rings was lost
+    /// since the last call of this function.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);
