@@ -7,10 +7,8 @@ import enum
 import functools
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from ._blocking import in_thread
@@ -19,7 +17,6 @@ from ._errors import (
     Error,
     Outcome,
     Result,
-    StateError,
     TimedOut,
     check,
     error_of,
@@ -30,7 +27,7 @@ from ._functions import Function, functions_of
 from ._library import ffi, lib, text
 from ._regions import Pinned
 from ._time import Patience
-from ._waiting import Waiter
+from ._waiting import Waitable
 
 
 class State(enum.IntEnum):
@@ -62,7 +59,7 @@ def function_code(name: str) -> int:
     return code
 
 
-class Session:
+class Session(Waitable):
     """A connection to an accelerator with its regions, made by connect(). One call at a time runs on it.
 
     Use it in a `with` or `async with` statement, or close() it: until then the regions' memory cannot be resized or
@@ -72,9 +69,11 @@ class Session:
     asked for others, such as kernels, the first time that one is used: see `functions`.
     """
 
+    _kind = "session"
+    _remedy = "connect again"
+
     def __init__(self, handle: Any, pinned: Pinned) -> None:
         self._handle = handle
-        self._waiter: Waiter | None = None
         self._functions: Mapping[str, Function] | None = None
         self._asking: asyncio.Task[Mapping[str, Function]] | None = None
         # Held while texts are read that the session has, and while it is closed.
@@ -135,26 +134,11 @@ class Session:
         code = await self._code_async(function)
         patience = Patience(timeout)
         self.start(code, user)
-        return await self._wait_async(patience)
+        return await self._wait_for(self.test, patience)
 
     async def wait_async(self, timeout: float | None = None) -> Outcome:
         """As wait(), while other tasks run."""
-        return await self._wait_async(Patience(timeout))
-
-    async def _wait_async(self, patience: Patience) -> Outcome:
-        if self._waiter is not None:
-            raise StateError("another task is waiting for this session")
-        # Before the first test, which is what arms it.
-        fd = self.fileno()
-        while (outcome := self.test()) is None:
-            self._waiter = Waiter(fd)
-            try:
-                await self._waiter.wait(patience.left())
-            except asyncio.TimeoutError:
-                raise TimedOut(patience.text()) from None
-            finally:
-                self._waiter = None
-        return outcome
+        return await self._wait_for(self.test, Patience(timeout))
 
     # Functions.
 
@@ -239,58 +223,19 @@ class Session:
         Raises: StateError if another thread is using the session; DeviceError if the accelerator could not be told, but
         it is closed all the same
         """
-        if not self._free.alive:
-            return
-        if (waiter := self._waiter) is not None:
-            if not waiter.is_of_this_thread():
-                raise StateError("a task in another thread is waiting for this session; close it there")
-            waiter.fail(StateError("the session was closed while a task waited for it"))
-        with self._open_while:
-            result = lib.naa_session_close(self._handle)
-        if result == Result.STATE:
-            raise error_of(result)
-        if (detached := self._free.detach()) is not None:
-            pinned: Pinned = detached[2][1]
+        def close() -> int:
+            with self._open_while:
+                return int(lib.naa_session_close(self._handle))
+
+        def release(_: Any, pinned: Pinned, process: int) -> None:
             pinned.release()
-        # NAA_ERROR_ARGUMENT: another thread closed it in this moment.
-        if result not in (Result.OK, Result.ARGUMENT):
-            raise error_of(result)
+
+        self._close(close, release)
 
     async def close_async(self) -> None:
         """As close(), at the end of `async with`. It waits for nothing. If a thread still asks for functions, the tasks that
         wait for them get an ArgumentError when that ends."""
         self.close()
-
-    @property
-    def closed(self) -> bool:
-        return not self._free.alive
-
-    def handle(self) -> Any:
-        """What naa.h knows it by."""
-        if not self._free.alive:
-            raise ArgumentError("the session was closed; connect again")
-        return self._handle
-
-    def __enter__(self) -> Session:
-        self.handle()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Session:
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close_async()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_free") and self._free.alive:
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         return f"<naa.Session {'closed' if self.closed else text(lib.naa_session_describe(self._handle)) or 'in use'}>"

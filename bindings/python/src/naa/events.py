@@ -20,9 +20,7 @@ A bridge that ends is looked for as long as `reconnect` says; events of the old 
 
 from __future__ import annotations
 
-import asyncio
 import os
-import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
@@ -30,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._buffer import Buffer
 from ._connect import _choice
-from ._errors import ArgumentError, Result, StateError, TimedOut, check, error_of
+from ._errors import ArgumentError, Result, StateError, TimedOut, check
 from ._library import ffi, lib, text
 from ._time import Patience, milliseconds
-from ._waiting import Waiter
+from ._waiting import Waitable
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -162,7 +160,7 @@ class Event:
         return f"<naa.events.Event {self.event} of data id {self.data_id}, {self._length} bytes{released}>"
 
 
-class Worker:
+class Worker(Waitable):
     """A subscription to the events of a bridge. Threads and tasks use it one at a time; events may be used anywhere.
 
     `source`: "10.9.0.1", "10.9.0.1:12345", "[fd00::1]:12345" or a host's name, by RDMA; "unix:PATH", in memory that
@@ -182,6 +180,9 @@ class Worker:
     PeerError, ArgumentError, SettingsError, DeviceError, OutOfMemory
     """
 
+    _kind = "worker"
+    _remedy = "subscribe again"
+
     def __init__(
         self,
         source: str,
@@ -200,7 +201,6 @@ class Worker:
         provider: Literal["verbs", "embedded"] | None = None,
         local_address: str | None = None,
     ) -> None:
-        self._waiter: Waiter | None = None
         called = ffi.new("char[]", name.encode())
         settings = ffi.new("naa_worker_options *")
         check(lib.naa_worker_options_init(settings, ffi.sizeof("naa_worker_options")))
@@ -263,20 +263,7 @@ class Worker:
 
     async def next_async(self, timeout: float | None = None) -> Event:
         """As next(), while other tasks run."""
-        patience = Patience(timeout, _NO_EVENT)
-        if self._waiter is not None:
-            raise StateError("another task is waiting for this worker")
-        # Before the first look, which is what arms it.
-        fd = self.fileno()
-        while (event := self.try_next()) is None:
-            self._waiter = Waiter(fd)
-            try:
-                await self._waiter.wait(patience.left())
-            except asyncio.TimeoutError:
-                raise TimedOut(patience.text()) from None
-            finally:
-                self._waiter = None
-        return event
+        return await self._wait_for(self.try_next, Patience(timeout, _NO_EVENT))
 
     def __iter__(self) -> Iterator[Event]:
         """Events without end. The loop's variable keeps its event until the next one came: have room for two."""
@@ -313,50 +300,7 @@ class Worker:
 
         Raises: StateError if another thread is using the worker
         """
-        if not self._free.alive:
-            return
-        if (waiter := self._waiter) is not None:
-            if not waiter.is_of_this_thread():
-                raise StateError("a task in another thread is waiting for this worker; close it there")
-            waiter.fail(StateError("the worker was closed while a task waited for it"))
-        result = lib.naa_worker_close(self._handle)
-        if result == Result.STATE:
-            raise error_of(result)
-        self._free.detach()
-        # NAA_ERROR_ARGUMENT: another thread closed it in this moment.
-        if result not in (Result.OK, Result.ARGUMENT):
-            raise error_of(result)
-
-    @property
-    def closed(self) -> bool:
-        return not self._free.alive
-
-    def handle(self) -> Any:
-        """What naa_events.h knows it by."""
-        if not self._free.alive:
-            raise ArgumentError("the worker was closed; subscribe again")
-        return self._handle
-
-    def __enter__(self) -> Worker:
-        self.handle()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Worker:
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_free") and self._free.alive:
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        self._close(lambda: int(lib.naa_worker_close(self._handle)))
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else text(lib.naa_worker_describe(self._handle)) or "in use"
