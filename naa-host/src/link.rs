@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    os::fd::{AsFd as _, BorrowedFd},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -98,6 +99,8 @@ pub(crate) struct Link {
     /// The time at which the next liveness probe is due. If a probe is not answered, the transport reports this
     /// failure.
     pub(crate) liveness: Liveness,
+    /// The timer and the file descriptor, which exist if the program waits for the connection in its own event loop.
+    alarm: Option<Alarm>,
     taken: [Wc; BATCH],
     /// The indexes of the completions in `taken` that are not handled yet.
     fresh: std::ops::Range<usize>,
@@ -150,6 +153,7 @@ impl Link {
             generation: 0,
             clock: Clock::new(),
             liveness: Liveness::new(probe_interval, None, Instant::now()),
+            alarm: None,
             taken: [Wc::EMPTY; BATCH],
             fresh: 0..0,
             messages: pd.reg_mr(&memory, Access::LOCAL)?,
@@ -345,15 +349,36 @@ impl Link {
         WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) }
     }
 
-    pub(crate) fn alarm(&self) -> Result<Alarm, Error> {
-        let failed = |e| verbs::Error::io("cannot make a descriptor to sleep on", e);
-        Ok(Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?)
+    /// Returns the file descriptor for event loops, and makes the file descriptor if the connection has none.
+    pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        let alarm = match self.alarm.take() {
+            Some(alarm) => alarm,
+            None => {
+                let failed = |e| verbs::Error::io("cannot make a descriptor to sleep on", e);
+                let alarm = Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?;
+                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
+                set(&alarm, Some(Instant::now()))?;
+                alarm
+            }
+        };
+        let alarm: &Alarm = self.alarm.insert(alarm);
+        Ok(alarm.as_fd())
     }
 
-    /// Arms `alarm`, so that its file descriptor becomes readable when a completion or a CM event arrives, or at the
-    /// time `until`. Returns false if a completion or a CM event has already arrived.
-    pub(crate) fn arm(&self, alarm: &Alarm, until: Option<Instant>) -> Result<bool, Error> {
-        alarm.set(until).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
+    /// Lets the clock read the exact time if the connection has a file descriptor for event loops, since perhaps the
+    /// program looks at the connection because the timer of the file descriptor has expired.
+    pub(crate) fn rang_if_armed(&mut self) {
+        if self.alarm.is_some() {
+            self.clock.rang();
+        }
+    }
+
+    /// Arms the file descriptor for event loops, so that the file descriptor becomes readable when a completion or a CM
+    /// event arrives, or at the time `until`. Returns false if a completion or a CM event has already arrived. If the
+    /// connection has no such file descriptor, the method only returns true.
+    pub(crate) fn arm(&self, until: Option<Instant>) -> Result<bool, Error> {
+        let Some(alarm) = &self.alarm else { return Ok(true) };
+        set(alarm, until)?;
         Ok(self.device.context().arm(self.on())?)
     }
 
@@ -369,6 +394,10 @@ impl Link {
         }
         if self.gone.is_some() { Ok(()) } else { Ok(told?) }
     }
+}
+
+fn set(alarm: &Alarm, at: Option<Instant>) -> Result<(), verbs::Error> {
+    alarm.set(at).map_err(|error| verbs::Error::io("cannot set a timer", error))
 }
 
 /// Checks that the device supports `work_requests` work requests and `completions` completions. The check is made here

@@ -4,7 +4,7 @@ mod params;
 
 use std::{
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
 
@@ -15,9 +15,7 @@ use mrsp::{
 use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
 use crate::{
-    Device, Error, Param, SessionConfig,
-    alarm::Alarm,
-    cut,
+    Device, Error, Param, SessionConfig, cut,
     error::Party,
     lease::{Buffer, Region},
     link::{Event, Link},
@@ -100,8 +98,6 @@ pub struct Session {
     layout: Layout,
     wait: WaitMode,
     limits: Limits,
-    /// The timer and the file descriptor, which exist if the program waits for the session in its own event loop.
-    alarm: Option<Alarm>,
     // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
@@ -203,7 +199,6 @@ impl Session {
             layout,
             wait: config.wait,
             limits,
-            alarm: None,
             link,
             regions,
             elements: Vec::new(),
@@ -272,17 +267,7 @@ impl Session {
     /// # Errors
     /// Fails with [`Error::Device`] if the file descriptor cannot be created.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        let alarm = match self.alarm.take() {
-            Some(alarm) => alarm,
-            None => {
-                let alarm = self.link.alarm()?;
-                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
-                alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
-                alarm
-            }
-        };
-        let alarm: &Alarm = self.alarm.insert(alarm);
-        Ok(alarm.as_fd())
+        self.link.descriptor()
     }
 
     /// Does the same as [`test`](Self::test), but does not arm the file descriptor for event loops.
@@ -313,16 +298,11 @@ impl Session {
 
     fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
         loop {
-            if self.alarm.is_some() {
-                // Perhaps the program calls `test` because the timer has expired, so the exact time is read.
-                self.link.clock.rang();
-            }
+            self.link.rang_if_armed();
             if let Some(outcome) = self.step()? {
                 return Ok(Some(outcome));
             }
-            let until = self.due();
-            let Some(alarm) = &self.alarm else { return Ok(None) };
-            if self.link.arm(alarm, until)? {
+            if self.link.arm(self.due())? {
                 return Ok(None);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::{
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +20,6 @@ use verbs::{Memory, WaitMode, Wake};
 
 use crate::{
     Device, Error, Outcome, Param, Session, SessionConfig, Writer,
-    alarm::Alarm,
     link::{Event, Extra, Link},
     opening::Opening,
     regions::Regions,
@@ -48,7 +47,6 @@ pub struct Stream {
     acknowledged: Arc<AtomicU64>,
     wait: WaitMode,
     config: SessionConfig,
-    alarm: Option<Alarm>,
     // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
@@ -89,7 +87,6 @@ impl Stream {
             acknowledged: acknowledged.clone(),
             wait,
             config,
-            alarm: None,
             link,
             regions,
             _device: device,
@@ -204,14 +201,9 @@ impl Stream {
             if let Some(immediate) = self.try_next()? {
                 return Ok(Some(immediate));
             }
-            if self.alarm.is_some() {
-                // Perhaps the program calls `test` because the timer has expired, so the exact time is read.
-                self.link.clock.rang();
-            }
+            self.link.rang_if_armed();
             self.probe()?;
-            let until = self.link.liveness.next();
-            let Some(alarm) = &self.alarm else { return Ok(None) };
-            if self.link.arm(alarm, until)? {
+            if self.link.arm(self.link.liveness.next())? {
                 return Ok(None);
             }
         }
@@ -224,17 +216,7 @@ impl Stream {
     /// # Errors
     /// Fails with [`Error::Device`] if the file descriptor cannot be created.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        let alarm = match self.alarm.take() {
-            Some(alarm) => alarm,
-            None => {
-                let alarm = self.link.alarm()?;
-                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
-                alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
-                alarm
-            }
-        };
-        let alarm: &Alarm = self.alarm.insert(alarm);
-        Ok(alarm.as_fd())
+        self.link.descriptor()
     }
 
     /// Sends a liveness probe if a probe is due.
