@@ -8,12 +8,17 @@ mod settings;
 mod status;
 mod trace;
 
+use std::net::SocketAddr;
+
 use clap::Subcommand;
+use naa_services::BridgeQueries;
 
 pub(crate) use absent::explained;
 pub(crate) use run::STREAM_SENDS;
 pub(crate) use settings::Settings;
 pub(crate) use settings::build;
+
+use crate::{peer::ServerName, provider};
 
 /// Put EJFAT's events into memory of workers, by RDMA or shared
 ///
@@ -53,6 +58,23 @@ pub(crate) struct Args {
 enum Command {
     Trace(trace::Args),
     Status(status::Args),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[group(id = "bridge_query")]
+struct QueryArgs {
+    #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
+    server: ServerName,
+    #[command(flatten)]
+    provider: provider::Args,
+}
+
+impl QueryArgs {
+    /// Finds the bridge that answers queries. Returns it with its address.
+    fn queries(&self) -> anyhow::Result<(BridgeQueries, SocketAddr)> {
+        let (device, server) = self.server.find(None, self.provider.choice()?)?;
+        Ok((BridgeQueries::new(device, server), server))
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -1,12 +1,11 @@
 //! `naa bridge status`.
 
 use naa_measure::TextTable;
-use naa_services::BridgeQueries;
 use proto::events::v1::BridgeStatus;
 use serde_json::json;
 
-use super::report;
-use crate::{ejfat::losses, peer::ServerName, provider, show};
+use super::{QueryArgs, report};
+use crate::{ejfat::losses, show};
 
 /// Print a bridge's workers, and what became of events
 #[derive(Clone, Debug, clap::Args)]
@@ -14,19 +13,17 @@ use crate::{ejfat::losses, peer::ServerName, provider, show};
     after_help = "Examples:\n  naa bridge status --server 10.9.0.2\n  naa bridge status --server 10.9.0.2 --json"
 )]
 pub(super) struct Args {
-    #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
-    server: ServerName,
     #[command(flatten)]
-    provider: provider::Args,
+    query: QueryArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let (device, server) = args.server.find(None, args.provider.choice()?)?;
+    let (queries, server) = args.query.queries()?;
     let waiting = show::waiting(format!("connecting to {server}"));
-    let status = BridgeQueries::new(device, server).status()?;
+    let status = queries.status()?;
     drop(waiting);
     let text = if args.json { json(&status).to_string() } else { lines(&status) };
     Ok(show::line(&text)?)

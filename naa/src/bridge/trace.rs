@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use naa_services::BridgeQueries;
 use proto::events::v1::TracedEvent;
 use serde_json::json;
 
-use crate::{peer::ServerName, provider, show};
+use super::QueryArgs;
+use crate::show;
 
 /// Print the way of an event through a bridge
 #[derive(Clone, Debug, clap::Args)]
@@ -18,18 +18,15 @@ pub(super) struct Args {
     /// The event's tick, or its number if its segments came without a tick, as they do from a load balancer, which takes the LB header
     /// away
     tick: u64,
-    #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
-    server: ServerName,
     #[command(flatten)]
-    provider: provider::Args,
+    query: QueryArgs,
     /// Print one JSON object for each event
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let (device, server) = args.server.find(None, args.provider.choice()?)?;
-    let events = BridgeQueries::new(device, server).trace(args.tick)?;
+    let events = args.query.queries()?.0.trace(args.tick)?;
     if events.is_empty() {
         anyhow::bail!(
             "the bridge remembers no event with tick {0}, nor one without a tick that has the number {0}: it never came, or more than 65536 came since",
