@@ -8,7 +8,9 @@ pub(crate) mod data;
 mod ejfat;
 mod host;
 mod lb;
+mod nodes;
 pub(crate) mod prepare;
+mod report;
 
 use std::{
     io::{BufRead, BufReader, IsTerminal},

@@ -9,15 +9,11 @@
 mod nodes;
 mod play;
 mod report;
-mod stage;
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
-use naa_measure::{Json, TextTable};
-
+use super::nodes::{EnvironmentArgs, Network};
 use crate::ejfat::values;
-use stage::Stage;
 
 /// Stream events from two senders through a bridge to three workers, kill one of them, and check each event
 ///
@@ -48,15 +44,13 @@ pub(crate) struct Args {
     /// Write the rows as JSON; - is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No namespaces: loopback addresses
-    #[arg(long)]
-    loopback: bool,
-    /// The namespaces are made already
-    #[arg(long, hide = true)]
-    inside: bool,
+    #[command(flatten)]
+    environment: EnvironmentArgs,
     #[command(subcommand)]
     role: Option<Role>,
 }
+
+const NETWORK: Network = Network { senders: 2, workers: 2, number: (92, 0x92) };
 
 /// The mean length of an event.
 const BYTES: f64 = 7000.0;
@@ -66,7 +60,7 @@ const MOST_GIGABITS: f64 = 0.2;
 impl Args {
     /// Gbit/s of each sender.
     fn rate(&self) -> f64 {
-        let bits = self.events as f64 * BYTES * 8.0 / stage::SENDERS as f64;
+        let bits = self.events as f64 * BYTES * 8.0 / NETWORK.senders as f64;
         self.rate.unwrap_or((bits / SECONDS * 1e-9).min(MOST_GIGABITS))
     }
 }
@@ -82,22 +76,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(Role::Worker(worker)) = &args.role {
         return nodes::work(worker);
     }
-    let refused = if args.loopback || args.inside { None } else { Stage::refused() };
-    if !args.loopback && !args.inside && refused.is_none() {
-        return Stage::enter();
-    }
-    let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
-    let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
-    if let Some(why) = refused {
-        table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
-    }
-    let report = play::play(args, &stage, &table)?;
-    report.print(&table)?;
-    let verified = report.verified();
-    if let Some(json) = json {
-        json.write(&report)?;
-    }
-    ensure!(verified, "not every event is accounted for; see the rows without \"yes\"");
-    table.line("every event came whole and once, or is counted as lost; all sums add up")
+    args.environment.run(&NETWORK, |environment, note| {
+        let texts = (
+            "every event came whole and once, or is counted as lost; all sums add up",
+            "not every event is accounted for; see the rows without \"yes\"",
+        );
+        let demonstration = |table: &_| play::play(args, environment, table);
+        super::report::run(args.json.as_deref(), note, demonstration, texts)
+    })
 }

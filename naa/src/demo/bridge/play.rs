@@ -10,12 +10,14 @@ use naa_measure::TextTable;
 use proto::events::v1::BridgeStatus;
 
 use super::{
-    Args,
-    nodes::{Bridge, Sender, Worker},
+    Args, NETWORK,
+    nodes::{Bridge, WorkerProcess, start_sender, start_streams},
     report::{Gathered, Report, Worked},
-    stage::{Node, SENDERS, Stage},
 };
-use crate::ejfat::tell::Line;
+use crate::{
+    demo::nodes::{Environment, EventProcess, Node},
+    ejfat::tell::Line,
+};
 
 /// The percentages of all events after which the worker is killed and another one is started.
 const KILLED: u64 = 30;
@@ -27,35 +29,36 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(super) fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Result<Report> {
-    let bridge = Bridge::start(stage, &args.placing)?;
-    let stays = Worker::start(stage, &bridge, Node::Worker(0), "stays")?;
-    let dies = Worker::start(stage, &bridge, Node::Worker(1), "is killed")?;
-    let local = Worker::start(stage, &bridge, Node::Bridge, "is local")?;
+pub(super) fn play(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Result<Report> {
+    let bridge = Bridge::start(environment, &args.placing)?;
+    let stays = WorkerProcess::start(environment, &bridge, Node::Worker(0), "stays")?;
+    let dies = WorkerProcess::start(environment, &bridge, Node::Worker(1), "is killed")?;
+    let local = WorkerProcess::start(environment, &bridge, Node::Distributor, "is local")?;
     table.line(&format!(
-        "{}: bridge at {}, workers by RDMA at {} and {}, one at {}; {SENDERS} senders",
-        stage.name(),
+        "{}: bridge at {}, workers by RDMA at {} and {}, one at {}; {} senders",
+        environment.name(),
         bridge.workers,
-        stage.ip(Node::Worker(0)),
-        stage.ip(Node::Worker(1)),
-        bridge.local
+        environment.ip(Node::Worker(0)),
+        environment.ip(Node::Worker(1)),
+        bridge.local,
+        NETWORK.senders
     ))?;
     let begin = Instant::now();
     let per_sender = |n: usize| args.events / 2 + u64::from((n as u64) < args.events % 2);
-    let senders = (0..SENDERS)
-        .map(|n| Sender::start(stage, &bridge, n, per_sender(n), args))
-        .chain([Sender::crowd(stage, &bridge, args)])
+    let senders = (0..NETWORK.senders)
+        .map(|n| start_sender(environment, &bridge, n, per_sender(n), args))
+        .chain([start_streams(environment, &bridge, args)])
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let watch = Watch { args, senders: &senders[..SENDERS], begin };
+    let watch = Watch { args, senders: &senders[..NETWORK.senders], begin };
     watch.until(KILLED, &[&stays, &dies, &local]);
     let killed = Worked { name: dies.name, ready: dies.ready.clone(), ended: dies.kill()? };
     let at = Instant::now();
     table.line(&format!("a worker is killed after {} events of {}", watch.sent(), args.events))?;
     watch.until(REPLACED, &[&stays, &local]);
-    let follows = Worker::start(stage, &bridge, Node::Worker(1), "follows")?;
+    let follows = WorkerProcess::start(environment, &bridge, Node::Worker(1), "follows")?;
     table.line(&format!("another one starts in its place after {}", watch.sent()))?;
     watch.until(100, &[&stays, &follows, &local]);
-    let sent = senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let sent = senders.into_iter().map(EventProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begin.elapsed().as_secs_f64();
     let status = settle(&bridge)?;
     table.line(&format!("the bridge has settled {:.1} s after the kill", at.elapsed().as_secs_f64()))?;
@@ -65,7 +68,7 @@ pub(super) fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Res
     });
     let live = live.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let gathered = Gathered { sent, live, killed, status };
-    let report = Report::new(stage.name(), seconds, gathered, &bridge)?;
+    let report = Report::new(environment.name(), seconds, gathered, &bridge)?;
     bridge.end()?;
     Ok(report)
 }
@@ -73,25 +76,25 @@ pub(super) fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Res
 /// Prints the progress while events are sent.
 struct Watch<'a> {
     args: &'a Args,
-    senders: &'a [Sender],
+    senders: &'a [EventProcess],
     begin: Instant,
 }
 
 impl Watch<'_> {
     fn sent(&self) -> u64 {
-        self.senders.iter().map(Sender::told).sum()
+        self.senders.iter().map(EventProcess::count).sum()
     }
 
     /// Waits until `percent` of all events are sent, or all senders have ended.
-    fn until(&self, percent: u64, workers: &[&Worker]) {
+    fn until(&self, percent: u64, workers: &[&WorkerProcess]) {
         // The progress line is cleared when this function returns, before anything else is printed.
         let mut line = Line::new(false);
         let enough = self.args.events * percent / 100;
-        while self.senders.iter().any(Sender::is_busy) && (percent == 100 || self.sent() < enough) {
+        while self.senders.iter().any(EventProcess::is_busy) && (percent == 100 || self.sent() < enough) {
             thread::sleep(LOOK);
             let (sent, seconds) = (self.sent(), self.begin.elapsed().as_secs_f64());
             line.tell(|| {
-                let worker = |its: &&Worker| format!("worker that {} took {}", its.name, its.told());
+                let worker = |its: &&WorkerProcess| format!("worker that {} took {}", its.name, its.count());
                 let workers: Vec<_> = workers.iter().map(worker).collect();
                 format!("{seconds:.0} s: {sent} of {} events sent; {}", self.args.events, workers.join(", "))
             });

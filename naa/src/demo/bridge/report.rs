@@ -1,13 +1,17 @@
 //! Compares what was sent with what came, and asks the bridge about all other events.
 
-use std::collections::{HashMap, HashSet};
-
 use naa_measure::TextTable;
 use proto::events::v1::BridgeStatus;
 use serde::Serialize;
 
-use super::nodes::{Bridge, Ended, Ready, Told};
-use crate::show;
+use super::nodes::{Bridge, Ready};
+use crate::{
+    demo::{
+        nodes::{Came, Ended, EventLine, came},
+        report::{DemoReport, Sum, print_overflows, streams, yes},
+    },
+    show,
+};
 
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
@@ -55,15 +59,6 @@ struct LossRow {
     verified: bool,
 }
 
-/// Two numbers that should be the same.
-#[derive(Debug, Serialize)]
-struct Sum {
-    what: &'static str,
-    left: u64,
-    right: u64,
-    verified: bool,
-}
-
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     stage: &'static str,
@@ -108,7 +103,7 @@ impl Report {
         bridge: &Bridge,
     ) -> anyhow::Result<Self> {
         let Gathered { sent, live, killed, status } = &gathered;
-        let came = gathered.came();
+        let came = came(live.iter().chain([killed]).map(|worker| &worker.ended.events));
         let rows: Vec<_> = sent.iter().map(|ended| row(ended, &came)).collect();
         let mut workers: Vec<_> = live.iter().map(|worker| worker_row(worker, status)).collect();
         workers.insert(1, killed_row(killed, &workers, status));
@@ -121,13 +116,14 @@ impl Report {
         let kernel_drops = status.kernel_drops;
         Ok(Self { stage, seconds, rows, workers, losses, sums, kernel_drops, verified })
     }
+}
 
-    pub(super) fn verified(&self) -> bool {
+impl DemoReport for Report {
+    fn verified(&self) -> bool {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
-        let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
+    fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         let head = [
             "sender", "streams", "events", "bytes", "segments", "taken", "repeated", "wrong", "missing",
@@ -159,48 +155,24 @@ impl Report {
             cells
         });
         table.line(&TextTable::of(head, rows))?;
-        let rows = self.sums.iter().map(|sum| {
-            vec![sum.what.to_owned(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]
-        });
-        table.line(&TextTable::of(["sums", "", "", "verified"], rows))?;
+        Sum::print(&self.sums, table)?;
         let (events, bytes) = self.workers.iter().fold((0, 0), |(e, b), row| (e + row.taken, b + row.bytes));
         let rate = show::rate(bytes, std::time::Duration::from_secs_f64(self.seconds));
         table.line(&format!("{events} events taken in {:.1} s, {rate}", self.seconds))?;
-        if self.kernel_drops > 0 {
-            table.line(&format!(
-                "{} datagrams found the bridge's receive buffer full: lower --rate, or raise it with `sysctl \
-                 net.core.rmem_max=8388608`",
-                self.kernel_drops
-            ))?;
-        }
-        Ok(())
-    }
-}
-
-/// The events that workers printed, by data id and event number.
-type Came<'a> = HashMap<(u16, u64), Vec<&'a Told>>;
-
-impl Gathered {
-    fn came(&self) -> Came<'_> {
-        let mut came = Came::new();
-        for told in self.live.iter().chain([&self.killed]).flat_map(|worker| &worker.ended.told) {
-            came.entry((told.data_id, told.event)).or_default().push(told);
-        }
-        came
+        print_overflows(table, (self.kernel_drops, "datagrams"), "bridge")
     }
 }
 
 fn row(ended: &Ended, came: &Came<'_>) -> Row {
     let sums = ended.sums.clone().unwrap_or_default();
-    let sender = ended.told.first().map_or(0, |event| event.data_id);
-    let streams = ended.told.iter().map(|event| event.data_id).collect::<HashSet<_>>().len();
+    let (sender, streams) = streams(ended);
     let mut row = Row { sender, streams, segments: sums.segments, ..Row::default() };
-    for told in &ended.told {
+    for event in &ended.events {
         row.events += 1;
-        row.bytes += told.bytes;
-        match came.get(&(told.data_id, told.event)).map(Vec::as_slice) {
+        row.bytes += event.bytes;
+        match came.get(&event.key()).map(Vec::as_slice) {
             None => row.missing += 1,
-            Some([one]) if *one == told => row.taken += 1,
+            Some([(_, one)]) if *one == event => row.taken += 1,
             Some([_]) => row.wrong += 1,
             Some(_) => row.repeated += 1,
         }
@@ -210,16 +182,16 @@ fn row(ended: &Ended, came: &Came<'_>) -> Row {
 }
 
 fn taken(worker: &Worked) -> (u64, u64) {
-    let told = &worker.ended.told;
-    (told.len() as u64, told.iter().map(|event| event.bytes).sum())
+    let events = &worker.ended.events;
+    (events.len() as u64, events.iter().map(|event| event.bytes).sum())
 }
 
 fn worker_row(worker: &Worked, status: &BridgeStatus) -> WorkerRow {
     let of_bridge = status.workers.iter().find(|its| its.worker == worker.ready.worker);
     let (sent, given_back) = (of_bridge.map(|its| its.sent), of_bridge.map(|its| its.released));
     let (taken, bytes) = taken(worker);
-    let told = worker.ended.sums.as_ref().map(|sums| sums.events);
-    let same = [sent, given_back, told].into_iter().all(|count| count == Some(taken));
+    let printed = worker.ended.sums.as_ref().map(|sums| sums.events);
+    let same = [sent, given_back, printed].into_iter().all(|count| count == Some(taken));
     let (placing, name) = (worker.ready.placing.clone(), worker.name);
     // The worker must have taken at least one event.
     let verified = same && taken > 0;
@@ -251,8 +223,8 @@ fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Resu
         .into_iter()
         .map(|(cause, counted)| LossRow { cause, counted, ..LossRow::default() })
         .collect();
-    let mut ended = |told: &Told, is_missing: bool| -> anyhow::Result<()> {
-        let fate = bridge.trace(told)?.map_or(UNKNOWN.to_owned(), |event| event.fate);
+    let mut ended = |event: &EventLine, is_missing: bool| -> anyhow::Result<()> {
+        let fate = bridge.trace(event)?.map_or(UNKNOWN.to_owned(), |event| event.fate);
         let row = match rows.iter_mut().find(|row| row.cause == fate) {
             Some(row) => row,
             // It is one of the last events of the killed worker, which released it.
@@ -269,14 +241,14 @@ fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Resu
         }
         Ok(())
     };
-    let all = gathered.sent.iter().flat_map(|sender| &sender.told);
-    for told in all.filter(|told| !came.contains_key(&(told.data_id, told.event))) {
-        ended(told, true)?;
+    let all = gathered.sent.iter().flat_map(|sender| &sender.events);
+    for event in all.filter(|event| !came.contains_key(&event.key())) {
+        ended(event, true)?;
     }
     // The killed worker held at most as many events as its ring has slots.
-    let of_killed = &gathered.killed.ended.told;
-    for told in of_killed.iter().rev().take(super::nodes::SLOTS as usize) {
-        ended(told, false)?;
+    let of_killed = &gathered.killed.ended.events;
+    for event in of_killed.iter().rev().take(super::nodes::SLOTS as usize) {
+        ended(event, false)?;
     }
     rows.iter_mut().for_each(|row| row.verified = row.counted == row.missing + row.taken);
     Ok(rows)
@@ -290,7 +262,7 @@ fn sums(gathered: &Gathered, rows: &[Row], losses: &[LossRow]) -> Vec<Sum> {
     let lost: u64 = status.lost.values().sum();
     let events = sender_sums().map(|sums| sums.events).sum();
     let mut all = Vec::new();
-    let mut sum = |what, left, right| all.push(Sum { what, left, right, verified: left == right });
+    let mut sum = |what, left, right| all.push(Sum::new(what, left, right));
     let sent_segments = sender_sums().map(|sums| sums.segments).sum();
     sum("segments sent = received, or dropped by the kernel", sent_segments, segments + status.kernel_drops);
     sum("events sent = opened by the bridge", events, status.opened);
@@ -311,42 +283,36 @@ fn sums(gathered: &Gathered, rows: &[Row], losses: &[LossRow]) -> Vec<Sum> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::bridge::nodes::Sums;
+    use crate::demo::nodes::Sums;
 
-    fn told(event: u64, sha256: &str) -> Told {
-        Told { data_id: 1, event, bytes: 10, sha256: sha256.into(), tick: event }
+    fn line(event: u64, sha256: &str) -> EventLine {
+        EventLine { data_id: 1, event, bytes: 10, sha256: sha256.into(), tick: event }
     }
 
-    fn ended(told: Vec<Told>) -> Ended {
-        let events = told.len() as u64;
-        Ended { told, sums: Some(Sums { events, segments: events }) }
-    }
-
-    fn came(told: &[Told]) -> Came<'_> {
-        let mut came = Came::new();
-        told.iter().for_each(|told| came.entry((told.data_id, told.event)).or_default().push(told));
-        came
+    fn ended(events: Vec<EventLine>) -> Ended {
+        let sums = Sums { events: events.len() as u64, ..Sums::default() };
+        Ended { events, sums: Some(sums) }
     }
 
     #[test]
     fn only_whole_events_that_came_once_are_taken() {
-        let sent = ended(vec![told(0, "a"), told(1, "b"), told(2, "c"), told(3, "d")]);
-        let right = [told(0, "a"), told(1, "b"), told(2, "c")];
-        let got = row(&sent, &came(&right));
+        let sent = ended(vec![line(0, "a"), line(1, "b"), line(2, "c"), line(3, "d")]);
+        let right = vec![line(0, "a"), line(1, "b"), line(2, "c")];
+        let got = row(&sent, &came([&right]));
         assert_eq!((got.taken, got.missing, got.verified), (3, 1, true));
-        let wrong = [told(0, "a"), told(1, "x")];
-        let got = row(&sent, &came(&wrong));
+        let wrong = vec![line(0, "a"), line(1, "x")];
+        let got = row(&sent, &came([&wrong]));
         assert_eq!((got.taken, got.wrong, got.missing, got.verified), (1, 1, 2, false));
-        let twice = [told(0, "a"), told(0, "a")];
-        let got = row(&sent, &came(&twice));
+        let twice = vec![line(0, "a"), line(0, "a")];
+        let got = row(&sent, &came([&twice]));
         assert_eq!((got.taken, got.repeated, got.verified), (0, 1, false));
     }
 
     #[test]
     fn a_killed_worker_told_no_more_than_it_got_and_no_less_than_it_gave_back() {
         let ready = Ready { worker: 2, placing: "store".into() };
-        let told = (0..5).map(|event| told(event, "a")).collect();
-        let killed = Worked { name: "is killed", ready, ended: Ended { told, sums: None } };
+        let events = (0..5).map(|event| line(event, "a")).collect();
+        let killed = Worked { name: "is killed", ready, ended: Ended { events, sums: None } };
         for (sent, released, verified) in [(7, 5, true), (5, 4, true), (4, 4, false), (7, 6, false)] {
             let status = BridgeStatus { sent, released, ..BridgeStatus::default() };
             assert_eq!(killed_row(&killed, &[], &status).verified, verified, "{sent} {released}");

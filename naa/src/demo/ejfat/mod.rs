@@ -8,7 +8,6 @@
 pub(super) mod events;
 pub(super) mod nodes;
 mod report;
-mod stage;
 mod steer;
 
 use std::{
@@ -17,13 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::ensure;
-use naa_measure::{Json, TextTable};
+use naa_measure::TextTable;
 
+use super::nodes::{Environment, EnvironmentArgs, EventProcess, Network};
 use crate::lb::engine::Engine;
-use nodes::{Balancer, CROWD, CROWD_GIGABITS, Crowd, Sender, Worker};
+use nodes::{Balancer, CROWD, CROWD_GIGABITS, Crowd, WorkerProcess, start_sender, start_streams};
 use report::Report;
-use stage::Stage;
 
 /// Stream events from three senders through the load balancer to four workers, and check each
 ///
@@ -58,15 +56,13 @@ pub(crate) struct Args {
     /// Write the rows as JSON; - is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No namespaces: loopback addresses
-    #[arg(long)]
-    loopback: bool,
-    /// The namespaces are made already
-    #[arg(long, hide = true)]
-    inside: bool,
+    #[command(flatten)]
+    environment: EnvironmentArgs,
     #[command(subcommand)]
     role: Option<Role>,
 }
+
+const NETWORK: Network = Network { senders: 3, workers: 4, number: (91, 0x91) };
 
 impl Args {
     fn of_engine<T>(&self, given: Option<T>, software: T, rtl: T) -> T {
@@ -113,71 +109,63 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Role::Worker(worker)) => return nodes::work(worker),
         None => {}
     }
-    let refused = if args.loopback || args.inside { None } else { Stage::refused() };
-    if !args.loopback && !args.inside && refused.is_none() {
-        return Stage::enter();
-    }
-    let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
-    let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
-    if let Some(why) = refused {
-        table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
-    }
-    let report = play(args, &stage, &table)?;
-    report.print(&table)?;
-    let verified = report.verified();
-    if let Some(json) = json {
-        json.write(&report)?;
-    }
-    ensure!(verified, "not every event was delivered once and whole with sums that add up; see the table");
-    table.line("every event arrived once, whole and at one worker; none was evicted; all sums add up")
+    args.environment.run(&NETWORK, |environment, note| {
+        let texts = (
+            "every event arrived once, whole and at one worker; none was evicted; all sums add up",
+            "not every event was delivered once and whole with sums that add up; see the table",
+        );
+        let demonstration = |table: &_| play(args, environment, table);
+        super::report::run(args.json.as_deref(), note, demonstration, texts)
+    })
 }
 
 /// Runs the demonstration, from the first process to the last counter.
-fn play(args: &Args, stage: &Stage, table: &TextTable) -> anyhow::Result<Report> {
-    let workers = (0..stage::WORKERS).map(|n| Worker::start(stage, n)).collect::<anyhow::Result<Vec<_>>>()?;
+fn play(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Result<Report> {
+    let workers = (0..NETWORK.workers)
+        .map(|n| WorkerProcess::start(environment, n))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if args.engine == Engine::Rtl {
         table.line("making the model of the load balancer's RTL, unless it is there")?;
     }
     args.engine.prepare()?;
-    let balancer = Balancer::start(stage, args.engine)?;
-    let mut steer = steer::Steer::new(args.seed, stage, &balancer, &workers)?;
+    let balancer = Balancer::start(environment, args.engine)?;
+    let mut steer = steer::Steer::new(args.seed, environment, &balancer, &workers)?;
     steer.change()?;
     table.line(&format!(
         "{}: load balancer at {}, {} workers, {} senders",
-        stage.name(),
+        environment.name(),
         balancer.addresses().join(" and "),
         workers.len(),
-        stage::SENDERS
+        NETWORK.senders
     ))?;
     let begin = Instant::now();
     let per_sender = |n: u64| args.events() / 3 + u64::from(n < args.events() % 3);
-    let senders = (0..stage::SENDERS)
-        .map(|n| Sender::start(stage, &balancer, n, per_sender(n as u64), args))
-        .chain([Sender::crowd(stage, &balancer, args)])
+    let senders = (0..NETWORK.senders)
+        .map(|n| start_sender(environment, &balancer, n, per_sender(n as u64), args))
+        .chain([start_streams(environment, &balancer, args)])
         .collect::<anyhow::Result<Vec<_>>>()?;
     let pause = Duration::from_secs_f64(1.0 / args.changes());
-    while senders.iter().any(Sender::is_busy) {
+    while senders.iter().any(EventProcess::is_busy) {
         thread::sleep(pause);
         steer.change()?;
     }
-    let sent = senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let sent = senders.into_iter().map(EventProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begin.elapsed().as_secs_f64();
     settle(&workers);
     let counters = steer.counters()?;
-    let worked = workers.into_iter().map(Worker::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let worked = workers.into_iter().map(WorkerProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     balancer.end()?;
-    Ok(Report::new(stage, seconds, &steer, sent, worked, &counters))
+    Ok(Report::new(environment, seconds, &steer, sent, worked, &counters))
 }
 
 /// Waits until no event has come for longer than the time-out of incomplete events.
-fn settle(workers: &[Worker]) {
+fn settle(workers: &[WorkerProcess]) {
     const QUIET: Duration = Duration::from_millis(1500);
     let mut quiet = Instant::now();
     let mut seen = 0;
     while quiet.elapsed() < QUIET {
         thread::sleep(Duration::from_millis(50));
-        let now = workers.iter().map(Worker::told).sum();
+        let now = workers.iter().map(WorkerProcess::count).sum();
         if now != seen {
             seen = now;
             quiet = Instant::now();

@@ -1,17 +1,17 @@
 //! Compares what was sent with what came.
 
-use std::collections::{HashMap, HashSet};
-
 use naa_measure::TextTable;
 use proto::lb::v1::GetCountersReply as Counters;
 use serde::Serialize;
 
-use super::{
-    nodes::{Sums, Ticked, Told},
-    stage::Stage,
-    steer::{Dealt, Steer},
+use super::steer::{Dealt, Steer};
+use crate::{
+    demo::{
+        nodes::{Ended, Environment, Sums, came},
+        report::{DemoReport, Sum, print_overflows, streams, yes},
+    },
+    show,
 };
-use crate::show;
 
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
@@ -44,15 +44,6 @@ struct WorkerRow {
     evicted: u64,
 }
 
-/// Two counters that should be the same.
-#[derive(Debug, Serialize)]
-struct Sum {
-    what: String,
-    left: u64,
-    right: u64,
-    verified: bool,
-}
-
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     stage: &'static str,
@@ -66,11 +57,9 @@ pub(super) struct Report {
     verified: bool,
 }
 
-type Ended = (Vec<Ticked>, Sums);
-
 impl Report {
     pub(super) fn new(
-        stage: &Stage,
+        environment: &Environment,
         seconds: f64,
         steer: &Steer,
         sent: Vec<Ended>,
@@ -81,21 +70,22 @@ impl Report {
         let sums = sums(&sent, &worked, counters);
         let rows = rows(&sent, &worked, steer.dealt());
         let table_changes = steer.changes();
-        let workers = worked.iter().enumerate().map(|(worker, (_, sums))| {
-            let Sums { events, segments, dropped, incomplete, evicted, .. } = *sums;
+        let workers = worked.iter().enumerate().map(|(worker, ended)| {
+            let Sums { events, segments, dropped, incomplete, evicted, .. } = totals(ended);
             WorkerRow { worker, events, segments, dropped, incomplete, evicted }
         });
         let workers = workers.collect();
         let verified = rows.iter().all(|row| row.verified) && sums.iter().all(|sum| sum.verified);
-        Self { stage: stage.name(), seconds, table_changes, rows, workers, sums, overflows, verified }
+        Self { stage: environment.name(), seconds, table_changes, rows, workers, sums, overflows, verified }
     }
+}
 
-    pub(super) fn verified(&self) -> bool {
+impl DemoReport for Report {
+    fn verified(&self) -> bool {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
-        let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
+    fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         let head = [
             "sender",
             "streams",
@@ -130,43 +120,30 @@ impl Report {
         });
         let head = ["worker", "events", "segments", "dropped", "incomplete", "evicted"];
         table.line(&TextTable::of(head, rows))?;
-        let rows = self
-            .sums
-            .iter()
-            .map(|sum| [sum.what.clone(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]);
-        table.line(&TextTable::of(["sums", "", "", "verified"], rows))?;
+        Sum::print(&self.sums, table)?;
         let bytes = self.rows.iter().map(|row| row.bytes).sum();
         let rate = show::rate(bytes, std::time::Duration::from_secs_f64(self.seconds));
         table.line(&format!("{} changes of tables in {:.1} s, {rate}", self.table_changes, self.seconds))?;
-        if self.overflows > 0 {
-            table.line(&format!(
-                "{} packets found the load balancer's receive buffer full: lower --rate, or raise it with `sysctl \
-                 net.core.rmem_max=8388608`",
-                self.overflows
-            ))?;
-        }
-        Ok(())
+        print_overflows(table, (self.overflows, "packets"), "load balancer")
     }
 }
 
+fn totals(ended: &Ended) -> Sums {
+    ended.sums.clone().unwrap_or_default()
+}
+
 fn rows(sent: &[Ended], worked: &[Ended], dealt: &Dealt) -> Vec<Row> {
-    let mut came: HashMap<(u16, u64), Vec<(usize, &Told)>> = HashMap::new();
-    for (worker, (events, _)) in worked.iter().enumerate() {
-        for Ticked { told, .. } in events {
-            came.entry((told.data_id, told.event)).or_default().push((worker, told));
-        }
-    }
-    let row = |(events, sums): &Ended| {
-        let sender = events.first().map_or(0, |event| event.told.data_id);
-        let streams = events.iter().map(|event| event.told.data_id).collect::<HashSet<_>>().len();
+    let came = came(worked.iter().map(|worker| &worker.events));
+    let row = |ended: &Ended| {
+        let ((sender, streams), sums) = (streams(ended), totals(ended));
         let mut row = Row { sender, streams, segments: sums.segments, ..Row::default() };
-        for Ticked { told, tick } in events {
+        for event in &ended.events {
             row.events += 1;
-            row.bytes += told.bytes;
-            match came.get(&(told.data_id, told.event)).map(Vec::as_slice) {
+            row.bytes += event.bytes;
+            match came.get(&event.key()).map(Vec::as_slice) {
                 None => row.missing += 1,
-                Some([(worker, _)]) if dealt.worker(*tick) != Some(*worker) => row.misrouted += 1,
-                Some([(_, one)]) if *one == told => row.delivered += 1,
+                Some([(worker, _)]) if dealt.worker(event.tick) != Some(*worker) => row.misrouted += 1,
+                Some([(_, one)]) if one.has_bytes_of(event) => row.delivered += 1,
                 Some([_]) => row.wrong += 1,
                 Some(_) => row.repeated += 1,
             }
@@ -178,37 +155,35 @@ fn rows(sent: &[Ended], worked: &[Ended], dealt: &Dealt) -> Vec<Row> {
 }
 
 fn sums(sent: &[Ended], worked: &[Ended], counters: &Counters) -> Vec<Sum> {
-    let total = |ended: &[Ended], of: fn(&Sums) -> u64| ended.iter().map(|(_, sums)| of(sums)).sum();
+    let total = |ended: &[Ended], of: fn(&Sums) -> u64| ended.iter().map(|ended| of(&totals(ended))).sum();
     let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
     let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
     let forwarded: u64 = counters.members.iter().map(|member| member.mbr_tx_pkt).sum();
     let unaddressed = counters.unaddressed.values().sum::<u64>();
     let mut sums = Vec::new();
-    let mut sum = |what: &str, left, right| {
-        sums.push(Sum { what: what.into(), left, right, verified: left == right });
-    };
+    let mut sum = |what: &str, left, right| sums.push(Sum::new(what, left, right));
     sum(
         "segments sent = received by the load balancer",
         total(sent, |sums| sums.segments),
         received + counters.overflows + unaddressed,
     );
     sum("received = forwarded + dropped", received, forwarded + dropped);
-    for (n, (_, worker)) in worked.iter().enumerate() {
+    for (n, worker) in worked.iter().enumerate() {
         let to_worker = counters.members.iter().filter(|of| of.member as usize == n);
         let to_worker = to_worker.map(|of| of.mbr_tx_pkt).sum();
-        sum(&format!("forwarded to worker {n} = received by it"), to_worker, worker.segments);
+        sum(&format!("forwarded to worker {n} = received by it"), to_worker, totals(worker).segments);
     }
-    let told = worked.iter().map(|(events, _)| events.len() as u64).sum();
+    let printed = worked.iter().map(|worker| worker.events.len() as u64).sum();
     sum(
         "events sent = complete at workers",
         total(sent, |sums| sums.events),
         total(worked, |sums| sums.events),
     );
     sum("events evicted at workers = none", total(worked, |sums| sums.evicted), 0);
-    sum("complete at workers = delivered", total(worked, |sums| sums.events), told);
+    sum("complete at workers = delivered", total(worked, |sums| sums.events), printed);
     sum(
         "bytes of events = bytes placed",
-        sent.iter().flat_map(|(events, _)| events).map(|event| event.told.bytes).sum(),
+        sent.iter().flat_map(|sender| &sender.events).map(|event| event.bytes).sum(),
         total(worked, |sums| sums.placed_bytes),
     );
     sums

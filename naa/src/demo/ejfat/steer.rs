@@ -16,9 +16,10 @@ use rand_chacha::{
 };
 
 use super::{
-    nodes::{Balancer, Worker},
-    stage::{Node, SENDERS, Stage, WORKERS},
+    NETWORK,
+    nodes::{Balancer, WorkerProcess},
 };
+use crate::demo::nodes::{Environment, Node};
 
 const SLOTS: usize = 512;
 
@@ -47,15 +48,15 @@ impl Dealt {
 impl Steer {
     pub(super) fn new(
         seed: u64,
-        stage: &Stage,
+        environment: &Environment,
         balancer: &Balancer,
-        workers: &[Worker],
+        workers: &[WorkerProcess],
     ) -> anyhow::Result<Self> {
-        let ips = |node| stage.at(node).map(|at| at.ip());
-        let mut senders: Vec<_> = (0..SENDERS).flat_map(|n| ips(Node::Sender(n))).collect();
+        let ips = |node| environment.at(node).map(|at| at.ip());
+        let mut senders: Vec<_> = (0..NETWORK.senders).flat_map(|n| ips(Node::Sender(n))).collect();
         senders.sort();
         senders.dedup();
-        let member = |(n, worker): (usize, &Worker)| {
+        let member = |(n, worker): (usize, &WorkerProcess)| {
             let at = worker.at.clone().into_iter();
             at.map(move |at| MemberDocument {
                 id: n as u16,
@@ -69,7 +70,7 @@ impl Steer {
             })
         };
         let members = workers.iter().enumerate().flat_map(member).collect();
-        let addresses = ips(Node::Balancer).to_vec();
+        let addresses = ips(Node::Distributor).to_vec();
         let lb = Lb { lb: 0, addresses, senders, epochs: Vec::new(), members };
         let device = Device::towards_with(balancer.mrsp, Choice::Embedded)?;
         Ok(Self {
@@ -100,9 +101,10 @@ impl Steer {
 
     /// Draws a worker for each slot.
     fn deal(&mut self) -> Vec<usize> {
-        let mut shares = [(); WORKERS].map(|()| self.random.next_u32() % 4);
-        shares[self.changes as usize % WORKERS] += 1;
-        let tickets: Vec<_> = (0..WORKERS).flat_map(|n| std::iter::repeat_n(n, shares[n] as usize)).collect();
+        let mut shares = [(); NETWORK.workers].map(|()| self.random.next_u32() % 4);
+        shares[self.changes as usize % NETWORK.workers] += 1;
+        let tickets: Vec<_> =
+            (0..NETWORK.workers).flat_map(|n| std::iter::repeat_n(n, shares[n] as usize)).collect();
         (0..SLOTS).map(|_| tickets[self.random.next_u32() as usize % tickets.len()]).collect()
     }
 

@@ -1,13 +1,9 @@
 //! Determines the outcome of each event that was sent.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
-use super::{
-    nodes::Told,
-    play::{Part, Played},
-};
+use super::play::{Part, Played};
+use crate::demo::nodes::{EventLine, came};
 
 /// A packet may have waited in a data plane for so many ticks (microseconds) when the data plane was killed.
 const WAITED: u64 = 1_000_000;
@@ -64,20 +60,15 @@ pub(super) struct Judged {
 
 /// Determines the outcomes of all events of a team, sender by sender, in the order in which each sender sent them.
 pub(super) fn judge(team: &Played) -> Vec<Judged> {
-    let mut came = HashMap::<(u16, u64), Vec<(usize, &Told)>>::new();
-    for (n, worker) in team.workers.iter().enumerate() {
-        for told in &worker.ended.told {
-            came.entry((told.data_id, told.event)).or_default().push((n, told));
-        }
-    }
-    let one = |told: &Told| {
-        let Told { data_id, event, tick, .. } = *told;
+    let came = came(team.workers.iter().map(|worker| &worker.ended.events));
+    let one = |sent: &EventLine| {
+        let EventLine { data_id, event, tick, .. } = *sent;
         let belongs = belongs(team, tick);
         let came = came.get(&(data_id, event)).map(Vec::as_slice);
         let fate = match came {
             None => missing(team, belongs, tick),
             Some([(n, _)]) if Some(*n) != belongs => Fate::Misrouted,
-            Some([(_, one)]) if one.sha256 == told.sha256 && one.bytes == told.bytes => Fate::Whole,
+            Some([(_, one)]) if one.has_bytes_of(sent) => Fate::Whole,
             Some([_]) => Fate::Wrong,
             Some(_) => Fate::Repeated,
         };
@@ -86,7 +77,7 @@ pub(super) fn judge(team: &Played) -> Vec<Judged> {
     };
     let mut all = Vec::new();
     for sent in &team.sent {
-        let mut judged: Vec<_> = sent.told.iter().map(one).collect();
+        let mut judged: Vec<_> = sent.events.iter().map(one).collect();
         while_away(team, &mut judged);
         killed_took_all_before(team, &mut judged);
         all.extend(judged);
@@ -172,8 +163,8 @@ mod tests {
         seen
     }
 
-    fn told(tick: u64) -> Told {
-        Told { data_id: 1, event: tick, bytes: 10, sha256: tick.to_string(), tick }
+    fn line(tick: u64) -> EventLine {
+        EventLine { data_id: 1, event: tick, bytes: 10, sha256: tick.to_string(), tick }
     }
 
     /// A team whose second worker was killed at tick [`DIED`]. `sent`: the ticks of the events that were sent; `came`: the ticks
@@ -181,7 +172,7 @@ mod tests {
     fn team(sent: &[u64], came: [&[u64]; 2]) -> Played {
         let lb = LbId::new(0).unwrap();
         let ended =
-            |ticks: &[u64]| Ended { told: ticks.iter().map(|&tick| told(tick)).collect(), sums: None };
+            |ticks: &[u64]| Ended { events: ticks.iter().map(|&tick| line(tick)).collect(), sums: None };
         let worker = |n: u16| {
             let part = [Part::Stays, Part::Killed(DIED)][usize::from(n)];
             let (at, each) = ((Ipv4Addr::LOCALHOST, 7000 + n).into(), Duration::from_millis(1));
@@ -224,7 +215,7 @@ mod tests {
         assert_eq!(fates(&team(&[2, 4], [&[4], &[2]])), [Fate::Misrouted, Fate::Whole]);
         assert_eq!(fates(&team(&[2], [&[2, 2], &[]])), [Fate::Repeated]);
         let mut wrong = team(&[2], [&[2], &[]]);
-        wrong.workers[0].ended.told[0].sha256 = "other".into();
+        wrong.workers[0].ended.events[0].sha256 = "other".into();
         assert_eq!(fates(&wrong), [Fate::Wrong]);
     }
 

@@ -17,9 +17,6 @@ mod tables;
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
-use naa_measure::{Json, TextTable};
-
 /// Balance events over workers of different speed while one is killed, one drained and one added, and check each event
 ///
 /// Every party is a process on loopback: the control plane, its data plane, three workers, and two senders of numbered events at a
@@ -74,15 +71,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Role::Worker(worker)) => return nodes::work(worker),
         None => {}
     }
-    let json = args.json.as_deref().map(Json::open).transpose()?;
-    let table = TextTable::default().on_stderr(matches!(json, Some(Json::Stdout)));
-    let report = play::play(args, &table)?;
-    report.print(&table)?;
-    let verified = report.verified();
-    if let Some(json) = json {
-        json.write(&report)?;
-    }
-    ensure!(verified, "something is not as it should be; see the rows that say NO");
-    table
-        .line("every event came whole to one worker, or is listed as lost with its cause; no event was split")
+    let texts = (
+        "every event came whole to one worker, or is listed as lost with its cause; no event was split",
+        "something is not as it should be; see the rows that say NO",
+    );
+    super::report::run(args.json.as_deref(), None, |table| play::play(args, table), texts)
 }

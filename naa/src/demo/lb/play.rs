@@ -12,7 +12,7 @@ use naa_measure::TextTable;
 
 use super::{
     Args,
-    nodes::{Ended, Sender, Worker, now},
+    nodes::{Ended, SenderProcess, WorkerProcess, now},
     report::Report,
     site::{Reservation, Site, own},
     tables::Seen,
@@ -60,8 +60,8 @@ struct Team {
     from: IpAddr,
     /// Events in a second.
     rate: f64,
-    workers: Vec<(Worker, Part)>,
-    senders: Vec<Sender>,
+    workers: Vec<(WorkerProcess, Part)>,
+    senders: Vec<SenderProcess>,
 }
 
 /// A team after its last event, with all that its processes told.
@@ -118,7 +118,7 @@ impl Team {
     /// Starts a worker that could take `speed` times the rate of all events.
     fn add(&mut self, name: &'static str, speed: f64, part: Part) -> anyhow::Result<()> {
         let each = Duration::from_secs_f64(1.0 / (speed * self.rate));
-        let worker = Worker::start(&self.of, own(self.from.is_ipv6())?, name, each)?;
+        let worker = WorkerProcess::start(&self.of, own(self.from.is_ipv6())?, name, each)?;
         self.workers.push((worker, part));
         Ok(())
     }
@@ -145,11 +145,11 @@ impl Team {
     }
 
     fn told_by(&self, name: &str) -> u64 {
-        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.told()).sum()
+        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.count()).sum()
     }
 
     fn told(&self) -> u64 {
-        self.workers.iter().map(|(worker, _)| worker.told()).sum()
+        self.workers.iter().map(|(worker, _)| worker.count()).sum()
     }
 
     fn is_draining(&self) -> bool {
@@ -181,7 +181,8 @@ impl Watch<'_> {
             );
             thread::sleep(LOOK);
             line.tell(|| {
-                let each = |(worker, _): &(Worker, Part)| format!("{} took {}", worker.name, worker.told());
+                let each =
+                    |(worker, _): &(WorkerProcess, Part)| format!("{} took {}", worker.name, worker.count());
                 let workers: Vec<_> = teams.iter().flat_map(|team| &team.workers).map(each).collect();
                 let (seconds, sent) = (self.begin.elapsed().as_secs_f64(), sent(teams));
                 format!("{seconds:.0} s: {sent} of {} events sent; {}", self.events, workers.join(", "))
@@ -201,7 +202,7 @@ impl Watch<'_> {
 }
 
 fn sent(teams: &[Team]) -> u64 {
-    teams.iter().flat_map(|team| &team.senders).map(Sender::told).sum()
+    teams.iter().flat_map(|team| &team.senders).map(SenderProcess::count).sum()
 }
 
 pub(super) fn play(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
@@ -214,7 +215,7 @@ pub(super) fn play(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
     for n in 0..2_u16 {
         let team = &mut teams[usize::from(n) % count];
         let events = args.events / 2 + u64::from(u64::from(n) < args.events % 2);
-        team.senders.push(Sender::start(&team.of, n + 1, events, args.rate / 2.0, args.seed)?);
+        team.senders.push(SenderProcess::start(&team.of, n + 1, events, args.rate / 2.0, args.seed)?);
     }
     wait_for_tables(&site, &teams)?;
     let first = now();
@@ -262,8 +263,8 @@ pub(super) fn play(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
         }
     }
     watch.sent(&teams, 1000)?;
-    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(Sender::may_end);
-    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(Sender::is_busy))?;
+    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(SenderProcess::may_end);
+    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(SenderProcess::is_busy))?;
     watch.say("all events are sent")?;
     settle(&teams)?;
     let played = teams.into_iter().zip(outages).map(|(team, outage)| end(&site, team, outage));
@@ -310,8 +311,8 @@ fn settle(teams: &[Team]) -> anyhow::Result<()> {
 
 fn end(site: &Site, team: Team, outage: Option<Outage>) -> anyhow::Result<Played> {
     let (tables, drops) = (site.tables(team.of.plane), site.drops(&team.of)?);
-    let sent = team.senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
-    let work = |(worker, part): (Worker, Part)| -> anyhow::Result<Worked> {
+    let sent = team.senders.into_iter().map(SenderProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let work = |(worker, part): (WorkerProcess, Part)| -> anyhow::Result<Worked> {
         let (name, at, each) = (worker.name, worker.at, worker.each);
         Ok(Worked { name, at, each, part, ended: worker.end()? })
     };

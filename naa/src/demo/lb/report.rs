@@ -7,10 +7,16 @@ use serde::Serialize;
 
 use super::{
     fates::{Fate, Judged, judge},
-    nodes::{QUEUE, Sums, Told},
+    nodes::{QUEUE, Sums},
     play::{Kills, Part, Played},
 };
-use crate::show;
+use crate::{
+    demo::{
+        nodes::EventLine,
+        report::{DemoReport, yes},
+    },
+    show,
+};
 
 /// The table lists at most this many events of one outcome, and the last one; JSON lists all.
 const SHOWN: usize = 4;
@@ -100,13 +106,14 @@ impl Report {
             && checks.iter().all(|row| row.verified);
         Self { workers, fates, shares, checks, verified }
     }
+}
 
-    pub(super) fn verified(&self) -> bool {
+impl DemoReport for Report {
+    fn verified(&self) -> bool {
         self.verified
     }
 
-    pub(super) fn print(&self, table: &TextTable) -> anyhow::Result<()> {
-        let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
+    fn print(&self, table: &TextTable) -> anyhow::Result<()> {
         for of in &self.shares {
             table.line(&format!("shares by {}, events of each second", of.ip))?;
             table.line(&plot(of))?;
@@ -179,7 +186,7 @@ fn gap_ms(judged: &[Judged], worker: usize, killed: u64) -> f64 {
 
 fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged]) -> WorkerRow {
     let of = &team.workers[worker];
-    let (events, sums) = (of.ended.told.len() as u64, of.ended.sums.as_ref());
+    let (events, sums) = (of.ended.events.len() as u64, of.ended.sums.as_ref());
     let lost = losses(judged, worker).count() as u64;
     let gap = |killed: u64| gap_ms(judged, worker, killed);
     let is_complete = sums.is_some_and(|sums| sums.events == events) && lost == 0;
@@ -195,7 +202,7 @@ fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged
         part,
         capacity: 1.0 / of.each.as_secs_f64(),
         events,
-        bytes: of.ended.told.iter().map(|told| told.bytes).sum(),
+        bytes: of.ended.events.iter().map(|event| event.bytes).sum(),
         most_fill: sums.map(|sums| sums.most_fill),
         lost,
         gap_ms,
@@ -279,10 +286,9 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         let gap = gap_ms(judged, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
-    let told = |of: &Told| (of.data_id, of.event);
-    let sent: HashSet<_> = team.sent.iter().flat_map(|of| &of.told).map(told).collect();
-    let came = team.workers.iter().flat_map(|worker| &worker.ended.told);
-    let strange = came.filter(|of| !sent.contains(&told(of))).count();
+    let sent: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
+    let came = team.workers.iter().flat_map(|worker| &worker.ended.events);
+    let strange = came.filter(|of| !sent.contains(&of.key())).count();
     check("events that came and that no sender sent", strange.to_string(), strange == 0);
     let drops: Vec<_> = team.drops.iter().map(|(cause, n)| format!("{n} {cause}")).collect();
     let value = if drops.is_empty() { "none".into() } else { drops.join(", ") };

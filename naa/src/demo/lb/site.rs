@@ -14,10 +14,10 @@ use naa_provider::Choice;
 use serde_json::{Value, json};
 
 use super::{
-    nodes::{Process, now},
+    nodes::{kill, now, start_ready},
     tables::{Recorder, Seen},
 };
-use crate::provider::own_address;
+use crate::{demo::nodes::Process, provider::own_address};
 
 /// A reserved load balancer.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Forwarder {
     fn start(listen: SocketAddr, grpc: SocketAddr) -> anyhow::Result<Self> {
         let (at, control) = (listen.to_string(), grpc.to_string());
         let words = ["lb", "forward", "--json", "--until-eof", "--buffer", "4M", "--listen", &at, "--grpc"];
-        let (process, _) = Process::ready("data plane", &[&words[..], &[&control]].concat(), None)?;
+        let (process, _) = start_ready("data plane", &[&words[..], &[&control]].concat(), None)?;
         Ok(Self { listen, grpc, process, recorder: Recorder::start(grpc)? })
     }
 }
@@ -120,7 +120,7 @@ impl Site {
             if self.planes[plane].listen.is_ipv6() { ("v6", "::1") } else { ("v4", "127.0.0.1") };
         // The address is a sender for the whole time: both senders use it, so neither may remove it when it ends.
         let words = ["lb", "reserve", "demo", "--json", "--family", family, "--sender", sender];
-        let (mut process, reserved) = Process::ready("reservation", &words, Some(&admin))?;
+        let (mut process, reserved) = start_ready("reservation", &words, Some(&admin))?;
         process.wait()?;
         let uri = reserved["uri"].as_str().with_context(|| format!("`naa lb reserve` printed {reserved}"))?;
         let lb = reserved["fpga_lb"].as_u64().and_then(|lb| LbId::new(u8::try_from(lb).ok()?).ok());
@@ -140,7 +140,7 @@ impl Site {
 
     /// Kills the control plane. Returns the tick at which it was dead.
     pub(super) fn kill_daemon(&mut self) -> anyhow::Result<u64> {
-        self.daemon.kill()
+        kill(&mut self.daemon)
     }
 
     /// Starts the control plane again after it was killed. Returns the tick at which it was ready.
@@ -151,7 +151,7 @@ impl Site {
 
     /// Kills a data plane. Returns the tick at which it was dead.
     pub(super) fn kill_plane(&mut self, plane: usize) -> anyhow::Result<u64> {
-        self.planes[plane].process.kill()
+        kill(&mut self.planes[plane].process)
     }
 
     /// Starts a data plane again that was killed; it has no tables then. Returns the tick at which it was ready, and the tables
@@ -182,7 +182,7 @@ fn serve(folder: &std::path::Path) -> anyhow::Result<Process> {
     };
     let (state, config) = (path(folder)?, path(&folder.join("site.yaml"))?);
     let words = ["lb", "serve", "--json", "--until-eof", "--state", &state, "--config", &config];
-    let (process, ready) = Process::ready("control plane", &words, None)?;
+    let (process, ready) = start_ready("control plane", &words, None)?;
     ensure!(ready["event"] == "ready", "the control plane said {ready}");
     Ok(process)
 }

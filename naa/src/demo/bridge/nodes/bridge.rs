@@ -12,8 +12,8 @@ use naa_provider::Choice;
 use naa_services::BridgeQueries;
 use proto::events::v1::{BridgeStatus, TracedEvent};
 
-use super::{Told, child::Process};
-use crate::demo::bridge::stage::{Node, Stage};
+use super::child::start;
+use crate::demo::nodes::{Environment, EventLine, Node, Process};
 
 #[derive(Debug)]
 pub(in crate::demo::bridge) struct Bridge {
@@ -36,18 +36,18 @@ struct Ready {
 }
 
 impl Bridge {
-    pub(in crate::demo::bridge) fn start(stage: &Stage, placing: &str) -> anyhow::Result<Self> {
-        let bind = stage.ip(Node::Bridge).to_string();
+    pub(in crate::demo::bridge) fn start(environment: &Environment, placing: &str) -> anyhow::Result<Self> {
+        let bind = environment.ip(Node::Distributor).to_string();
         let path = naa_files::temporary().join(format!("naa-demo-bridge-{}.sock", std::process::id()));
         let path = path.to_str().context("the folder for temporary files has a name that is no text")?;
         let words =
             ["bridge", "--json", "--until-eof", "--provider", "embedded", "--buffer", "4M", "--port", "0"];
         let words =
             words.into_iter().chain(["--bind", &bind, "--local", path, "--placing", placing, "--behind-lb"]);
-        let listen = stage.segments().map(|at| ["--listen".to_owned(), at.to_string()]);
+        let listen = environment.at(Node::Distributor).map(|at| ["--listen".to_owned(), at.to_string()]);
         let arguments: Vec<_> = words.map(str::to_owned).chain(listen.into_iter().flatten()).collect();
-        let (process, mut out) = Process::start(stage, Node::Bridge, "bridge", &arguments)?;
-        let Ready { segments, workers, local } = process.ready(&mut out)?;
+        let (process, mut out) = start(environment, Node::Distributor, "bridge", &arguments)?;
+        let Ready { segments, workers, local } = process.line(&mut out)?;
         ensure!(segments.len() == 2, "the bridge listens at {segments:?}");
         let reader = thread::spawn(move || {
             let mut line = Vec::new();
@@ -65,9 +65,9 @@ impl Bridge {
     }
 
     /// The event trace that the bridge has of an event, if any.
-    pub(in crate::demo::bridge) fn trace(&self, told: &Told) -> anyhow::Result<Option<TracedEvent>> {
-        let events = self.queries.trace(told.tick).context("the bridge does not tell what it remembers")?;
-        let its = |event: &TracedEvent| event.data_id == u32::from(told.data_id) && event.event == told.event;
+    pub(in crate::demo::bridge) fn trace(&self, of: &EventLine) -> anyhow::Result<Option<TracedEvent>> {
+        let events = self.queries.trace(of.tick).context("the bridge does not tell what it remembers")?;
+        let its = |event: &TracedEvent| event.data_id == u32::from(of.data_id) && event.event == of.event;
         Ok(events.into_iter().find(its))
     }
 

@@ -13,8 +13,11 @@ use std::{
 use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker, WorkerName};
 use naa_provider::Choice;
 
-use super::{Line, Ready, Sums, Told};
-use crate::{show, signals};
+use super::Ready;
+use crate::{
+    demo::nodes::{EventLine, Line, Sums},
+    show, signals,
+};
 
 /// The most events that the worker holds at a time.
 const TOGETHER: usize = 32;
@@ -74,8 +77,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
             drop(event);
         }
     }
-    show::line(&serde_json::to_string(&Line::End(Sums { events, segments: 0 }))?)?;
-    Ok(())
+    Line::End(Sums { events, ..Sums::default() }).print()
 }
 
 /// Prints whole lines, which are written when this returns. So each released event was printed, however the process ends.
@@ -85,15 +87,8 @@ fn tell(events: &[Event], copy: &mut Vec<u8>) -> anyhow::Result<()> {
     for event in events {
         event.copy_to(copy);
         let descriptor = event.descriptor();
-        let told = Told {
-            data_id: descriptor.name.data_id,
-            event: descriptor.name.event,
-            bytes: copy.len() as u64,
-            sha256: show::hex(&naa_server::functions::sha256::compute(copy)),
-            tick: descriptor.tick.unwrap_or(0),
-        };
-        serde_json::to_writer(&mut lines, &Line::Event(told))?;
-        lines.push(b'\n');
+        let (name, tick) = (descriptor.name, descriptor.tick.unwrap_or(0));
+        Line::<Sums>::Event(EventLine::new(name.data_id, name.event, tick, copy)).write(&mut lines)?;
     }
     let mut out = stdout().lock();
     out.write_all(&lines)?;

@@ -9,8 +9,11 @@ use anyhow::Context as _;
 use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks};
 use ejfat_udp::Pace;
 
-use super::{Sums, Ticked, Told, sha256};
-use crate::demo::ejfat::events::Events;
+use super::SenderArgs;
+use crate::demo::{
+    ejfat::events::Events,
+    nodes::{EventLine, Sums},
+};
 
 /// Events have at least this many bytes and less than twice as many. So each has several segments, and all can be
 /// incomplete at the same time.
@@ -37,12 +40,10 @@ impl Crowd {
         Self { streams, ..self }
     }
 
-    /// The arguments of the process, after `naa demo ejfat sender`.
-    pub(in crate::demo) fn words(self, to: &str, rate: &str, seed: &str) -> Vec<String> {
-        let (first, streams) = (self.first.to_string(), self.streams.to_string());
-        let (mtu, version) = (MTU.to_string(), "2");
-        let words = [to, &first, &streams, &mtu, version, rate, seed, "--streams", &streams];
-        words.map(str::to_owned).to_vec()
+    /// The sender of all streams, which sends `rate` Gbit/s to `to`.
+    pub(in crate::demo) fn sender(self, to: SocketAddr, rate: f64, seed: u64) -> SenderArgs {
+        let (data_id, events, streams) = (self.first, self.streams.into(), Some(self.streams));
+        SenderArgs { to, data_id, events, mtu: MTU, lb_version: 2, rate, seed, streams }
     }
 }
 
@@ -52,7 +53,7 @@ pub(super) fn send(
     to: SocketAddr,
     streams: std::ops::Range<u16>,
     (bits_per_second, seed): (f64, u64),
-    mut tell: impl FnMut(Ticked) -> anyhow::Result<()>,
+    mut tell: impl FnMut(EventLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<Sums> {
     let (ip, any) = match to {
         SocketAddr::V4(_) => (IpVersion::V4, "0.0.0.0:0"),
@@ -69,10 +70,7 @@ pub(super) fn send(
         let tick = ticks.next(now.as_micros() as u64);
         let name = EventName { tick, event: 0, data_id, entropy: events.entropy() };
         let segments = Segments::new(LbVersion::V2, size, name, bytes.len() as u64)?;
-        tell(Ticked {
-            told: Told { data_id, event: 0, bytes: bytes.len() as u64, sha256: sha256(&bytes) },
-            tick,
-        })?;
+        tell(EventLine::new(data_id, 0, tick, &bytes))?;
         sums.events += 1;
         sums.bytes += bytes.len() as u64;
         all.push((segments, bytes));

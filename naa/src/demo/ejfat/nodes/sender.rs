@@ -8,35 +8,47 @@ use std::{
 use ejfat::segment::LbVersion;
 use ejfat_udp::{Sender, SenderConfig};
 
-use super::{Line, Sums, Ticked, Told, crowd, sha256};
-use crate::demo::ejfat::events::Events;
+use super::crowd;
+use crate::demo::{
+    ejfat::events::Events,
+    nodes::{EventLine, Line, Sums},
+};
 
 #[derive(Clone, Debug, clap::Args)]
-pub(in crate::demo::ejfat) struct Args {
-    to: SocketAddr,
-    data_id: u16,
-    events: u64,
-    mtu: u16,
-    lb_version: u8,
-    rate: f64,
-    seed: u64,
+pub(in crate::demo) struct Args {
+    pub(in crate::demo) to: SocketAddr,
+    pub(in crate::demo) data_id: u16,
+    pub(in crate::demo) events: u64,
+    pub(in crate::demo) mtu: u16,
+    pub(in crate::demo) lb_version: u8,
+    /// Gbit/s
+    pub(in crate::demo) rate: f64,
+    pub(in crate::demo) seed: u64,
     /// Send one event of each of so many streams, all at the same time, instead of the events of one stream
     #[arg(long)]
-    streams: Option<u16>,
+    pub(in crate::demo) streams: Option<u16>,
+}
+
+impl Args {
+    /// The arguments with which this program is such a sender.
+    pub(in crate::demo) fn words(&self) -> Vec<String> {
+        let Self { to, data_id, events, mtu, lb_version, rate, seed, streams } = self;
+        let mut words = format!("demo ejfat sender {to} {data_id} {events} {mtu} {lb_version} {rate} {seed}");
+        if let Some(streams) = streams {
+            words += &format!(" --streams {streams}");
+        }
+        words.split(' ').map(str::to_owned).collect()
+    }
 }
 
 /// Sends all events, and prints a line for each.
 pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
-    let mut tell = |line: &Line| -> anyhow::Result<()> {
-        serde_json::to_writer(&mut out, line)?;
-        Ok(out.write_all(b"\n")?)
-    };
     if let Some(streams) = args.streams {
         let streams = args.data_id..args.data_id.saturating_add(streams);
-        let sums =
-            crowd::send(args.to, streams, (args.rate * 1e9, args.seed), |told| tell(&Line::Event(told)))?;
-        tell(&Line::End(sums))?;
+        let tell = |event| Line::<Sums>::Event(event).write(&mut out);
+        let sums = crowd::send(args.to, streams, (args.rate * 1e9, args.seed), tell)?;
+        Line::End(sums).write(&mut out)?;
         return Ok(out.flush()?);
     }
     let version = if args.lb_version == 3 { LbVersion::V3 } else { LbVersion::V2 };
@@ -47,11 +59,10 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
         let entropy = events.entropy();
         let bytes = events.next();
         let tick = sender.send(event, entropy, bytes)?;
-        let told = Told { data_id, event, bytes: bytes.len() as u64, sha256: sha256(bytes) };
-        tell(&Line::Event(Ticked { told, tick }))?;
+        Line::<Sums>::Event(EventLine::new(data_id, event, tick, bytes)).write(&mut out)?;
     }
     let sent = sender.sent();
     let (events, segments, bytes) = (sent.events, sent.segments, sent.bytes);
-    tell(&Line::End(Sums { events, segments, bytes, ..Sums::default() }))?;
+    Line::End(Sums { events, segments, bytes, ..Sums::default() }).write(&mut out)?;
     Ok(out.flush()?)
 }

@@ -13,8 +13,8 @@ use std::{
 use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_udp::{Event, Receiver, ReceiverConfig};
 
-use super::{Line, Sums, Ticked, Told, sha256};
 use crate::{
+    demo::nodes::{EventLine, Line, Sums},
     ejfat::{limits::Limits, values},
     signals,
 };
@@ -47,9 +47,8 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
         let mut told = false;
         let deliver = |event: Event<'_>| {
             told = true;
-            let (ejfat::reassembly::Name { event, data_id }, bytes) = (event.name, event.bytes);
-            let told = Told { data_id, event, bytes: bytes.len() as u64, sha256: sha256(bytes) };
-            problem = tell(&mut out, &Line::Event(Ticked { told, tick: 0 }));
+            let line = EventLine::new(event.name.data_id, event.name.event, 0, event.bytes);
+            problem = Line::<Sums>::Event(line).write(&mut out);
         };
         receiver.poll(Duration::from_millis(100), deliver, |_| ())?;
         if !told {
@@ -57,13 +56,8 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     problem?;
-    tell(&mut out, &Line::End(sums(&receiver)))?;
+    Line::End(sums(&receiver)).write(&mut out)?;
     Ok(out.flush()?)
-}
-
-fn tell(out: &mut impl std::io::Write, line: &Line) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    Ok(out.write_all(b"\n")?)
 }
 
 fn sums(receiver: &Receiver) -> Sums {

@@ -13,11 +13,11 @@ use std::{
 use anyhow::Context as _;
 use ejfat_udp::{Sender, SenderConfig};
 
-use super::{Line, Sums, Told, say, sha256};
+use super::{Line, Sums};
 use crate::{
-    demo::ejfat::events::Events,
+    demo::{ejfat::events::Events, nodes::EventLine},
     ejfat::site::{ControlPlane, Way},
-    signals,
+    show, signals,
 };
 
 /// Bytes. Events up to this length take several packets, so that they could be split over two workers.
@@ -48,7 +48,7 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let config = SenderConfig { data_id: args.data_id, sockets: 1, rate: None, ..SenderConfig::new(to) };
     let mut sender = Sender::new(config)?;
     let mut events = Events::new(args.seed, args.data_id);
-    say(&Line::Ready(to))?;
+    show::line(&serde_json::to_string(&to)?)?;
     stdin().read_line(&mut String::new())?;
     let enough = Arc::new(AtomicBool::new(false));
     let end = enough.clone();
@@ -60,11 +60,10 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
         let entropy = events.entropy();
         let bytes = events.of_bytes(1..LARGEST);
         let tick = sender.send(event, entropy, bytes)?;
-        let (data_id, bytes, sha256) = (args.data_id, bytes.len() as u64, sha256(bytes));
-        say(&Line::Event(Told { data_id, event, bytes, sha256, tick }))?;
+        Line::Event(EventLine::new(args.data_id, event, tick, bytes)).print()?;
         event += 1;
     }
     thread::sleep(LATE);
     let_in.end();
-    say(&Line::End(Sums { events: event, ..Sums::default() }))
+    Line::End(Sums { events: event, ..Sums::default() }).print()
 }

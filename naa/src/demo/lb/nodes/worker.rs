@@ -16,14 +16,15 @@ use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_client::WorkerState;
 use ejfat_udp::{Event, Gauge, Receiver, ReceiverConfig};
 
-use super::{Line, Sums, Told, say, sha256};
+use super::{Line, Sums};
 use crate::{
+    demo::nodes::EventLine,
     ejfat::{
         limits::Limits,
         site::{self, OfIni},
         values,
     },
-    signals,
+    show, signals,
 };
 
 /// The most events that wait in the queue. When it is full, datagrams wait in the socket's receive buffer.
@@ -81,7 +82,8 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let (of, gauge) = (levels.clone(), receiver.gauge()?);
     let bound = receiver.addresses();
     let mut joined = args.site.join(wanted, &OfIni::default(), &bound, move || of.state(&gauge))?;
-    say(&Line::Ready(*bound.first().context("the worker listens at no address")?))?;
+    let at = bound.first().context("the worker listens at no address")?;
+    show::line(&serde_json::to_string(at)?)?;
     let (queue, events) = mpsc::sync_channel(QUEUE);
     let (of, each) = (levels.clone(), Duration::from_micros(args.microseconds));
     let program = thread::spawn(move || take(&events, &of, each));
@@ -89,10 +91,9 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     while !is_over() {
         let mut gone = false;
         let deliver = |event: Event<'_>| {
-            let (ejfat::reassembly::Name { event, data_id }, bytes) = (event.name, event.bytes);
-            let told = Told { data_id, event, bytes: bytes.len() as u64, sha256: sha256(bytes), tick: 0 };
+            let line = EventLine::new(event.name.data_id, event.name.event, 0, event.bytes);
             levels.put.fetch_add(1, Relaxed);
-            gone |= queue.send(told).is_err();
+            gone |= queue.send(line).is_err();
         };
         receiver.poll(Duration::from_millis(50), deliver, |_| ())?;
         if gone {
@@ -103,23 +104,24 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let events = program.join().map_err(|_| anyhow!("the thread that takes events panicked"))??;
     let (counters, open) = (receiver.reassembler().counters(), receiver.reassembler().open_events());
     let told = joined.end_json();
-    say(&Line::End(Sums {
+    Line::End(Sums {
         events,
         incomplete: counters.timed_out + counters.evicted_for_any_reason() + u64::from(open),
         most_fill: levels.most.load(Relaxed) as f64 * 1e-6,
         registered_again: told["registered_again"].as_u64().unwrap_or(0),
         drained: told["drained"].as_bool(),
-    }))
+    })
+    .print()
 }
 
 /// The program behind the queue. Returns how many events it took when the queue is closed.
-fn take(events: &Queue<Told>, levels: &Levels, each: Duration) -> anyhow::Result<u64> {
+fn take(events: &Queue<EventLine>, levels: &Levels, each: Duration) -> anyhow::Result<u64> {
     let (mut taken, mut done) = (0, Instant::now());
-    for told in events {
+    for event in events {
         // If a sleep took too long, the next ones are shorter as long as events wait.
         done = done.max(Instant::now().checked_sub(each).unwrap_or(done)) + each;
         thread::sleep(done.saturating_duration_since(Instant::now()));
-        say(&Line::Event(told))?;
+        Line::Event(event).print()?;
         levels.taken.fetch_add(1, Relaxed);
         taken += 1;
     }
