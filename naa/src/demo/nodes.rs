@@ -61,7 +61,7 @@ pub(super) fn came<'a>(workers: impl IntoIterator<Item = &'a Vec<EventLine>>) ->
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sums {
     pub(super) events: u64,
-    /// Segments that a sender sent or a worker received; 0 for workers of a bridge, as are all the others below.
+    /// Segments that a sender sent or a worker received. Workers of a bridge count only events, so their other sums are 0.
     pub(super) segments: u64,
     pub(super) bytes: u64,
     /// Segments that a worker dropped. 0 for senders.
@@ -87,7 +87,7 @@ impl<S: Serialize> Line<S> {
         Ok(out.write_all(&text)?)
     }
 
-    /// Prints the line. It is written completely when this returns, so it is not lost if the process is killed afterwards.
+    /// Prints the line, which is written completely when the method returns, even if the process is killed afterwards.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         let mut out = stdout().lock();
         self.write(&mut out)?;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{EventLine, Line, Sums};
 
-/// A process of this program. It is killed when this value is dropped.
+/// A process of this program, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(in crate::demo) struct Process {
     what: &'static str,
@@ -79,13 +79,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process still runs only after an error; then no process stays behind.
+        // Both fail if the process has ended already, which is the usual case.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// All that a process printed until it ended. It has no sums if it was killed.
+/// All that a process printed until it ended; without sums if the process was killed.
 #[derive(Debug)]
 pub(in crate::demo) struct Ended<S = Sums> {
     pub(in crate::demo) events: Vec<EventLine>,
