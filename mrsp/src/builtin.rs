@@ -42,27 +42,47 @@ pub use status::StatusBlock;
 pub const INCREMENT: FunctionCode = FunctionCode::constant(1);
 /// The function that adds 2 to every byte of every parameter.
 pub const INCREMENT_BY_TWO: FunctionCode = FunctionCode::constant(2);
+/// The function that changes no byte of any parameter, for measurements of the time that a call takes.
 pub const NOTHING: FunctionCode = FunctionCode::constant(3);
+/// The function that computes the SHA-256 digest of input 1.
 pub const SHA256: FunctionCode = FunctionCode::constant(16);
+/// The function that computes the CRC-32C checksum of input 1.
 pub const CRC32C: FunctionCode = FunctionCode::constant(17);
+/// The function that multiplies two matrices of f64 numbers.
 pub const DGEMM: FunctionCode = FunctionCode::constant(18);
+/// The function that computes a one-dimensional Fourier transform of complex f64 numbers.
 pub const FFT: FunctionCode = FunctionCode::constant(19);
+/// The function that compresses input 1 with LZ4.
 pub const LZ4_COMPRESS: FunctionCode = FunctionCode::constant(20);
+/// The function that decompresses the LZ4 data in input 1.
 pub const LZ4_DECOMPRESS: FunctionCode = FunctionCode::constant(21);
+/// The function that compresses input 1 to one zstd frame.
 pub const ZSTD_COMPRESS: FunctionCode = FunctionCode::constant(22);
+/// The function that decompresses the zstd frames in input 1.
 pub const ZSTD_DECOMPRESS: FunctionCode = FunctionCode::constant(23);
+/// The function that adds two arrays element by element.
 pub const VECTOR_ADD: FunctionCode = FunctionCode::constant(24);
+/// The function that counts the numbers of an array in bins of equal width.
 pub const HISTOGRAM: FunctionCode = FunctionCode::constant(25);
+/// The function that sorts the numbers of an array.
 pub const SORT: FunctionCode = FunctionCode::constant(26);
+/// The code of the service that loads rules into the tables of a load balancer.
 pub const LB_LOAD: FunctionCode = FunctionCode::constant(64);
+/// The code of the service that changes rules in the tables of a load balancer.
 pub const LB_EDIT: FunctionCode = FunctionCode::constant(65);
+/// The code of the service that returns the rules in the tables of the load balancers.
 pub const LB_TABLES: FunctionCode = FunctionCode::constant(66);
+/// The code of the service that returns the counters of the load balancers.
 pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
+/// The code of the service that returns the counters of the event reassembly.
 pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
 /// The code of the service `subscribe`, whose parameters the module `ring` of the crate `ejfat` describes.
 pub const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
+/// The code of the service that returns the state of the bridge and its workers.
 pub const BRIDGE_STATUS: FunctionCode = FunctionCode::constant(81);
+/// The code of the service that returns the traces of recent events of the bridge.
 pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
+/// The function that writes the accelerator's [`catalogue`](crate::catalogue) to output 0.
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
 /// The names of all functions that every server has.
@@ -84,9 +104,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// The services that a server may have. Except for `subscribe`, input 0 of a service is a request and output 0 is a
-/// reply. Each request and each reply is a message of the crate `proto`, and its length comes before the message as a
-/// varint.
+/// The services that a server may have. Output 0 of each service except `subscribe` is a reply. If a service has a
+/// request, the request is input 0. Each request and each reply is a message of the crate `naa-proto`, and its length
+/// comes before the message as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),
@@ -115,14 +135,20 @@ pub fn name(code: FunctionCode) -> Option<&'static str> {
 /// The group to which a function belongs, according to its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
+    /// The functions with codes from 1 to 15, which NAAICE defines.
     Naaice,
+    /// The built-in functions of this project's server, with codes from 16 to 63.
     BuiltIn,
+    /// The services, with codes from 64 to 95.
     Service,
+    /// The kernels, with codes from 96 to 126.
     PlugIn,
+    /// The function with code 127, which returns the catalogue.
     Catalogue,
 }
 
 impl Group {
+    /// Returns the group to which the function `code` belongs.
     pub const fn of(code: FunctionCode) -> Self {
         match code.get() {
             ..=15 => Self::Naaice,

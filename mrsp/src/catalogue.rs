@@ -37,11 +37,14 @@ const POOLED: u8 = 1;
 /// The functions of an accelerator, in the order of their codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
+    /// The functions, each with a higher code than the function before it.
     pub functions: Vec<Function>,
 }
 
+/// A function of an accelerator, as the catalogue describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
+    /// The code with which a host calls the function.
     pub code: FunctionCode,
     /// The function's name, up to 255 bytes.
     pub name: String,
@@ -49,6 +52,8 @@ pub struct Function {
     pub description: String,
     /// True if calls of the function run on pool threads and not in the server loop.
     pub pooled: bool,
+    /// The function's parameters, up to 255, in their order in the AAR. The list is empty if the function takes any
+    /// parameters.
     pub parameters: Vec<Parameter>,
 }
 
@@ -73,9 +78,12 @@ impl Function {
     }
 }
 
+/// A parameter of a function, as the catalogue describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
+    /// The direction in which the parameter is sent.
     pub direction: Direction,
+    /// The content of the parameter.
     pub kind: Kind,
     /// The parameter's name, up to 255 bytes.
     pub name: String,
@@ -87,8 +95,11 @@ pub struct Parameter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
+    /// The host sends the parameter to the accelerator before a call.
     Input = 0,
+    /// The accelerator sends the parameter to the host after a call.
     Output = 1,
+    /// The host sends the parameter before a call, and the accelerator sends the parameter back after the call.
     InOut = 2,
     /// Scratch memory on the accelerator, which is not sent.
     Internal = 3,
@@ -102,14 +113,19 @@ impl Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
+    /// Bytes without a number type.
     Bytes = 0,
     /// An [`ArgumentBlock`](crate::builtin::ArgumentBlock).
     Arguments = 1,
     /// A [`StatusBlock`](crate::builtin::StatusBlock).
     Status = 2,
+    /// Unsigned integers of 32 bits.
     U32 = 3,
+    /// Unsigned integers of 64 bits.
     U64 = 4,
+    /// Floating-point numbers of 32 bits.
     F32 = 5,
+    /// Floating-point numbers of 64 bits.
     F64 = 6,
     /// Pairs of f64, which are the real and the imaginary part of complex numbers.
     ComplexF64 = 7,

@@ -27,12 +27,20 @@ const REQUEST_BYTES: usize = 24;
 /// The error for bytes that are not an MRSP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
+    /// The message is shorter than its header of 4 bytes. The value is the length of the message in bytes.
     #[error("an MRSP message of {0} bytes is shorter than its header")]
     Short(usize),
+    /// MRSP does not define the message's type. The value is the type.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
+    /// The length of the message does not agree with the count in its header.
     #[error("the length of the MRSP message does not fit its count: {actual} bytes instead of {expected}")]
-    Length { expected: usize, actual: usize },
+    Length {
+        /// The length in bytes that follows from the count, including the header.
+        expected: usize,
+        /// The length of the message in bytes.
+        actual: usize,
+    },
 }
 
 /// The error for more regions than the 8-bit count of a message can express.
@@ -45,14 +53,17 @@ pub struct TooManyEntries(pub usize);
 pub struct RegionRequests<'a>(&'a [[[u8; 8]; 3]]);
 
 impl<'a> RegionRequests<'a> {
+    /// Returns the number of requested regions, including internal regions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Returns true if the AAR requests no region.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns an iterator that decodes the entries one by one, in the order of the AAR.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RegionRequest> + Clone + use<'a> {
         self.0.iter().map(|words| {
             let [info, addr, rest] = words.map(u64::from_be_bytes);
@@ -70,14 +81,17 @@ impl<'a> RegionRequests<'a> {
 pub struct RemoteRegions<'a>(&'a [[[u8; 8]; 2]]);
 
 impl<'a> RemoteRegions<'a> {
+    /// Returns the number of announced regions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Returns true if the advertisement announces no region.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns an iterator that decodes the entries one by one, in the order of the advertisement.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RemoteRegion> + Clone + use<'a> {
         self.0.iter().map(|words| region(words.map(u64::from_be_bytes)))
     }

@@ -41,28 +41,67 @@ pub use setup::{HostConfig, Param, SetupError};
 /// The error if the accelerator broke the protocol or refused the regions. After this error, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
+    /// The accelerator sent an ERR with this error code.
     #[error("the accelerator refuses the regions: {0}")]
     Refused(ErrorCode),
+    /// The accelerator sent bytes that are not an MRSP message.
     #[error("the accelerator sent no MRSP message: {0}")]
     Malformed(#[from] DecodeError),
+    /// The accelerator sent a message that the protocol does not allow in the session's state.
     #[error("the accelerator sent {message} while the session was {state}")]
-    UnexpectedMessage { message: &'static str, state: &'static str },
+    UnexpectedMessage {
+        /// The name of the message's type.
+        message: &'static str,
+        /// The name of the state in which the message arrived.
+        state: &'static str,
+    },
+    /// The advertisement has another number of regions than the host requested, without internal regions.
     #[error("the accelerator announced {announced} regions for {asked} parameters")]
-    RegionCount { asked: usize, announced: usize },
+    RegionCount {
+        /// The number of requested regions that are not internal.
+        asked: usize,
+        /// The number of regions in the advertisement.
+        announced: usize,
+    },
+    /// The accelerator announced a region that is smaller than the requested region.
     #[error("the accelerator announced {announced} bytes for parameter {param} of {asked}")]
-    RegionTooSmall { param: usize, asked: u32, announced: u32 },
+    RegionTooSmall {
+        /// The number of the region in the advertisement, counted from 0.
+        param: usize,
+        /// The requested size in bytes.
+        asked: u32,
+        /// The announced size in bytes.
+        announced: u32,
+    },
+    /// The accelerator announced a region that does not end inside the 64-bit address space.
     #[error("the accelerator announced a region for parameter {param} that ends beyond 64-bit addresses")]
-    RegionWraps { param: usize },
+    RegionWraps {
+        /// The number of the region in the advertisement, counted from 0.
+        param: usize,
+    },
+    /// A response arrived while no call was running.
     #[error("the accelerator answered ({immediate:#010x}) though the session was {state}")]
-    UnsolicitedResponse { immediate: u32, state: &'static str },
+    UnsolicitedResponse {
+        /// The immediate of the response in host byte order.
+        immediate: u32,
+        /// The name of the state in which the response arrived.
+        state: &'static str,
+    },
 }
 
 /// The error for a method that the host's own program called in the wrong state or with wrong values. After this error,
 /// the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
+    /// The session is not in the state that the method needs.
     #[error("the session is {state}, it must be {needed} for this")]
-    State { state: &'static str, needed: &'static str },
+    State {
+        /// The name of the session's state.
+        state: &'static str,
+        /// The name of the state that the method needs.
+        needed: &'static str,
+    },
+    /// A part in the list of parts does not lie inside its parameter, or the list is too long.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
 }
@@ -70,7 +109,9 @@ pub enum CallError {
 /// The result of a call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOutcome {
+    /// The function that the host called.
     pub function: FunctionCode,
+    /// The meaning of the response immediate.
     pub answer: Answer,
     /// The number of bytes in the last WRITE of the response. After a successful call of a session with outputs, the
     /// last WRITE of the response contains bytes of the last output.
@@ -332,10 +373,12 @@ impl HostSession {
         self.state = State::Failed;
     }
 
+    /// Returns true if the session can start a call: the regions are agreed, and no call is running.
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }
 
+    /// Returns true if the session has failed or was ended. A failed session never becomes ready again.
     pub fn is_failed(&self) -> bool {
         matches!(self.state, State::Failed)
     }

@@ -19,7 +19,9 @@ const START: u32 = 0x80;
 pub struct U24(u32);
 
 impl U24 {
+    /// The number 0.
     pub const ZERO: Self = Self(0);
+    /// The largest number of 24 bits, which is 16,777,215.
     pub const MAX: Self = Self(0xff_ffff);
 
     /// Returns `None` if `value` has more than 24 bits.
@@ -27,6 +29,7 @@ impl U24 {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
     }
 
+    /// Returns the number as a `u32` below 2^24.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -36,6 +39,7 @@ impl U24 {
         Self(u32::from_le_bytes([a, b, c, 0]))
     }
 
+    /// Returns the three bytes that the C library's `naaice_set_immediate` takes for these user bits.
     pub const fn to_le_bytes(self) -> [u8; 3] {
         let [a, b, c, _] = self.0.to_le_bytes();
         [a, b, c]
@@ -47,6 +51,7 @@ impl U24 {
 pub struct FunctionCode(u8);
 
 impl FunctionCode {
+    /// The highest function code. MRSP uses 7 bits of the request immediate for the function code.
     pub const MAX: u8 = 127;
 
     /// Returns `None` if `code` is not from 1 to 127.
@@ -62,6 +67,7 @@ impl FunctionCode {
         Self::new(code).expect("function codes are 1 to 127")
     }
 
+    /// Returns the code as a number from 1 to 127.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -78,6 +84,7 @@ impl fmt::Display for FunctionCode {
 pub enum Request {
     /// The host signals an error and ends the session.
     HostError,
+    /// The host calls a function.
     Call(CallRequest),
 }
 
@@ -87,6 +94,7 @@ pub struct CallRequest {
     /// The code of the function, or `None` for code 0, which C hosts send for function 128. The response to a call with
     /// code 0 is [`ReturnCode::UNKNOWN_FUNCTION`].
     pub function: Option<FunctionCode>,
+    /// The user bits, which have the meaning that the host's program and the function agree on.
     pub user: U24,
 }
 
@@ -94,10 +102,12 @@ impl Request {
     /// The immediate of [`Request::HostError`].
     pub const HOST_ERROR: u32 = 0;
 
+    /// Returns the request immediate that calls `function` with the user bits `user`, in host byte order.
     pub const fn call(function: FunctionCode, user: U24) -> u32 {
         user.0 << 8 | START | function.0 as u32
     }
 
+    /// Returns the meaning of a request immediate. `immediate` is in host byte order.
     pub const fn decode(immediate: u32) -> Self {
         if immediate == Self::HOST_ERROR {
             return Self::HostError;
@@ -122,7 +132,9 @@ pub enum Dialect {
 /// The meaning of a response immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// The call succeeded.
     Success,
+    /// The call failed for the reason that the return code names.
     Failure(ReturnCode),
     /// The upper 24 bits of the response immediate, which are data for the user in [`Dialect::Next`].
     User(U24),
@@ -138,6 +150,7 @@ impl Answer {
         }
     }
 
+    /// Returns the meaning of a response immediate by the rules of `dialect`. `immediate` is in host byte order.
     pub const fn decode(immediate: u32, dialect: Dialect) -> Self {
         let upper = U24(immediate >> 8);
         match dialect {

@@ -16,6 +16,33 @@
 //! - A side posts its receive before it sends the message that causes the response.
 //! - A request is acknowledged before its response is sent, if the two sides use different RDMA stacks.
 //!
+//! # Example
+//! Both sides in one program agree on two regions and make one call:
+//!
+//! ```rust
+//! use mrsp::{CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, U24};
+//! use mrsp::{host::HostConfig, immediate::Answer, naa::{Limits, Placement}};
+//!
+//! let input = Param { flags: RegionFlags::INPUT, addr: 0x1000, rkey: 1, size: 16 };
+//! let output = Param { flags: RegionFlags::OUTPUT, addr: 0x2000, rkey: 2, size: 32 };
+//! let mut host = HostSession::new(&HostConfig::default(), &[input, output], &[])?;
+//! let mut naa = NaaSession::new(Limits::default());
+//! assert_eq!(naa.handle_message(&host.start()?)?.len(), 2);
+//! let placements = [Placement { addr: 0x8000, rkey: 3 }, Placement { addr: 0x9000, rkey: 4 }];
+//! host.handle_message(&naa.allocated(&placements)?)?;
+//!
+//! let mut plan = CallPlan::with_capacity(2);
+//! host.begin_call(FunctionCode::constant(1), U24::ZERO, &[], &mut plan)?;
+//! let write = plan.writes()[0]; // A real host posts this WRITE to its queue pair.
+//! assert_eq!((write.remote_addr, write.length), (0x8000, 16));
+//! naa.handle_request(write.immediate.expect("the last WRITE has the immediate"))?;
+//! naa.respond(Ok(&[]), &mut plan)?;
+//! let write = plan.writes()[0];
+//! let outcome = host.handle_response(write.immediate.expect("the last WRITE"), write.length)?;
+//! assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Success, 32));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Source
 //! This crate follows the NAAICE project's "low-level API: introduction". If the messages of NAAICE's C library
 //! (naa-communication-library, `main` of 2026-03) differ from the introduction, this crate follows the C library:
@@ -32,6 +59,7 @@
 //! All integers of MRSP are big-endian. The integers of [`builtin`] and [`catalogue`], which this project defines, are
 //! little-endian.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod address;
 pub mod builtin;

@@ -47,14 +47,23 @@ pub use limits::{Limits, Refusal};
 /// The reason why a message of the host was rejected. After a rejection, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
+    /// The accelerator cannot grant the regions that the AAR requests.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The host sent bytes that are not an MRSP message.
     #[error("the host sent no MRSP message: {0}")]
     Malformed(#[from] DecodeError),
+    /// The host sent an ERR with this error code.
     #[error("the host gives up: {0}")]
     HostError(ErrorCode),
+    /// The host sent a message that the protocol does not allow in the session's state.
     #[error("the host sent {message} while the session was {state}")]
-    Unexpected { message: &'static str, state: &'static str },
+    Unexpected {
+        /// The name of the message's type.
+        message: &'static str,
+        /// The name of the state in which the message arrived.
+        state: &'static str,
+    },
 }
 
 impl Rejection {
@@ -73,20 +82,40 @@ impl Rejection {
 /// The reason why an immediate of the host starts no call. After this error, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
+    /// The host sent the immediate 0, with which a host signals an error and ends the session.
     #[error("the host gives up (immediate 0)")]
     HostError,
+    /// The host sent an immediate while the session was not ready for a call.
     #[error("the host called ({immediate:#010x}) while the session was {state}")]
-    Unexpected { immediate: u32, state: &'static str },
+    Unexpected {
+        /// The immediate in host byte order.
+        immediate: u32,
+        /// The name of the state in which the immediate arrived.
+        state: &'static str,
+    },
 }
 
 /// The error for a method that the server's own program called in the wrong state or with wrong values. After this
 /// error, the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
+    /// The session is not in the state that the method needs.
     #[error("the session is {state}, it must be {needed} for this")]
-    State { state: &'static str, needed: &'static str },
+    State {
+        /// The name of the session's state.
+        state: &'static str,
+        /// The name of the state that the method needs.
+        needed: &'static str,
+    },
+    /// The number of allocated regions differs from the number of requested regions, without internal regions.
     #[error("{given} regions were given for {params} parameters")]
-    RegionCount { given: usize, params: usize },
+    RegionCount {
+        /// The number of placements that the caller gave.
+        given: usize,
+        /// The number of requested regions that are not internal.
+        params: usize,
+    },
+    /// A prefix or the status is longer than its parameter, or the list of prefixes is too long.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
 }
@@ -94,13 +123,16 @@ pub enum LocalError {
 /// The address and RKey of a region on the accelerator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
+    /// The virtual address of the region's first byte.
     pub addr: u64,
+    /// The RKey with which the host writes the region.
     pub rkey: u32,
 }
 
 /// The failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// The return code that the host gets.
     pub code: ReturnCode,
     /// The number of bytes at the start of the first output that are sent although the call failed, for a status block
     /// or the header of a catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent.
@@ -157,6 +189,7 @@ pub struct NaaSession {
 }
 
 impl NaaSession {
+    /// Creates a session that waits for the host's AAR and grants regions within `limits`.
     pub fn new(limits: Limits) -> Self {
         Self { limits, state: State::AwaitRequest }
     }
@@ -284,10 +317,12 @@ impl NaaSession {
         self.state = State::Failed;
     }
 
+    /// Returns true if the session waits for the next call: the regions are agreed, and no call is running.
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }
 
+    /// Returns true if the session has failed or was ended. A failed session never becomes ready again.
     pub fn is_failed(&self) -> bool {
         matches!(self.state, State::Failed)
     }

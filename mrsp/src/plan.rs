@@ -22,11 +22,14 @@ pub struct Write {
     /// of its pieces. A WRITE of the accelerator that covers several outputs begins in parameter `param` and extends
     /// into the parameters that follow `param` in the accelerator's region.
     pub length: u32,
+    /// The address in the peer's memory to which the first byte of the WRITE goes.
     pub remote_addr: u64,
+    /// The RKey of the peer's region.
     pub rkey: u32,
     /// The immediate in host byte order. A WRITE that has an immediate is posted as a WRITE_WITH_IMM with the
     /// solicited-event bit.
     pub immediate: Option<u32>,
+    /// The range of the WRITE's pieces in the plan's list of pieces. The range is empty if the WRITE is not gathered.
     pub pieces: Pieces,
 }
 
@@ -42,7 +45,9 @@ pub struct Pieces {
 pub struct Piece {
     /// The number of the parameter from which the piece is read, counted as in [`Write::param`].
     pub param: usize,
+    /// The offset of the piece in its parameter, in bytes.
     pub offset: u64,
+    /// The length of the piece in bytes.
     pub length: u32,
 }
 
@@ -52,7 +57,9 @@ pub type Prefix = Option<u64>;
 /// A range of bytes of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// The offset of the part's first byte in the region, in bytes.
     pub offset: u64,
+    /// The length of the part in bytes.
     pub bytes: u64,
 }
 
@@ -67,12 +74,36 @@ impl Part {
 /// parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
+    /// A part that does not begin at offset 0 ends beyond its parameter.
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
-    Outside { param: usize, offset: u64, bytes: u64, size: u32 },
+    Outside {
+        /// The number of the parameter, counted from 0.
+        param: usize,
+        /// The offset of the part in bytes.
+        offset: u64,
+        /// The length of the part in bytes.
+        bytes: u64,
+        /// The size of the parameter in bytes.
+        size: u32,
+    },
+    /// A part that begins at offset 0, a prefix or a status is longer than its parameter.
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
-    TooLong { param: usize, bytes: u64, size: u32 },
+    TooLong {
+        /// The number of the parameter, counted from 0.
+        param: usize,
+        /// The length of the part, prefix or status in bytes.
+        bytes: u64,
+        /// The size of the parameter in bytes.
+        size: u32,
+    },
+    /// The list of parts or prefixes is longer than the list of parameters.
     #[error("lengths of {given} parameters were given, but there are {params}")]
-    TooMany { given: usize, params: usize },
+    TooMany {
+        /// The number of parts or prefixes.
+        given: usize,
+        /// The number of parameters.
+        params: usize,
+    },
 }
 
 /// The WRITEs of a call or of a response, which are posted in order. If a plan is reused for each call, planning

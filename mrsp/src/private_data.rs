@@ -20,6 +20,7 @@ pub struct Abilities {
 }
 
 impl Abilities {
+    /// Returns the 8 bytes of the abilities, with which private data begins.
     pub fn encode(self) -> [u8; 8] {
         let [a, b, c, d] = MARK;
         [a, b, c, d, VERSION, self.slots, 0, 0]

@@ -29,6 +29,7 @@ pub const HOST_MESSAGE_BYTES: usize =
 pub struct RegionFlags(u8);
 
 impl RegionFlags {
+    /// No flag.
     pub const NONE: Self = Self(0);
     /// The region exists on the accelerator only.
     pub const INTERNAL: Self = Self(1);
@@ -39,10 +40,12 @@ impl RegionFlags {
     /// The region is sent back to the host after each call.
     pub const OUTPUT: Self = Self(8);
 
+    /// Returns the flags for the byte `bits` of an AAR. Every value of `bits` is accepted, including unknown bits.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
+    /// Returns the flags as the byte that an AAR contains.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -57,6 +60,7 @@ impl RegionFlags {
         self.0 & other.0 != 0
     }
 
+    /// Returns the flags that are set in `self`, in `other`, or in both.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -93,6 +97,7 @@ impl fmt::Debug for RegionFlags {
 pub struct NaaAddress(u64);
 
 impl NaaAddress {
+    /// The address 0.
     pub const ZERO: Self = Self(0);
     /// The first number that is too large for an accelerator address.
     pub const END: u64 = 1 << 56;
@@ -107,6 +112,7 @@ impl NaaAddress {
         Self(word & (Self::END - 1))
     }
 
+    /// Returns the address as a number below 2^56.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -128,6 +134,7 @@ impl fmt::Debug for NaaAddress {
 pub struct RemoteRegion {
     /// The virtual address of the first byte.
     pub addr: u64,
+    /// The key with which the other side writes the region.
     pub rkey: u32,
     /// The size in bytes.
     pub size: u32,
@@ -144,7 +151,9 @@ impl RemoteRegion {
 /// parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {
+    /// The flags of the requested region.
     pub flags: RegionFlags,
+    /// The accelerator address that the host requests for the region.
     pub naa_addr: NaaAddress,
     /// The host's region, whose size is also the requested size. If the region is INTERNAL, it exists on the
     /// accelerator only, so the host sets the address and RKey to 0.
@@ -152,6 +161,7 @@ pub struct RegionRequest {
 }
 
 impl RegionRequest {
+    /// Returns true if the region has the flag INTERNAL, so that the region exists on the accelerator only.
     pub const fn is_internal(&self) -> bool {
         self.flags.contains(RegionFlags::INTERNAL)
     }

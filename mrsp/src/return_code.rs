@@ -55,6 +55,7 @@ impl ReturnCode {
         Self(NonZeroU32::new(code).expect("codes of the table are not 0"))
     }
 
+    /// Returns the code as a number from 1 to 2^24 - 1.
     pub const fn get(self) -> u32 {
         self.0.get()
     }

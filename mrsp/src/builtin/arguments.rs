@@ -22,11 +22,14 @@ const MAGIC: [u8; 2] = *b"NA";
 /// have for the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
+    /// The function to which the arguments belong.
     pub function: FunctionCode,
+    /// The arguments in the order of the block. The word of an argument that the function does not have is 0.
     pub words: [u64; 6],
 }
 
 impl ArgumentBlock {
+    /// Returns the 64 bytes of the argument block.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let [a, b, c, d, e, f] = self.words;
         Block { function: self.function, info: 0, words: [a, b, c, d, e, f, 0] }.encode(MAGIC)
@@ -55,6 +58,7 @@ pub enum FftDirection {
     Inverse,
 }
 
+/// The order in which the function `sort` arranges numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
     /// The ascending order, for which the argument has the value 0.
@@ -67,41 +71,61 @@ pub enum SortOrder {
 /// of input 1 that the function uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
+    /// The arguments of [`SHA256`].
     Sha256 {
+        /// The number of bytes of input 1 that are hashed.
         bytes: u64,
     },
+    /// The arguments of [`CRC32C`].
     Crc32c {
+        /// The number of bytes of input 1 over which the checksum is computed.
         bytes: u64,
     },
     /// Multiplies the matrix A by the matrix B; the product is the matrix C. A has m rows of k numbers, B has k rows of
     /// n numbers, and C has m rows of n numbers.
     Dgemm {
+        /// The number of rows of A and C.
         m: u64,
+        /// The number of columns of B and C.
         n: u64,
+        /// The number of columns of A, which is also the number of rows of B.
         k: u64,
     },
     /// Transforms `n` complex numbers.
     Fft {
+        /// The number of complex numbers in input 1.
         n: u64,
+        /// The direction of the transform.
         direction: FftDirection,
     },
+    /// The arguments of [`LZ4_COMPRESS`].
     Lz4Compress {
+        /// The number of bytes of input 1 that are compressed.
         bytes: u64,
     },
+    /// The arguments of [`LZ4_DECOMPRESS`].
     Lz4Decompress {
+        /// The length in bytes of the compressed data in input 1.
         bytes: u64,
     },
     /// The field `level` is zstd's compression level, where 0 means zstd's default. The argument block contains `level`
     /// sign-extended to 64 bits.
     ZstdCompress {
+        /// The number of bytes of input 1 that are compressed.
         bytes: u64,
+        /// The compression level.
         level: i32,
     },
+    /// The arguments of [`ZSTD_DECOMPRESS`].
     ZstdDecompress {
+        /// The length in bytes of the zstd frames in input 1.
         bytes: u64,
     },
+    /// The arguments of [`VECTOR_ADD`].
     VectorAdd {
+        /// The number of elements of each array.
         n: u64,
+        /// The element type of the arrays.
         element: Element,
     },
     /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width. The bin of x is
@@ -109,22 +133,30 @@ pub enum Arguments {
     /// numbers below `lo`, of numbers from `hi` on, and of NaNs. The sum of all counts in output 1 is `n`. The type
     /// `element` cannot be u64 or i64, because an f64 cannot represent all values of these types.
     Histogram {
+        /// The number of elements in input 1.
         n: u64,
+        /// The element type of input 1.
         element: Element,
+        /// The number of bins, without the three additional counts in output 1.
         bins: u64,
         /// The lower bound, as the bits of an f64.
         lo: u64,
         /// The upper bound, as the bits of an f64.
         hi: u64,
     },
+    /// The arguments of [`SORT`].
     Sort {
+        /// The number of elements in input 1.
         n: u64,
+        /// The element type of input 1.
         element: Element,
+        /// The order of the numbers in the result.
         order: SortOrder,
     },
 }
 
 impl Arguments {
+    /// Returns the code of the function that takes these arguments.
     pub fn function(&self) -> FunctionCode {
         match self {
             Self::Sha256 { .. } => SHA256,
@@ -141,6 +173,7 @@ impl Arguments {
         }
     }
 
+    /// Returns the 64 bytes of the argument block.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let words = match *self {
             Self::Sha256 { bytes }

@@ -9,18 +9,34 @@ const VERSION: u8 = 1;
 /// The error for bytes that are not a valid argument or status block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
+    /// The region has fewer than [`BLOCK_BYTES`] bytes. The value is the size of the region in bytes.
     #[error("the region has {0} bytes, a block needs {BLOCK_BYTES}")]
     Short(usize),
+    /// The first two bytes are not the magic bytes of the expected block.
     #[error("the region does not begin with {expected}")]
-    Magic { expected: &'static str },
+    Magic {
+        /// The name of the expected block with its magic bytes, for the text of the error.
+        expected: &'static str,
+    },
+    /// The block has a version that this crate does not support. The value is the version.
     #[error("the block has version {0}, this side speaks version {VERSION}")]
     Version(u8),
+    /// The function code is not from 1 to 127, or [`Arguments`](super::Arguments) has no variant for the function. The
+    /// value is the function code.
     #[error("the block names function {0}, which has no such block")]
     Function(u8),
+    /// An argument has a value that the function does not accept.
     #[error("argument {index} cannot be {value:#x}")]
-    Argument { index: usize, value: u64 },
+    Argument {
+        /// The number of the argument in the block, from 0 to 5.
+        index: usize,
+        /// The value of the argument.
+        value: u64,
+    },
+    /// A reserved byte of an argument block is not 0.
     #[error("reserved bytes of the block are not zero")]
     Reserved,
+    /// The return code of a status block has more than 24 bits. The value is the return code.
     #[error("the status block's code {0:#x} has more than 24 bits")]
     Code(u32),
 }

@@ -5,16 +5,24 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Element {
+    /// Unsigned integers of 8 bits.
     U8 = 0,
+    /// Unsigned integers of 32 bits.
     U32 = 1,
+    /// Signed integers of 32 bits.
     I32 = 2,
+    /// Unsigned integers of 64 bits.
     U64 = 3,
+    /// Signed integers of 64 bits.
     I64 = 4,
+    /// Floating-point numbers of 32 bits.
     F32 = 5,
+    /// Floating-point numbers of 64 bits.
     F64 = 6,
 }
 
 impl Element {
+    /// All element types in the order of their discriminants.
     pub const ALL: [Self; 7] = [Self::U8, Self::U32, Self::I32, Self::U64, Self::I64, Self::F32, Self::F64];
 
     /// Returns the size of one number in bytes.

@@ -21,16 +21,20 @@ const MAGIC: [u8; 2] = *b"NS";
 /// accelerator sends the status block before the response immediate (see [`naa::Failure`](crate::naa::Failure)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
+    /// The function that wrote the status block.
     pub function: FunctionCode,
     /// The return code, where `None` means success. The response immediate of the call contains the same return code as
     /// the status block.
     pub code: Option<ReturnCode>,
+    /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], `detail` is the number of bytes
+    /// that the output needs, or 0 if the function does not know this number.
     pub detail: u64,
     /// The number of bytes that the function produced in each output.
     pub produced: [u64; 6],
 }
 
 impl StatusBlock {
+    /// Returns the 64 bytes of the status block.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let [a, b, c, d, e, f] = self.produced;
         let info = self.code.map_or(0, ReturnCode::get);

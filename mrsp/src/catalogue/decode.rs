@@ -8,20 +8,39 @@ use crate::immediate::FunctionCode;
 /// The error for bytes that are not a catalogue of version 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
+    /// The region does not begin with the four bytes "NAAC".
     #[error("the region does not begin with a catalogue; the accelerator may not have one")]
     Magic,
+    /// The catalogue has a version that this crate does not support. The value is the version.
     #[error("the accelerator's catalogue has version {0}, this side reads version {VERSION}")]
     Version(u16),
+    /// The region is smaller than the catalogue.
     #[error("the catalogue has {needed} bytes, the region {actual}; map a larger one")]
-    RegionTooSmall { needed: u32, actual: usize },
+    RegionTooSmall {
+        /// The size in bytes of the whole catalogue, as its header says.
+        needed: u32,
+        /// The size of the region in bytes.
+        actual: usize,
+    },
+    /// The catalogue ends inside its header or inside an entry.
     #[error("the accelerator's catalogue ends inside an entry")]
     Truncated,
+    /// The catalogue has bytes after its last entry. The value is the number of these bytes.
     #[error("the accelerator's catalogue has {0} bytes after its last entry")]
     Trailing(usize),
+    /// A field has a value that version 1 of the catalogue does not define.
     #[error("the accelerator's catalogue has {what} {value}, which has no meaning in version {VERSION}")]
-    Value { what: &'static str, value: u32 },
+    Value {
+        /// The name of the field, for the text of the error.
+        what: &'static str,
+        /// The value of the field.
+        value: u32,
+    },
+    /// A function's code is not higher than the code of the function before it. The value is the code of the later
+    /// function.
     #[error("the accelerator's catalogue has function {0} out of order")]
     Order(FunctionCode),
+    /// A text is not valid UTF-8, or has a control character.
     #[error("a text in the accelerator's catalogue is not printable UTF-8")]
     Text,
 }
@@ -29,6 +48,7 @@ pub enum CatalogueError {
 /// The header, which is the first 16 bytes of a catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The number of functions in the catalogue.
     pub functions: u16,
     /// The size in bytes of the whole catalogue, including the header.
     pub bytes: u32,

@@ -6,12 +6,34 @@ use crate::immediate::FunctionCode;
 /// The error for a catalogue that cannot be encoded, because the description or the order of its functions is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
+    /// A name, a description or a list of parameters is longer than its length field can express.
     #[error("{what} of function {code} has {len} bytes or elements, more than {limit}")]
-    TooLong { what: &'static str, code: FunctionCode, len: usize, limit: usize },
+    TooLong {
+        /// The name of the text or list, for the text of the error.
+        what: &'static str,
+        /// The function to which the text or list belongs.
+        code: FunctionCode,
+        /// The length of the text in bytes, or the number of parameters in the list.
+        len: usize,
+        /// The maximum length, in the unit of `len`.
+        limit: usize,
+    },
+    /// A name or a description contains a control character.
     #[error("a text of function {code} has control characters: {text:?}")]
-    ControlCharacter { code: FunctionCode, text: String },
+    ControlCharacter {
+        /// The function to which the text belongs.
+        code: FunctionCode,
+        /// The text with the control character.
+        text: String,
+    },
+    /// A function's code is not higher than the code of the function before it.
     #[error("functions {former} and {code} are not in ascending order")]
-    Order { former: FunctionCode, code: FunctionCode },
+    Order {
+        /// The code of the earlier function in the list.
+        former: FunctionCode,
+        /// The code of the later function in the list.
+        code: FunctionCode,
+    },
 }
 
 impl Catalogue {

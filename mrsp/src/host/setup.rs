@@ -15,6 +15,7 @@ pub struct HostConfig {
     /// The maximum number of parameters and internal regions together. Servers of the C library crash with more than 31
     /// regions.
     pub max_regions: u8,
+    /// The dialect by which the session decodes response immediates.
     pub dialect: Dialect,
 }
 
@@ -29,7 +30,9 @@ impl Default for HostConfig {
 pub struct Param {
     /// The flags of the parameter, which may be INPUT, OUTPUT and SINGLE_SEND. SINGLE_SEND implies INPUT.
     pub flags: RegionFlags,
+    /// The virtual address of the parameter's first byte on the host.
     pub addr: u64,
+    /// The RKey of the host's memory region, with which the accelerator writes the parameter if it is an output.
     pub rkey: u32,
     /// The size in bytes, from 0 to 2 GiB.
     pub size: u64,
@@ -38,20 +41,53 @@ pub struct Param {
 /// The error for parameters and regions with which no session can be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
+    /// The session has no parameter to which the accelerator could write a response.
     #[error("a session needs at least one parameter, for its answers to go to")]
     NoParameters,
+    /// The session has more regions than [`HostConfig::max_regions`].
     #[error("{asked} regions are more than the {limit} allowed; put small ones together")]
-    TooManyRegions { asked: usize, limit: u8 },
+    TooManyRegions {
+        /// The number of parameters and internal regions together. If parameters share regions, `asked` counts the
+        /// shared regions in place of the parameters.
+        asked: usize,
+        /// The value of [`HostConfig::max_regions`].
+        limit: u8,
+    },
+    /// A parameter or an internal region is larger than 2 GiB.
     #[error("region {region} has {bytes} bytes, more than the {MAX_REGION_BYTES} of a message; split it")]
-    TooLarge { region: usize, bytes: u64 },
+    TooLarge {
+        /// The number of the parameter, or of the internal region. The numbers of internal regions follow the numbers
+        /// of all other regions.
+        region: usize,
+        /// The size in bytes of the parameter or internal region.
+        bytes: u64,
+    },
+    /// A parameter has flags other than INPUT, OUTPUT and SINGLE_SEND.
     #[error("parameter {param} cannot have the flags {flags:?}")]
-    Flags { param: usize, flags: RegionFlags },
+    Flags {
+        /// The number of the parameter, counted from 0.
+        param: usize,
+        /// The flags of the parameter.
+        flags: RegionFlags,
+    },
+    /// The host's memory for a parameter does not end inside the 64-bit address space.
     #[error("parameter {param} ends beyond 64-bit addresses")]
-    Wraps { param: usize },
+    Wraps {
+        /// The number of the parameter, counted from 0.
+        param: usize,
+    },
+    /// The layout was computed for another number of parameters than the session has.
     #[error("{placed} parameters were placed, the session has {params}")]
-    Placed { placed: usize, params: usize },
+    Placed {
+        /// The number of parameters for which the layout was computed.
+        placed: usize,
+        /// The number of the session's parameters.
+        params: usize,
+    },
+    /// The parameters do not fit into shared regions.
     #[error(transparent)]
     Unplaceable(#[from] Unplaceable),
+    /// The regions do not fit into the 56-bit accelerator addresses.
     #[error(transparent)]
     OutOfAddresses(#[from] OutOfAddresses),
 }

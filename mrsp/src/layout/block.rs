@@ -36,6 +36,7 @@ pub const fn block_bytes(slots: u8) -> usize {
 /// The slot of a parameter, which describes its location on the accelerator and its memory on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
+    /// The flags of the parameter, which have the same meaning as the flags of a region.
     pub flags: RegionFlags,
     /// The number of the region in which the parameter lies, in the order of the AAR.
     pub region: u8,
@@ -59,14 +60,17 @@ impl Slot {
 pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
 
 impl<'a> Slots<'a> {
+    /// Returns the number of slots, which is the number of the session's parameters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Returns true if the layout block has no slots.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns an iterator that decodes the slots one by one, in the order of the program's parameters.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Slot> + Clone + use<'a> {
         self.0.iter().map(|words| {
             let [info, addr, rest] = words.map(u64::from_be_bytes);

@@ -10,11 +10,14 @@ pub enum Layout {
     /// The layout that every accelerator supports.
     #[default]
     Symmetric,
+    /// The layout with one region for all parameters and one WRITE for each parameter.
     Asymmetric,
+    /// The layout with one region for all parameters, in which one WRITE sends all inputs by a scatter-gather list.
     Gathered,
     /// Results of up to `threshold` bytes are copied together. A parameter that is not an output is copied if its size
     /// is at most a [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
+        /// The maximum size in bytes of a result that is copied together with other results.
         threshold: u32,
     },
 }
@@ -76,7 +79,9 @@ impl FromStr for Layout {
 /// A fixed layout, or the layout that a [`Rule`] chooses for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
+    /// The layout that the program named.
     Fixed(Layout),
+    /// The layout that a [`Rule`] chooses.
     Auto,
 }
 
@@ -116,6 +121,7 @@ pub struct Rule {
     /// The maximum size in bytes of all small parameters together with which the rule chooses the packed layout. The
     /// limit exists because copying small parameters saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
+    /// The layout for parameters for which the rule does not choose the packed layout.
     pub otherwise: Layout,
 }
 

@@ -6,13 +6,16 @@ use crate::region::{MAX_REGION_BYTES, RegionFlags};
 /// The location of a parameter in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
+    /// The number of the region in the order of the AAR.
     pub region: u8,
+    /// The offset in bytes of the parameter's first byte in the region, a multiple of [`ALIGNMENT`].
     pub offset: u32,
 }
 
 /// The locations of all parameters of a session in the accelerator's regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
+    /// The layout for which the locations were computed.
     pub layout: Layout,
     /// The size of each region in bytes.
     pub regions: Vec<u32>,
@@ -48,8 +51,10 @@ impl Placed {
 /// The error for parameters that cannot be placed in shared regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
+    /// The session has more parameters than a layout block has slots. The value is the number of parameters.
     #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
     TooMany(usize),
+    /// The parameters need more than 256 regions.
     #[error("the parameters take more regions than there can be")]
     TooLarge,
 }

@@ -10,6 +10,7 @@ use crate::{
 /// The limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// The maximum number of regions in an AAR, including internal regions.
     pub max_regions: u8,
     /// The maximum size of one region in bytes. If the value is above 2 GiB, the limit is 2 GiB.
     pub max_region_bytes: u64,
@@ -35,26 +36,73 @@ impl Default for Limits {
 /// The reason why regions are not granted. Regions are counted from 0 in the order of the AAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// The AAR has more regions than [`Limits::max_regions`].
     #[error("the host asks for {asked} regions; {limit} are allowed")]
-    TooManyRegions { asked: usize, limit: u8 },
+    TooManyRegions {
+        /// The number of regions in the AAR.
+        asked: usize,
+        /// The value of [`Limits::max_regions`].
+        limit: u8,
+    },
+    /// All regions of the AAR are internal, or the layout block has no slots. The accelerator has no host memory to
+    /// which it could write a response.
     #[error("the host announces no region of its own that an answer could go to")]
     NoParameters,
+    /// An internal region has the flag INPUT, OUTPUT or SINGLE_SEND.
     #[error("the host contradicts itself: region {region} is internal and has the flags {flags:?}")]
-    Contradiction { region: usize, flags: RegionFlags },
+    Contradiction {
+        /// The number of the region.
+        region: usize,
+        /// The flags of the region.
+        flags: RegionFlags,
+    },
+    /// A region is larger than the maximum size of one region.
     #[error("the host asks for {bytes} bytes in region {region}; {limit} are allowed")]
-    RegionTooLarge { region: usize, bytes: u32, limit: u64 },
+    RegionTooLarge {
+        /// The number of the region.
+        region: usize,
+        /// The requested size in bytes.
+        bytes: u32,
+        /// The maximum size of one region in bytes: [`Limits::max_region_bytes`], but at most 2 GiB.
+        limit: u64,
+    },
+    /// The requested sizes of all regions together are above [`Limits::max_session_bytes`].
     #[error("the host asks for more than the {limit} bytes a session may have")]
-    SessionTooLarge { limit: u64 },
+    SessionTooLarge {
+        /// The value of [`Limits::max_session_bytes`].
+        limit: u64,
+    },
+    /// A region does not end inside the accelerator's 56-bit address space.
     #[error("region {region} of the host ends beyond the accelerator's 56-bit addresses")]
-    NaaAddressWraps { region: usize },
+    NaaAddressWraps {
+        /// The number of the region.
+        region: usize,
+    },
+    /// The layout block has more slots than [`Limits::max_slots`].
     #[error("the host's layout has {asked} parameters; {limit} are allowed")]
-    TooManySlots { asked: usize, limit: u8 },
+    TooManySlots {
+        /// The number of slots in the layout block.
+        asked: usize,
+        /// The value of [`Limits::max_slots`].
+        limit: u8,
+    },
+    /// The AAR has a layout block, although [`Limits::max_slots`] is 0.
     #[error("the host sent a layout, and this accelerator knows none")]
     NoLayouts,
+    /// A slot of the layout block breaks a rule of [`layout::block`](crate::layout::block).
     #[error("the host's layout is contradictory: parameter {slot} {what}")]
-    Slot { slot: usize, what: &'static str },
+    Slot {
+        /// The number of the slot, counted from 0.
+        slot: usize,
+        /// The broken rule, for the text of the error.
+        what: &'static str,
+    },
+    /// The host's memory for a parameter does not end inside the host's 64-bit address space.
     #[error("region {region} of the host ends beyond the host's 64-bit addresses")]
-    HostAddressWraps { region: usize },
+    HostAddressWraps {
+        /// The number of the region.
+        region: usize,
+    },
 }
 
 impl Refusal {
