@@ -20,7 +20,9 @@ pub enum Party {
     Program,
     /// This machine with its devices, memory and addresses.
     Machine,
+    /// The network between this machine and the accelerator.
     Network,
+    /// The accelerator, or the person who operates the accelerator.
     Accelerator,
 }
 
@@ -55,24 +57,64 @@ impl fmt::Display for Gone {
     }
 }
 
+/// The reason why an operation of this crate failed, with a text that says what to do about the failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `said` is the text that the accelerator gave as a reason, if it gave any.
+    /// The accelerator rejected the connection request.
     #[error("{peer} refused the connection: {}", refusal(*reason, said.as_deref()))]
-    ConnectionRefused { peer: SocketAddr, reason: RejectReason, said: Option<String> },
-    /// `device` is a text for people that describes the local device.
+    ConnectionRefused {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The reason in the rejection of the connection request.
+        reason: RejectReason,
+        /// The text in the rejection's private data, or `None` if the accelerator sent no text.
+        said: Option<String>,
+    },
+    /// No connection to the accelerator could be set up from the local device.
     #[error("{peer} cannot be reached from {device}: {why}")]
-    Unreachable { peer: SocketAddr, why: Unreachable, device: String },
+    Unreachable {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The reason why the connection attempt failed.
+        why: Unreachable,
+        /// The description of the local device.
+        device: String,
+    },
+    /// The system cannot resolve the name of an accelerator.
     #[error("the name {name} is not known here: {source}; correct it, or give an address")]
-    Name { name: String, source: std::io::Error },
-    /// `tried` has each address of the name, with the error of the attempt to use this address.
+    Name {
+        /// The name as the program gave it.
+        name: String,
+        /// The error of the name resolution.
+        source: std::io::Error,
+    },
+    /// The attempts with all addresses of a name failed.
     #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
-    NoneReached { name: String, tried: Vec<(SocketAddr, Self)> },
+    NoneReached {
+        /// The name as the program gave it.
+        name: String,
+        /// The tried addresses in order, each with the error of its attempt.
+        tried: Vec<(SocketAddr, Self)>,
+    },
+    /// The accelerator did not answer the region request before the session's setup time-out.
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
-    SetupTimedOut { peer: SocketAddr, limit: Duration },
+    SetupTimedOut {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The session's setup time-out.
+        limit: Duration,
+    },
+    /// The response that opens a stream did not arrive in time.
     #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
-    AnswerTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
+    AnswerTimedOut {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The function that was called.
+        function: FunctionCode,
+        /// The setup time-out of the session, which also limits the time until the response that opens a stream.
+        limit: Duration,
+    },
     /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), so the session is
     /// over.
     #[error(
@@ -80,40 +122,96 @@ pub enum Error {
          the call timeout that the program sets)",
         function_name(*function)
     )]
-    CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
-    /// `function` is the function whose call was cut, if a call was running.
+    CallTimedOut {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The function that was called.
+        function: FunctionCode,
+        /// The time limit of the call.
+        limit: Duration,
+    },
+    /// The connection ended before the session was closed.
     #[error("lost the accelerator {peer}{}: {why}{}", during(*function), retry(*function))]
-    PeerGone { peer: SocketAddr, function: Option<FunctionCode>, why: Gone },
+    PeerGone {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The function whose call was cut, or `None` if no call was running.
+        function: Option<FunctionCode>,
+        /// The reason why the connection ended.
+        why: Gone,
+    },
     /// The accelerator refuses the regions or breaks the protocol.
     #[error("{peer}: {source}{}", peer_remedy(source))]
-    Peer { peer: SocketAddr, source: PeerError },
+    Peer {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The refusal of the regions, or the broken rule of the protocol.
+        source: PeerError,
+    },
     /// The accelerator reports that the function failed or could not be executed.
     #[error("{peer}, {}: {code}{}", function_name(*function), more(*function, *code, *detail))]
     Function {
+        /// The address of the accelerator.
         peer: SocketAddr,
+        /// The function that failed.
         function: FunctionCode,
+        /// The return code in the response immediate or in the status block.
         code: ReturnCode,
         /// The detail in a built-in function's status block. If the return code is OUTPUT_TOO_SMALL, the detail is the
         /// number of bytes that the output needs, or 0 if this number is unknown.
         detail: u64,
     },
+    /// The accelerator's output does not contain a valid catalogue.
     #[error("{peer} wrote no usable catalogue: {source}")]
-    Catalogue { peer: SocketAddr, source: CatalogueError },
+    Catalogue {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The reason why the bytes are not a catalogue.
+        source: CatalogueError,
+    },
+    /// A built-in function's first output does not contain a valid status block.
     #[error("{peer} wrote no usable status block: {source}")]
-    Status { peer: SocketAddr, source: BlockError },
+    Status {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The reason why the bytes are not a status block.
+        source: BlockError,
+    },
+    /// A status block claims more bytes for an output than the output's region has.
     #[error("{peer} claims {produced} bytes of output {output}, which has {size}")]
-    Produced { peer: SocketAddr, output: usize, produced: u64, size: usize },
+    Produced {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The number of the output, counted from 0 without the status block.
+        output: usize,
+        /// The number of produced bytes that the status block claims.
+        produced: u64,
+        /// The size of the output's region in bytes.
+        size: usize,
+    },
+    /// The RDMA device failed or refused an operation.
     #[error("this machine: {0}")]
     Device(#[from] verbs::Error),
+    /// The memory for a region cannot be allocated.
     #[error("this machine: {0}")]
     Memory(#[source] std::io::Error),
+    /// The parameters are not valid for a session.
     #[error("invalid regions: {0}")]
     Setup(#[from] SetupError),
+    /// The session was in the wrong state for a call, or a part of a parameter is not valid.
     #[error("invalid call: {0}")]
     Call(#[from] CallError),
-    /// `why` is the text of the error that ended the session.
+    /// An earlier error has ended the session.
     #[error("the session with {peer} is over: {why}")]
-    Over { peer: SocketAddr, why: String, party: Party },
+    Over {
+        /// The address of the accelerator.
+        peer: SocketAddr,
+        /// The text of the error that ended the session.
+        why: String,
+        /// The party that had to act after the error that ended the session.
+        party: Party,
+    },
+    /// The program used a region or began another call while a call was running.
     #[error("the regions are in use by a call; wait for its outcome first")]
     InCall,
     /// The memory cannot be borrowed as a slice, because an accelerator may still write to the memory.
@@ -122,20 +220,65 @@ pub enum Error {
          `bytes`, `read` or `to_vec`, change it with `write`, or promise what `lease_trusting_the_accelerator` asks for"
     )]
     InReach,
+    /// The program waited for a response, but no call was running.
     #[error("no call is under way; invoke one first")]
     NoCall,
+    /// The session has no parameter with this number.
     #[error("there is no parameter {index}, the session has {params}, counted from 0 without internal ones")]
-    NoSuchParam { index: usize, params: usize },
+    NoSuchParam {
+        /// The number that the program gave.
+        index: usize,
+        /// The number of the session's parameters, without internal regions.
+        params: usize,
+    },
+    /// The program set a number of bytes to send for a parameter that is not an input, or wrote such a parameter in a
+    /// stream.
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
-    NotInput { index: usize },
+    NotInput {
+        /// The number of the parameter, counted from 0 without internal regions.
+        index: usize,
+    },
+    /// The number of buffers differs from the number of parameters that are not internal.
     #[error("{buffers} buffers for {params} parameters; give one for each that is not internal")]
-    Buffers { buffers: usize, params: usize },
+    Buffers {
+        /// The number of buffers that the program gave.
+        buffers: usize,
+        /// The number of parameters that are not internal.
+        params: usize,
+    },
+    /// A buffer has another length than its parameter.
     #[error("the buffer for parameter {index} has {len} bytes, the parameter {size}; make them equal")]
-    Buffer { index: usize, len: usize, size: usize },
+    Buffer {
+        /// The number of the parameter, counted from 0 without internal regions.
+        index: usize,
+        /// The length of the buffer in bytes.
+        len: usize,
+        /// The length of the parameter in bytes.
+        size: usize,
+    },
+    /// A range of bytes does not lie inside its parameter.
     #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
-    OutOfBounds { index: usize, offset: usize, len: usize, size: usize },
+    OutOfBounds {
+        /// The number of the parameter, counted from 0 without internal regions.
+        index: usize,
+        /// The offset of the range in bytes.
+        offset: usize,
+        /// The length of the range in bytes.
+        len: usize,
+        /// The size of the parameter in bytes.
+        size: usize,
+    },
+    /// An environment variable has a value that is not valid.
     #[error("{name}={value}: {problem}")]
-    Environment { name: &'static str, value: String, problem: String },
+    Environment {
+        /// The name of the environment variable.
+        name: &'static str,
+        /// The value of the environment variable.
+        value: String,
+        /// The reason why the value is not valid.
+        problem: String,
+    },
+    /// The environment variable `NAA_SPEC` is not valid, or has no free accelerator for the function.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }

@@ -68,10 +68,12 @@ impl Buffer {
         Self { memory, in_reach: false }
     }
 
+    /// Returns the length of the buffer in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
+    /// Returns true if the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }

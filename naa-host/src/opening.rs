@@ -21,11 +21,15 @@ use crate::{
 /// The step that the setup of a session has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
+    /// No connection was requested yet.
     Idle,
+    /// The host has requested a connection, and the accelerator has not accepted the connection yet.
     Connecting,
+    /// The connection is set up, and no regions were requested yet.
     Connected,
     /// The host has requested regions, and the accelerator has not answered yet.
     Agreeing,
+    /// The accelerator has granted the regions, so that the session is ready for calls.
     Agreed,
 }
 
@@ -153,10 +157,12 @@ impl Opening {
         })
     }
 
+    /// Returns the step that the session setup has reached, without handling new completions or CM events.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
+    /// Returns the address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
     }

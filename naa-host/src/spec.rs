@@ -30,7 +30,9 @@ pub const DEFAULT_PORT: u16 = 12345;
 /// An accelerator for one function, which serves one session at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The address of the accelerator.
     pub peer: SocketAddr,
+    /// The function for which the accelerator may be used.
     pub function: FunctionCode,
     /// The number of input parameters of the function.
     pub inputs: usize,
@@ -40,24 +42,60 @@ pub struct Entry {
 /// entries of `NAA_SPEC` are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
+    /// `NAA_SPEC` is not set, or has only white space.
     #[error("{SPEC_VARIABLE} is not set; set it to <address>:<port>:<function code>:<inputs>[,...]")]
     Unset,
+    /// `NAA_SPEC` is not UTF-8.
     #[error("{SPEC_VARIABLE} is not UTF-8")]
     NotUnicode,
+    /// An entry has another number of fields than four.
     #[error(
         "{SPEC_VARIABLE} entry {entry} ({text:?}) has {fields} fields instead of four: \
          <address>:<port>:<function code>:<inputs>"
     )]
-    Fields { entry: usize, text: String, fields: usize },
+    Fields {
+        /// The number of the entry, counted from 1.
+        entry: usize,
+        /// The text of the entry.
+        text: String,
+        /// The number of fields that the entry has.
+        fields: usize,
+    },
+    /// A field of an entry has a value that is not valid.
     #[error("{SPEC_VARIABLE} entry {entry} ({text:?}): {field} cannot be {value:?}; {expected}")]
-    Field { entry: usize, text: String, field: &'static str, value: String, expected: &'static str },
+    Field {
+        /// The number of the entry, counted from 1.
+        entry: usize,
+        /// The text of the entry.
+        text: String,
+        /// The name of the field, for the text of the error.
+        field: &'static str,
+        /// The value of the field.
+        value: String,
+        /// A description of the valid values, for the text of the error.
+        expected: &'static str,
+    },
+    /// `NAA_SPEC` has no entry for the function with this number of inputs.
     #[error("{SPEC_VARIABLE} has no accelerator for function {function} with {inputs} inputs")]
-    NoEntry { function: FunctionCode, inputs: usize },
+    NoEntry {
+        /// The function that the program wants to call.
+        function: FunctionCode,
+        /// The number of input parameters.
+        inputs: usize,
+    },
+    /// All entries for the function with this number of inputs are in use by this process.
     #[error(
         "all {entries} accelerators of {SPEC_VARIABLE} for function {function} with {inputs} inputs are in use \
          by this process; finalize a session, or add an entry"
     )]
-    InUse { function: FunctionCode, inputs: usize, entries: usize },
+    InUse {
+        /// The function that the program wants to call.
+        function: FunctionCode,
+        /// The number of input parameters.
+        inputs: usize,
+        /// The number of entries for the function with this number of inputs, all of which are in use.
+        entries: usize,
+    },
 }
 
 /// The accelerators that `NAA_SPEC` lists. A `Spec` and its clones share the information which accelerators are in use.
@@ -91,6 +129,7 @@ impl Spec {
         }
     }
 
+    /// Returns the entries of `NAA_SPEC` in order.
     pub fn entries(&self) -> &[Entry] {
         &self.0.entries
     }
@@ -139,6 +178,7 @@ impl Spec {
 }
 
 impl Claim {
+    /// Returns the claimed entry of `NAA_SPEC`.
     pub fn entry(&self) -> &Entry {
         &self.spec.0.entries[self.at]
     }
