@@ -9,11 +9,37 @@
 //! The functions of this crate get bytes, time and random numbers as arguments. The crate neither stores nor copies
 //! payload.
 //!
+//! # Example
+//! A sender cuts an event into segments, and a worker reassembles the event:
+//!
+//! ```rust
+//! use ejfat::reassembly::{Config, Reassembler};
+//! use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments};
+//! use ejfat::Time;
+//!
+//! let event = vec![7; 3000];
+//! let size = SegmentSize::of_mtu(1500, IpVersion::V4)?;
+//! let name = EventName { tick: 1, event: 1, data_id: 5, entropy: 0 };
+//! let mut reassembler = Reassembler::new(Config::default())?;
+//! let mut memory = vec![0; event.len()];
+//! let mut complete = false;
+//! for segment in Segments::new(LbVersion::V2, size, name, event.len() as u64)? {
+//!     let datagram = [&segment.headers[..], &event[segment.payload.clone()]].concat();
+//!     let place = reassembler.handle(Time(0), None, &datagram).expect("the segment is valid");
+//!     let at = place.offset as usize;
+//!     memory[at..at + place.payload.len()].copy_from_slice(&datagram[place.payload]);
+//!     complete = place.complete;
+//! }
+//! assert!(complete && memory == event);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Source
 //! The source of the protocol is the EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane
 //! (udplb) differ from the overview, this crate follows the wire format of E2SAR and udplb. All integers of EJFAT are
 //! big-endian.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod bridge;
 pub mod lb;

@@ -21,7 +21,14 @@ pub enum Listen {
     /// One port, which must be free. For port 0, the operating system chooses a free port.
     Port(SocketAddr),
     /// All free ports from the first to the last port.
-    Range { ip: IpAddr, first: u16, last: u16 },
+    Range {
+        /// The IP address at which segments are received.
+        ip: IpAddr,
+        /// The lowest port of the range.
+        first: u16,
+        /// The highest port of the range.
+        last: u16,
+    },
 }
 
 /// The choice of the ports of an address at which segments are received.
@@ -30,7 +37,12 @@ pub enum PortChoice {
     /// The number of ports, beginning with the port of the address.
     Count(u16),
     /// All ports from the first to the last port.
-    Range { first: u16, last: u16 },
+    Range {
+        /// The lowest port of the range.
+        first: u16,
+        /// The highest port of the range.
+        last: u16,
+    },
 }
 
 /// The maximum number of ports for one address, which is the number of UDP ports to which an EJFAT data plane accepts
@@ -40,20 +52,44 @@ pub const MOST_PORTS: u16 = 16_384;
 /// The reason why a text is not a valid address or choice of ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
+    /// The text is not an IP address with or without a port.
     #[error("{0:?} is no IP address, with or without a port")]
     Address(String),
+    /// The text is an IPv6 address with a port and without brackets.
     #[error(
         "{text:?} is no IP address with a port: put brackets around the IPv6 address, as in [{ip}]:{port}"
     )]
-    Brackets { text: String, ip: String, port: u16 },
+    Brackets {
+        /// The text as it was given.
+        text: String,
+        /// The IPv6 address in the text.
+        ip: String,
+        /// The port in the text.
+        port: u16,
+    },
+    /// The text is neither a number of ports from 1 to [`MOST_PORTS`] nor a range of at most [`MOST_PORTS`] ports.
     #[error(
         "write how many ports, from 1 to {MOST_PORTS}, or the first and the last one, such as 16384-16399"
     )]
     Ports,
+    /// The address has a port, although a range of ports was given, too.
     #[error("{text} has a port, and so has the range {first}-{last}; write one of both")]
-    Both { text: String, first: u16, last: u16 },
+    Both {
+        /// The text of the address with its port.
+        text: String,
+        /// The lowest port of the range.
+        first: u16,
+        /// The highest port of the range.
+        last: u16,
+    },
+    /// The last port would be above 65535.
     #[error("there are no {count} ports from {first} on; the last one is 65535")]
-    Beyond { first: u16, count: u16 },
+    Beyond {
+        /// The first port.
+        first: u16,
+        /// The number of ports.
+        count: u16,
+    },
 }
 
 impl FromStr for PortChoice {
@@ -82,6 +118,10 @@ impl fmt::Display for PortChoice {
 }
 
 /// Parses an IP address with or without brackets, and with or without a port.
+///
+/// # Errors
+/// Fails with [`ListenError::Brackets`] if the text is an IPv6 address with a port and without brackets, and with
+/// [`ListenError::Address`] if the text is not an address for any other reason.
 pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     if let Ok(at) = text.parse::<SocketAddr>() {
         return Ok((at.ip(), Some(at.port())));
@@ -103,6 +143,10 @@ fn without_brackets(text: &str) -> Option<ListenError> {
 }
 
 /// Returns the ports for an address and an optional choice of ports from the command line.
+///
+/// # Errors
+/// Fails with the errors of [`ip_and_port`], with [`ListenError::Both`] if `text` has a port and `ports` is a range,
+/// and with [`ListenError::Beyond`] if the last port would be above 65535.
 pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, ListenError> {
     let (ip, port) = ip_and_port(text)?;
     match (ports, port) {

@@ -10,7 +10,9 @@ const HEADERS: u16 = (LbHeader::LEN + ReHeader::LEN) as u16;
 /// The IP version of the path to the load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpVersion {
+    /// IPv4, with an IP header of 20 bytes.
     V4,
+    /// IPv6, with an IP header of 40 bytes.
     V6,
 }
 
@@ -27,6 +29,8 @@ impl IpVersion {
 /// The version of the LB header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LbVersion {
+    /// In version 2, the slot select is the low 16 bits of the tick, and no field of the header contains the slot
+    /// select.
     V2,
     /// In version 3, the slot select is the low 16 bits of the tick.
     V3,
@@ -35,10 +39,18 @@ pub enum LbVersion {
 /// The reason why an event cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
+    /// The MTU is below [`SegmentSize::LEAST_MTU`].
     #[error("an MTU of {mtu} bytes leaves no payload behind {headers} bytes of headers; the least is {least}", least = SegmentSize::LEAST_MTU)]
-    Mtu { mtu: u16, headers: u16 },
+    Mtu {
+        /// The MTU that the caller gave, in bytes.
+        mtu: u16,
+        /// The length in bytes of the IP, UDP, LB and RE headers together.
+        headers: u16,
+    },
+    /// The event has no bytes, so it would have no segment.
     #[error("an event of no bytes has no segment")]
     Empty,
+    /// The length of the event does not fit into 32 bits. The value is the length in bytes.
     #[error("an event of {0} bytes is too long, its length has 32 bits; send it as several")]
     TooLong(u64),
 }
@@ -53,6 +65,9 @@ impl SegmentSize {
 
     /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE headers. For an
     /// MTU of 1500 over IPv4, the payload has 1436 bytes.
+    ///
+    /// # Errors
+    /// Fails with [`SegmentError::Mtu`] if `mtu` is below [`Self::LEAST_MTU`].
     pub fn of_mtu(mtu: u16, ip: IpVersion) -> Result<Self, SegmentError> {
         let headers = ip.header() + UDP + HEADERS;
         match mtu.checked_sub(headers) {
@@ -61,6 +76,7 @@ impl SegmentSize {
         }
     }
 
+    /// Returns the number of payload bytes.
     pub fn bytes(self) -> u16 {
         self.0
     }
@@ -69,7 +85,9 @@ impl SegmentSize {
 /// The headers of a segment, and the range of the event's bytes that is the segment's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// The LB header, followed by the RE header.
     pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
+    /// The range of the event's bytes that follows the headers in the datagram.
     pub payload: Range<usize>,
 }
 
@@ -80,6 +98,7 @@ pub struct EventName {
     pub tick: u64,
     /// The event number. A worker identifies an event by event number and data id.
     pub event: u64,
+    /// The data id, which is the number of the stream to which the event belongs.
     pub data_id: u16,
     /// The number that selects the worker's UDP port. All segments of an event have the same entropy, and each event
     /// should get a random entropy.
@@ -96,6 +115,10 @@ pub struct Segments {
 
 impl Segments {
     /// Cuts an event of `length` bytes into segments.
+    ///
+    /// # Errors
+    /// Fails with [`SegmentError::Empty`] if `length` is 0, and with [`SegmentError::TooLong`] if `length` does not fit
+    /// into 32 bits.
     pub fn new(
         version: LbVersion,
         size: SegmentSize,
@@ -148,6 +171,8 @@ pub struct Ticks {
 }
 
 impl Ticks {
+    /// Returns the tick for an event at the time `unix_micros`, in microseconds of UNIX time. If this time is not above
+    /// the previous tick, the returned tick is one above the previous tick.
     pub fn next(&mut self, unix_micros: u64) -> u64 {
         let tick = unix_micros.max(self.next);
         self.next = tick.wrapping_add(1);

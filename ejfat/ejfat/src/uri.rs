@@ -34,6 +34,7 @@ pub struct EjfatUri {
     pub token: Option<String>,
     /// The host name of the control plane, or its IP address without brackets.
     pub host: String,
+    /// The TCP port of the control plane.
     pub port: u16,
     /// The id of the reservation.
     pub lb_id: Option<String>,
@@ -43,6 +44,7 @@ pub struct EjfatUri {
     pub data_v6: Option<Data<Ipv6Addr>>,
     /// The addresses to which sync datagrams are sent.
     pub sync: Vec<SocketAddr>,
+    /// The id of a worker session.
     pub session: Option<String>,
     /// The keys that this parser does not support, with their values, in the order of the text.
     pub other: Vec<(String, String)>,
@@ -51,6 +53,7 @@ pub struct EjfatUri {
 /// A data address of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data<A> {
+    /// The IP address of the load balancer.
     pub ip: A,
     /// The UDP ports of the address. A sender may use any port of this range.
     pub ports: RangeInclusive<u16>,
@@ -66,21 +69,35 @@ impl<A: Copy + Into<IpAddr>> Data<A> {
 /// The reason why a text is not an EJFAT URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
+    /// The scheme is neither `ejfat` nor `ejfats`.
     #[error("an EJFAT URI begins with ejfat:// or ejfats://")]
     Scheme,
+    /// The URI has no host.
     #[error("the URI names no host; write ejfat://[token@]host:port/...")]
     Host,
     /// The text at the position of the port, which is not a valid port. The text is empty if the port is missing.
     #[error("{}; write host:port with a port of 1 to 65535", without_port(.0))]
     Port(String),
+    /// The text at the position of the host is not a host name or an IP address.
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
     HostName(String),
+    /// The path is not `/lb/` with the id of a reservation. The value is the path.
     #[error("the path {0:?} is not /lb/<id>")]
     Path(String),
+    /// A percent sign is not followed by two hexadecimal digits, or the decoded bytes are not UTF-8.
     #[error("{0:?} is percent-encoded wrongly")]
     Percent(String),
+    /// The value of a key is not valid.
     #[error("{key}={value:?} is no {expected}")]
-    Value { key: &'static str, value: String, expected: &'static str },
+    Value {
+        /// The key, which is `data` or `sync`.
+        key: &'static str,
+        /// The value as it was given, without percent-encoding.
+        value: String,
+        /// A description of the valid values, for the text of the error.
+        expected: &'static str,
+    },
+    /// The URI has two different data addresses of the same IP version. The value is the second address.
     #[error("there are two different data addresses of one IP version, {0:?} is the second")]
     TwoData(String),
 }

@@ -9,6 +9,7 @@ use crate::{
 /// The workers that may get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
+    /// Every worker may get the event.
     Anybody,
     /// The workers that take this data id.
     DataId(u16),
@@ -20,10 +21,15 @@ pub enum Target {
 /// An event whose first segment arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
+    /// The id of the event in the reassembler.
     pub id: EventId,
+    /// The event number and the data id of the event.
     pub name: Name,
+    /// The tick in the LB header of the first segment, or `None` if the segment had no LB header.
     pub tick: Option<u64>,
+    /// The length of the whole event in bytes.
     pub length: u32,
+    /// The workers that may get the event.
     pub target: Target,
 }
 
@@ -31,7 +37,12 @@ pub struct Opened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// The event is in the ring of `worker`, at the byte `offset`.
-    Ring { worker: WorkerId, offset: u64 },
+    Ring {
+        /// The worker to which the ring belongs.
+        worker: WorkerId,
+        /// The offset of the event's first byte in the ring, in bytes.
+        offset: u64,
+    },
     /// The event is in the caller's spill memory.
     Spill,
 }
@@ -40,21 +51,63 @@ pub enum Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Copy an event from spill memory to the byte `offset` of a worker's ring or staging ring.
-    Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
+    Move {
+        /// The id of the event in the reassembler.
+        id: EventId,
+        /// The length of the event in bytes.
+        length: u32,
+        /// The worker to which the ring belongs.
+        worker: WorkerId,
+        /// The offset in the ring to which the event is copied, in bytes.
+        offset: u64,
+    },
     /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the staging
     /// ring, first WRITE the event to the worker's ring.
-    Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
+    Deliver {
+        /// The id of the event in the reassembler.
+        id: EventId,
+        /// The worker that gets the event.
+        worker: WorkerId,
+        /// The descriptor by which the worker finds the event in its ring.
+        descriptor: Descriptor,
+    },
     /// Copy the bytes of an incomplete event from the ring of a worker that ended to spill memory. After this action,
     /// the location of the event is spill memory.
-    Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
+    Rescue {
+        /// The id of the event in the reassembler.
+        id: EventId,
+        /// The length of the whole event in bytes.
+        length: u32,
+        /// The worker that ended.
+        worker: WorkerId,
+        /// The offset of the event in the ring of the ended worker, in bytes.
+        offset: u64,
+    },
     /// Release the reassembler's event buffer.
-    Drop { id: EventId },
+    Drop {
+        /// The id of the event in the reassembler.
+        id: EventId,
+    },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
     /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
     /// to the staging ring, and WRITE it to the worker's ring. After the copy, announce the event to `worker`.
-    Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
+    Again {
+        /// The ended worker.
+        from: WorkerId,
+        /// The offset of the event in the ring of the ended worker, in bytes.
+        offset: u64,
+        /// The worker that gets the event.
+        worker: WorkerId,
+        /// The descriptor by which the new worker finds the event in its ring.
+        descriptor: Descriptor,
+    },
     /// Release the ring or staging ring of a worker that ended. For each removed worker, the dispatcher orders this
     /// action exactly once. `given_up` is the number of events in the ring that could have been delivered again, but
     /// were not delivered again.
-    Forget { worker: WorkerId, given_up: u32 },
+    Forget {
+        /// The ended worker.
+        worker: WorkerId,
+        /// The number of events that could have been delivered again, but were not delivered again.
+        given_up: u32,
+    },
 }

@@ -17,6 +17,7 @@ pub enum Pressure {
 }
 
 impl Pressure {
+    /// Returns the name of the policy on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hold => "hold",
@@ -29,7 +30,9 @@ impl Pressure {
 /// The limits and settings of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The policy for events for which no worker has room.
     pub pressure: Pressure,
+    /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
     /// The maximum number of complete events that wait. If more than `most_waiting` events wait, an event of the target
     /// with the most waiting events is lost, so that a slow worker does not cause losses for other workers.

@@ -22,6 +22,7 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// All causes of loss, in the order of their discriminants.
     pub const ALL: [Self; 6] =
         [Self::NoWorker, Self::NoCredit, Self::TooLarge, Self::Displaced, Self::Expired, Self::WorkerEnded];
 
@@ -43,19 +44,24 @@ impl Loss {
 /// released.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
+    /// The number of events of which a first segment arrived.
     pub opened: u64,
     /// The number of events in reassembly and of complete events that wait for room.
     pub open: u64,
+    /// The number of events that the reassembler gave up before they were complete.
     pub incomplete: u64,
+    /// The number of lost events by cause. The index is the discriminant of the [`Loss`].
     pub lost: [u64; Loss::ALL.len()],
     /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`], or 0 if no event was lost as
     /// `TooLarge`.
     pub longest_too_large: u32,
     /// The number of events that were announced to a worker. An event that is delivered again is not counted again.
     pub sent: u64,
+    /// The sum of the lengths of all announced events, in bytes. An event that is delivered again is not counted again.
     pub sent_bytes: u64,
     /// The number of deliveries that are known to have arrived at a worker.
     pub delivered: u64,
+    /// The number of times that a worker released an event.
     pub released: u64,
     /// The number of events that a worker had not released when it ended. If several workers ended while they had the
     /// same event, the event is counted once for each of these workers.
@@ -76,10 +82,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Returns the number of events that were lost for one cause.
     pub fn lost(&self, cause: Loss) -> u64 {
         self.lost[cause as usize]
     }
 
+    /// Returns the number of all lost events.
     pub fn lost_of_any_cause(&self) -> u64 {
         self.lost.iter().sum()
     }

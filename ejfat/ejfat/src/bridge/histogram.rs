@@ -26,6 +26,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(nanos);
     }
 
+    /// Returns the number of counted durations.
     pub fn count(&self) -> u64 {
         self.counts.len()
     }

@@ -10,16 +10,20 @@ pub enum Fate {
     Sent,
     /// The event is known to have arrived at its worker.
     Delivered,
+    /// The worker released the event.
     Released,
     /// The worker ended before it released the event.
     WorkerEnded,
+    /// The reassembler gave the event up before the event was complete.
     Incomplete,
+    /// The bridge lost the event for this cause.
     Lost(Loss),
 }
 
 /// The trace of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
+    /// The event's numbers, its length, and the workers that may get the event.
     pub opened: Opened,
     /// The time at which the event's first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,
@@ -27,11 +31,19 @@ pub struct Record {
     pub at: Time,
     /// The time at which the event's last segment arrived, by the dispatcher's clock.
     pub last: Time,
+    /// The worker to which the event was announced, or `None` if the event was announced to no worker.
     pub worker: Option<WorkerId>,
+    /// The sequence number of the event in the worker's ring, or `None` if the event was announced to no worker.
     pub sequence: Option<u32>,
+    /// The time at which the event was announced to the worker, or `None` if the event was announced to no worker.
     pub sent: Option<Time>,
+    /// The time at which the bridge learned that the event had arrived at the worker, or `None` if the bridge has not
+    /// learned of an arrival.
     pub delivered: Option<Time>,
+    /// The time at which the bridge saw that the worker had released the event, or `None` if the bridge has seen no
+    /// release.
     pub released: Option<Time>,
+    /// The state or outcome of the event.
     pub fate: Fate,
 }
 

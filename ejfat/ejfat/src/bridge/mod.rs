@@ -101,6 +101,7 @@ impl Dispatcher {
         }
     }
 
+    /// Returns the limits and settings with which the dispatcher was created.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -132,6 +133,10 @@ impl Dispatcher {
 
     /// Returns the location for a new event. If an error is returned, the event is lost, and the caller must release
     /// the reassembler's event buffer.
+    ///
+    /// # Errors
+    /// Fails with the [`Loss`] of the event if no subscribed worker takes the event, or if the event is longer than the
+    /// ring of every worker that takes the event.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
         // If an older event still has this event buffer, the older event was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
@@ -367,6 +372,7 @@ impl Dispatcher {
         self.workers.fill()
     }
 
+    /// Returns the counters of all events and workers since the dispatcher was created.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

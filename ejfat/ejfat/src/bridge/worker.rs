@@ -63,21 +63,35 @@ pub(super) struct Worker {
 /// The state and counters of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStats<'a> {
+    /// The id of the worker.
     pub id: WorkerId,
+    /// The name that the worker gave in its subscription. The name is only for people.
     pub name: &'a str,
+    /// The events that the worker takes.
     pub filter: Filter,
+    /// The delivery mode by which the bridge puts events into the worker's ring.
     pub placing: Placing,
+    /// The number of slots of the worker's ring.
     pub slots: u32,
+    /// The size of one slot in bytes.
     pub slot_bytes: u32,
+    /// The number of slots that are in use.
     pub in_use: u32,
     /// The part of the worker's slots that is in use, from 0 to 1.
     pub fill: f64,
+    /// True if the worker has events and has released no event for [`Config::stall`].
     pub stalled: bool,
+    /// The time at which the worker subscribed.
     pub since: Time,
+    /// The number of events that were announced to the worker.
     pub sent: u64,
+    /// The sum of the lengths of the events that were announced to the worker, in bytes.
     pub bytes: u64,
+    /// The number of events that the worker released.
     pub released: u64,
+    /// The number of announced events that the worker has not released.
     pub outstanding: u32,
+    /// The number of changes of the worker's credit words to values that are not a valid credit.
     pub wrong_credits: u64,
     /// True if the worker uses version 2 of the ring. A worker of version 2 may get events that other workers had when
     /// they ended.

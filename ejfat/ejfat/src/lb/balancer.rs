@@ -61,12 +61,19 @@ impl Balancer {
     }
 
     /// Checks whether [`Balancer::stage`] would refuse a load balancer's tables whose first tick is `from`.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`Balancer::stage`] would fail.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         self.of(lb).place_for(from, false).map(drop)
     }
 
     /// Stages a load balancer's tables for packets whose tick is `from` or higher. `from` must be above all ticks that
     /// were routed recently. The staged tables apply until the first tick of the next set.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, with [`StageError::Taken`] if another
+    /// set has the first tick `from`, and with [`StageError::Full`] if [`Balancer::MOST_STAGED`] sets are staged.
     pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let at = self.of(tables.lb()).place_for(from, false)?;
         self.insert(at, tables, from);
@@ -87,6 +94,10 @@ impl Balancer {
 
     /// Stages tables as [`Balancer::stage`] does. If tables with the same first tick are staged already, the new tables
     /// replace the existing tables, because no packet can have been looked up in the existing tables.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
+    /// [`Balancer::MOST_STAGED`] sets are staged.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -101,12 +112,19 @@ impl Balancer {
     }
 
     /// Returns the first tick that [`Balancer::stage_next`] would choose for new tables of a load balancer.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`Balancer::stage_next`] would fail.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
 
     /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the tables
     /// that begin at the returned tick, the new tables replace these tables.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::BeyondHorizon`] if all routed ticks are above the horizon, and with the errors of
+    /// [`Balancer::stage`] if the tables cannot be staged from the tick after the highest routed tick on.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -123,6 +141,9 @@ impl Balancer {
     }
 
     /// Checks whether [`Balancer::force`] would refuse a load balancer's tables whose first tick is `from`.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`Balancer::force`] would fail.
     pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         let sets = &self.of(lb).sets;
         let kept = sets.partition_point(|set| set.from < from);
@@ -132,6 +153,10 @@ impl Balancer {
     /// Applies a load balancer's tables from the tick `from` on, whatever ticks were routed or staged. Sets of the load
     /// balancer that begin at the tick `from` or later are dropped, and the number of dropped sets is returned. The
     /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Full`] if no room for another set is left after the sets from the tick `from` on are
+    /// dropped.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -151,6 +176,10 @@ impl Balancer {
     /// lower first tick apply to the ticks of the withdrawn tables. The withdrawal is refused if these tables routed or
     /// dropped a packet with a valid LB header. A packet that these tables dropped for its source address prevents the
     /// withdrawal only if earlier tables allow this address.
+    ///
+    /// # Errors
+    /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`, and with
+    /// [`WithdrawError::Routed`] if the withdrawal is refused.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -264,6 +293,9 @@ impl Balancer {
 
     /// Returns the route of a UDP datagram with an LB header, which came from the address `from` to the address `to`.
     /// The counters of bytes count only the datagram.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the datagram is dropped.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(lb) = self.destinations.get(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
@@ -280,6 +312,9 @@ impl Balancer {
     }
 
     /// Returns the same route as [`Balancer::route`], without counting the datagram.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the datagram would be dropped.
     pub fn find(&self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let lb = self.destinations.get(to).ok_or(DropCause::BadIp)?;
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
@@ -314,6 +349,9 @@ impl Balancer {
     }
 
     /// Forwards a whole IP packet in place, as [`rewrite`] does. The counters of bytes count the whole packet.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the packet is dropped.
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
         let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
         let Some(lb) = self.destinations.get(packet.to(bytes)) else {
@@ -353,6 +391,7 @@ impl Balancer {
         }
     }
 
+    /// Returns the counters of one load balancer.
     pub fn counters(&self, lb: LbId) -> &LbCounters {
         self.tally.lb(lb)
     }

@@ -24,11 +24,14 @@ pub enum DropCause {
     LbCalendarMiss,
     /// The member has no entry for the packet's IP version.
     MbrInfoMiss,
+    /// The member is soft-evicted ([`Member::SoftEvicted`](super::Member::SoftEvicted)).
     MbrDropSoftEvicted,
+    /// The member is deregistered ([`Member::Deregistered`](super::Member::Deregistered)).
     MbrDropDeregistered,
 }
 
 impl DropCause {
+    /// All causes, in the order in which a packet is checked for them.
     pub const ALL: [Self; 11] = [
         Self::NotIp,
         Self::BadIp,

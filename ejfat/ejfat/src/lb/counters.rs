@@ -5,7 +5,9 @@ use super::DropCause;
 /// The number of packets, and the number of bytes in these packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// The number of packets.
     pub packets: u64,
+    /// The number of bytes in the packets.
     pub bytes: u64,
 }
 
@@ -26,10 +28,12 @@ impl Traffic {
 pub struct Drops([u64; DropCause::ALL.len()]);
 
 impl Drops {
+    /// Returns the number of packets that were dropped for one cause.
     pub fn of(&self, cause: DropCause) -> u64 {
         self.0[cause as usize]
     }
 
+    /// Returns the number of all dropped packets.
     pub fn of_any_cause(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -57,12 +61,15 @@ impl FromIterator<(DropCause, u64)> for Drops {
 /// number of dropped packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LbCounters {
+    /// The packets to the load balancer's addresses, including packets that were dropped.
     pub received: Traffic,
     /// The number of packets from allowed source addresses with an LB header of version 2.
     pub v2: u64,
+    /// The number of packets from allowed source addresses with an LB header of version 3.
     pub v3: u64,
     /// The packets that were sent to all members, including members that do not exist any more.
     pub sent: Traffic,
+    /// The number of dropped packets by cause.
     pub dropped: Drops,
 }
 

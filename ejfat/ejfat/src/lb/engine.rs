@@ -43,13 +43,18 @@ pub trait Engine: std::fmt::Debug + Send {
 /// The reason why an engine does not use new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
+    /// The tables do not fit into an image.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// A packet that the new tables would forward differently was forwarded while the tables were loaded.
     #[error(
         "load balancer {} forwarded ticks that the new tables are for while they were loaded; try again with a later tick",
         .lb.get()
     )]
-    Late { lb: LbId },
+    Late {
+        /// The load balancer to which the packet belonged.
+        lb: LbId,
+    },
 }
 
 /// The counters of an engine since the previous [`Engine::take`].
@@ -57,18 +62,22 @@ pub enum EngineError {
 pub struct Counted {
     /// The packets that belong to no load balancer.
     pub unaddressed: Drops,
+    /// The counters of each load balancer that got packets.
     pub lbs: BTreeMap<LbId, LbCounters>,
+    /// The packets that were sent to each member, by the load balancer and the member's number.
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// The packets to which each set of tables applied, by the load balancer and the first tick of the set.
     pub sets: BTreeMap<(LbId, u64), Met>,
     /// The highest tick at or below the horizon that was forwarded.
     pub newest: BTreeMap<LbId, u64>,
+    /// The packets above the horizon of each load balancer that forwarded packets above its horizon.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 
 /// The number of packets to which a set of tables applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
+    /// The number of packets that were sent to members.
     pub routed: u64,
     /// The number of dropped packets, without packets from addresses that no tables allow.
     pub dropped: u64,

@@ -27,16 +27,24 @@ use super::{
 /// A table of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageTable {
+    /// The destination addresses, each with its load balancer.
     Destinations,
+    /// The allowed source addresses, each with the last set of tables that allows the address.
     Sources,
+    /// The first ticks of all ranges of ticks, as a binary search tree.
     Begins,
+    /// The ranges of ticks, each with the number of its set of tables and with the index of its epoch.
     Ranges,
+    /// The epochs, each with the place of its calendar in the table [`ImageTable::Slots`].
     Epochs,
+    /// The slots of all calendars, each with the place of its member.
     Slots,
+    /// The members, each with one entry for IPv4 and one entry for IPv6.
     Members,
 }
 
 impl ImageTable {
+    /// All tables, in the order of their discriminants.
     pub const ALL: [Self; 7] = [
         Self::Destinations,
         Self::Sources,
@@ -84,10 +92,25 @@ const MEMBERS: usize = 1024;
 /// The reason why tables do not fit into an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
+    /// A table of the image has too few entries.
     #[error("all load balancers together have {count} {what}, and hardware takes {limit}; remove some, or wait until old tables are out of use", what = table.name())]
-    Full { table: ImageTable, count: usize, limit: usize },
+    Full {
+        /// The table that has too few entries.
+        table: ImageTable,
+        /// The number of entries that the load balancers need together.
+        count: usize,
+        /// The number of entries that the hardware has for this table.
+        limit: usize,
+    },
+    /// A load balancer with rules does not exist in hardware.
     #[error("hardware has {limit} load balancers, and rules name load balancer {lb}; use a lower id")]
-    LoadBalancer { lb: u8, limit: usize },
+    LoadBalancer {
+        /// The number of the load balancer.
+        lb: u8,
+        /// The number of load balancers in hardware. The number of each load balancer in hardware is below `limit`.
+        limit: usize,
+    },
+    /// The hash of the address selects only rows that are in use, and moving other addresses makes no row free.
     #[error(
         "there is no place left for {0} in hardware, whose table of addresses hashes them; use another address, or remove some"
     )]
@@ -119,6 +142,7 @@ impl Default for Image {
 }
 
 impl Image {
+    /// Returns all entries of one table, including unused entries. The number of entries is [`ImageTable::entries`].
     pub fn table(&self, table: ImageTable) -> &[ImageEntry] {
         &self.tables[table as usize]
     }
@@ -142,6 +166,7 @@ impl Image {
         self.members.get(place).copied()
     }
 
+    /// Returns the load balancer and the member number of each pair of entries in [`ImageTable::Members`].
     pub fn members(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.members.iter().copied()
     }

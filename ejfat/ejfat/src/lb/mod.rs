@@ -60,14 +60,20 @@ impl LbId {
     /// The number of load balancers on ESnet's P4 data plane, where the id of a load balancer has three bits.
     pub const P4_COUNT: usize = 8;
 
+    /// Creates the id of the load balancer with the number `id`.
+    ///
+    /// # Errors
+    /// Fails with [`RuleError::LbId`] if `id` is not below [`LbId::COUNT`].
     pub fn new(id: u8) -> Result<Self, RuleError> {
         if usize::from(id) < Self::COUNT { Ok(Self(id)) } else { Err(RuleError::LbId(id)) }
     }
 
+    /// Returns the number of the load balancer, which is below [`LbId::COUNT`].
     pub fn get(self) -> u8 {
         self.0
     }
 
+    /// Returns the ids of all load balancers in ascending order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }

@@ -15,6 +15,7 @@ use crate::{segment::IpVersion, wire::LbHeader};
 pub struct Forwarded {
     /// The offset at which the packet to send begins. The offset is 16 if the LB header was removed, otherwise 0.
     pub start: usize,
+    /// The destination of the packet.
     pub route: Route,
 }
 
@@ -28,6 +29,9 @@ pub struct Forwarded {
 ///
 /// Unlike the P4 data plane, this function drops fragments, and packets whose length in the IP or UDP header does not
 /// match the number of bytes. A dropped packet is not changed.
+///
+/// # Errors
+/// Fails with the cause for which the packet is dropped.
 pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
     let packet = Packet::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;

@@ -8,15 +8,22 @@ use crate::segment::IpVersion;
 /// The tables of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
+    /// The addresses of the load balancers.
     Destination,
+    /// The IPv4 addresses from which load balancers take packets.
     SourceV4,
+    /// The IPv6 addresses from which load balancers take packets.
     SourceV6,
+    /// The epochs, by prefixes of ticks.
     Epoch,
+    /// The slots of all calendars, each with its member.
     Calendar,
+    /// The states and destinations of the members.
     Member,
 }
 
 impl Table {
+    /// All tables, in the order in which [`Rules::iter`](super::Rules::iter) returns their rules.
     pub const ALL: [Self; 6] =
         [Self::Destination, Self::SourceV4, Self::SourceV6, Self::Epoch, Self::Calendar, Self::Member];
 
@@ -67,6 +74,7 @@ impl fmt::Display for Table {
 /// The part of an epoch rule that selects slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch {
+    /// The number of the epoch, by which slot rules name the epoch's calendar.
     pub id: u32,
     /// The calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
@@ -89,22 +97,31 @@ impl Epoch {
 pub struct Forward {
     /// The MAC address of the next hop, or `None` if the machine looks up the MAC address.
     pub mac: Option<[u8; 6]>,
+    /// The IP address of the member.
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
+    /// The member has 2^`port_bits` UDP ports. The entropy or port select of a packet chooses one of these ports.
     pub port_bits: u8,
+    /// True if packets to the member keep the LB header.
     pub keep_lb_header: bool,
 }
 
 impl Forward {
+    /// The maximum number of port bits, with which a member has 2^14 UDP ports.
     pub const MOST_BITS: u8 = 14;
 }
 
 /// The state of a member, which decides whether packets are sent to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
+    /// Packets to the member are sent to this destination.
     Forward(Forward),
+    /// The member is soft-evicted. Packets to a soft-evicted member are dropped and counted as
+    /// [`DropCause::MbrDropSoftEvicted`](super::DropCause::MbrDropSoftEvicted).
     SoftEvicted,
+    /// The member is deregistered. Packets to a deregistered member are dropped and counted as
+    /// [`DropCause::MbrDropDeregistered`](super::DropCause::MbrDropDeregistered).
     Deregistered,
 }
 
@@ -112,31 +129,100 @@ pub enum Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Packets to this address belong to the load balancer.
-    Destination { address: IpAddr, lb: LbId },
+    Destination {
+        /// The address of the load balancer.
+        address: IpAddr,
+        /// The load balancer to which packets belong.
+        lb: LbId,
+    },
     /// The load balancer takes packets from this address.
-    Source { lb: LbId, address: IpAddr },
+    Source {
+        /// The load balancer that takes the packets.
+        lb: LbId,
+        /// The source address of the packets.
+        address: IpAddr,
+    },
     /// The ticks with the prefix `ticks` belong to the epoch `epoch`. If the prefixes of several rules match, the
     /// longest prefix counts.
-    Epoch { lb: LbId, ticks: TickPrefix, epoch: Epoch },
+    Epoch {
+        /// The load balancer to which the epoch belongs.
+        lb: LbId,
+        /// The ticks that belong to the epoch.
+        ticks: TickPrefix,
+        /// The epoch, which decides how a slot is selected.
+        epoch: Epoch,
+    },
     /// A slot of an epoch's calendar leads to a member.
-    Slot { lb: LbId, epoch: u32, slot: u16, member: u16 },
+    Slot {
+        /// The load balancer to which the epoch belongs.
+        lb: LbId,
+        /// The number of the epoch.
+        epoch: u32,
+        /// The number of the slot in the epoch's calendar.
+        slot: u16,
+        /// The number of the member that gets the packets of the slot.
+        member: u16,
+    },
     /// The state and destination of a member, for packets of one IP version.
-    Member { lb: LbId, ip: IpVersion, id: u16, member: Member },
+    Member {
+        /// The load balancer to which the member belongs.
+        lb: LbId,
+        /// The IP version of the packets for which the rule holds.
+        ip: IpVersion,
+        /// The number of the member.
+        id: u16,
+        /// The state and destination of the member.
+        member: Member,
+    },
 }
 
 /// The key of a rule. A table has at most one rule with each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleKey {
-    Destination { address: IpAddr },
-    Source { lb: LbId, address: IpAddr },
-    Epoch { lb: LbId, ticks: TickPrefix },
-    Slot { lb: LbId, epoch: u32, slot: u16 },
-    Member { lb: LbId, ip: IpVersion, id: u16 },
+    /// The key of [`Rule::Destination`].
+    Destination {
+        /// The address of the load balancer.
+        address: IpAddr,
+    },
+    /// The key of [`Rule::Source`].
+    Source {
+        /// The load balancer that takes the packets.
+        lb: LbId,
+        /// The source address of the packets.
+        address: IpAddr,
+    },
+    /// The key of [`Rule::Epoch`].
+    Epoch {
+        /// The load balancer to which the epoch belongs.
+        lb: LbId,
+        /// The ticks that belong to the epoch.
+        ticks: TickPrefix,
+    },
+    /// The key of [`Rule::Slot`].
+    Slot {
+        /// The load balancer to which the epoch belongs.
+        lb: LbId,
+        /// The number of the epoch.
+        epoch: u32,
+        /// The number of the slot in the epoch's calendar.
+        slot: u16,
+    },
+    /// The key of [`Rule::Member`].
+    Member {
+        /// The load balancer to which the member belongs.
+        lb: LbId,
+        /// The IP version of the packets for which the rule holds.
+        ip: IpVersion,
+        /// The number of the member.
+        id: u16,
+    },
 }
 
 impl Rule {
+    /// The highest number of a calendar slot, which is the last slot of a calendar with [`Epoch::MOST_BITS`] slot bits.
     pub const MOST_SLOT: u16 = (1 << Epoch::MOST_BITS) - 1;
 
+    /// Returns the key of the rule, which is the rule without its values.
     pub fn key(&self) -> RuleKey {
         match *self {
             Self::Destination { address, .. } => RuleKey::Destination { address },
@@ -184,6 +270,7 @@ fn check_unicast(address: IpAddr) -> Result<(), RuleError> {
 }
 
 impl RuleKey {
+    /// Returns the table in which a rule with this key is stored.
     pub fn table(&self) -> Table {
         match self {
             Self::Destination { .. } => Table::Destination,

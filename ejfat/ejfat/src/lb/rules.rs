@@ -58,11 +58,19 @@ fn put<K: Ord, V>(
 
 impl Rules {
     /// Adds a rule. If `replace` is true, the rule may replace a rule with the same key.
+    ///
+    /// # Errors
+    /// Fails with [`RuleError::Exists`] if `replace` is false and the table has a rule with the same key, with
+    /// [`RuleError::Full`] if the table has its maximum number of rules, and with another error if the rule itself is
+    /// not valid.
     pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::limit)
     }
 
     /// Adds a rule like [`Self::insert`], within the limits of ESnet's P4 data plane.
+    ///
+    /// # Errors
+    /// Fails for the reasons of [`Self::insert`], with the limits of [`Table::p4_limit`].
     pub fn insert_p4(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::p4_limit)
     }
@@ -108,6 +116,7 @@ impl Rules {
         Some(rule)
     }
 
+    /// Returns the rule with this key, or `None` if there is no rule with this key.
     pub fn get(&self, key: &RuleKey) -> Option<Rule> {
         Some(match *key {
             RuleKey::Destination { address } => {
@@ -213,13 +222,16 @@ impl Rules {
 /// The changes that turn one set of rules into another set, in the canonical order of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
+    /// The rules of the new set whose keys the old set does not have, in the canonical order of rules.
     pub inserted: Vec<Rule>,
     /// Pairs of an old rule and a new rule with the same key.
     pub changed: Vec<(Rule, Rule)>,
+    /// The rules of the old set whose keys the new set does not have, in the canonical order of rules.
     pub removed: Vec<Rule>,
 }
 
 impl Changes {
+    /// Returns true if the old set and the new set of rules are equal.
     pub fn is_empty(&self) -> bool {
         self.inserted.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }

@@ -10,32 +10,57 @@ use crate::wire::LbHeader;
 /// The reason why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
+    /// A tick that the new tables are for was already routed, so events could be split.
     #[error(
         "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them; if a sender's clock was wrong, that tick is forgotten some seconds after"
     )]
-    Routed { from: u64, newest: u64 },
+    Routed {
+        /// The first tick to which the new tables would apply.
+        from: u64,
+        /// The highest tick that was routed.
+        newest: u64,
+    },
+    /// Another set of tables has the same first tick.
     #[error("there are tables from tick {from} on already; stage these from another tick, or force them")]
-    Taken { from: u64 },
+    Taken {
+        /// The first tick of both sets of tables.
+        from: u64,
+    },
+    /// The load balancer has [`Balancer::MOST_STAGED`] staged sets of tables.
     #[error(
         "{most} sets of tables are staged already; try again when those of the oldest have gone out of use, two seconds after their last packet, or put these in the place of all",
         most = Balancer::MOST_STAGED
     )]
     Full,
+    /// The next tick is not known, because all routed ticks were above the horizon.
     #[error(
         "ticks up to {highest} were routed, but none up to the horizon {horizon}, so the next tick is not known; give a tick, or stage tables with a higher horizon"
     )]
-    BeyondHorizon { highest: u64, horizon: u64 },
+    BeyondHorizon {
+        /// The highest tick that was routed.
+        highest: u64,
+        /// The horizon of the load balancer.
+        horizon: u64,
+    },
 }
 
 /// The reason why tables were not withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WithdrawError {
+    /// No set of tables with this first tick is staged.
     #[error("no tables are staged from tick {from} on; withdraw only what was staged")]
-    Absent { from: u64 },
+    Absent {
+        /// The first tick of the tables that were to be withdrawn.
+        from: u64,
+    },
+    /// A packet was looked up in the tables, so events could be split by a withdrawal.
     #[error(
         "packets met the tables from tick {from} on already, so to withdraw them could split events; stage others from a later tick"
     )]
-    Routed { from: u64 },
+    Routed {
+        /// The first tick of the tables that were to be withdrawn.
+        from: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +89,7 @@ pub struct BeyondHorizon {
     pub packets: u64,
     /// The lowest remembered tick that is above the horizon.
     pub lowest: u64,
+    /// The highest tick that was routed above the horizon.
     pub highest: u64,
 }
 

@@ -38,14 +38,19 @@ pub struct LbTables {
 /// The destination of a packet, which is the result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
+    /// The load balancer that routed the packet.
     pub lb: LbId,
+    /// The number of the epoch that has the packet's tick.
     pub epoch: u32,
+    /// The number of the packet's slot in the epoch's calendar.
     pub slot: u16,
+    /// The number of the member that gets the packet.
     pub member: u16,
     /// The MAC address of the next hop, if the member's rule has one.
     pub mac: Option<[u8; 6]>,
     /// The address of the member, in the packet's IP version, with the UDP port.
     pub to: SocketAddr,
+    /// True if the packet keeps its LB header.
     pub keep_lb_header: bool,
 }
 
@@ -72,6 +77,7 @@ impl Found<'_> {
 }
 
 impl Tables {
+    /// Compiles the rules of all load balancers.
     pub fn new(rules: &Rules) -> Self {
         let lbs = LbId::all().map(|lb| Arc::new(LbTables::new(lb, rules)));
         Self { destinations: Arc::new(Self::destinations(rules)), lbs: lbs.collect() }
@@ -95,6 +101,9 @@ impl Tables {
 
     /// Returns the destination to which a load balancer sends a packet from the address `from`. The destination's
     /// address has the same IP version as `from`.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the packet is dropped.
     pub fn route(&self, lb: LbId, from: IpAddr, header: &LbHeader) -> Result<Route, DropCause> {
         let tables = self.of(lb);
         if !tables.allows(from) {

@@ -20,6 +20,10 @@ impl TickPrefix {
 
     /// Creates a prefix from the `length` leading bits of `value`. The bits of `value` behind the `length` leading bits
     /// must be 0.
+    ///
+    /// # Errors
+    /// Fails with [`RuleError::PrefixLength`] if `length` is above 64, and with [`RuleError::PrefixBits`] if a bit
+    /// behind the `length` leading bits is not 0.
     pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
         let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
         if value & low_bits(free) != 0 {
@@ -33,10 +37,12 @@ impl TickPrefix {
         self.length
     }
 
+    /// Returns the lowest tick of the prefix.
     pub fn first(self) -> u64 {
         self.value
     }
 
+    /// Returns the highest tick of the prefix.
     pub fn last(self) -> u64 {
         self.value | low_bits(BITS - u32::from(self.length))
     }

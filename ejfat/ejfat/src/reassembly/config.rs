@@ -34,6 +34,7 @@ pub struct Config {
     /// event, the sender loses its own event that got no segment for the longest time. All unknown senders together
     /// count as one sender.
     pub max_open_per_source: u32,
+    /// The definition of one sender, to which limits such as `max_open_per_source` apply.
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
@@ -49,6 +50,7 @@ pub struct Config {
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
+    /// The kind of the event numbers, which decides whether missing events are counted.
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,
@@ -92,10 +94,18 @@ impl Default for Config {
 /// The reason why limits are invalid or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
+    /// A field of [`Config`] is 0. The value is the name of the field.
     #[error("{0} is 0; it must be at least 1")]
     Zero(&'static str),
+    /// [`Config::max_open`] is above [`Config::slots`].
     #[error("{max_open} open events do not fit into {slots} slots")]
-    Slots { max_open: u32, slots: u32 },
+    Slots {
+        /// The value of [`Config::max_open`].
+        max_open: u32,
+        /// The value of [`Config::slots`].
+        slots: u32,
+    },
+    /// [`Config::page`] is not a power of two. The value is the size of the page in bytes.
     #[error("pages of {0} bytes are none; their size is a power of two")]
     Page(u32),
 }

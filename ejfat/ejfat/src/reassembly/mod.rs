@@ -64,7 +64,9 @@ impl EventId {
 /// The event number and the data id of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
+    /// The event number in the RE header.
     pub event: u64,
+    /// The data id in the RE header, which is the number of the event's stream.
     pub data_id: u16,
 }
 
@@ -72,7 +74,9 @@ pub struct Name {
 /// make the copy before the next segment is handled, because the next segment may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The id of the event, which selects the event buffer.
     pub id: EventId,
+    /// The event number and the data id of the event.
     pub name: Name,
     /// The length of the whole event in bytes.
     pub length: u32,
@@ -101,6 +105,7 @@ pub enum Eviction {
 }
 
 impl Eviction {
+    /// All limits, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
 
     /// Returns the name of this cause in counters.
@@ -121,9 +126,13 @@ const MOST_EVICTED: usize = 16;
 /// An event that was given up before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete {
+    /// The id of the event. The caller releases the event buffer with this id.
     pub id: EventId,
+    /// The event number and the data id of the event.
     pub name: Name,
+    /// The length of the whole event in bytes.
     pub length: u32,
+    /// The number of bytes of the event that arrived.
     pub received: u32,
 }
 
@@ -159,6 +168,7 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All causes, in the order of their discriminants.
     pub const ALL: [Self; 12] = [
         Self::Short,
         Self::Version,
@@ -237,6 +247,11 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
+    /// Creates a reassembler without open events, and allocates all its tables.
+    ///
+    /// # Errors
+    /// Fails with the [`ConfigError`] that names the invalid field, if a limit is 0 or two limits contradict each
+    /// other.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         // An event that is longer than `memory` could never be complete, so `max_event` is at most `memory`.
@@ -253,12 +268,17 @@ impl Reassembler {
         })
     }
 
+    /// Returns the limits and settings. `max_event` is lowered to `memory` if it was above `memory`.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// Handles a datagram with or without an LB header. `from` is the source address of the datagram, which is the
     /// address of the sender or of a load balancer.
+    ///
+    /// # Errors
+    /// Fails with the [`Cause`] for which the segment was not placed. The counters include each datagram that was not
+    /// placed.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
         self.now = now;
         let headers = headers(datagram, self.config.versions);

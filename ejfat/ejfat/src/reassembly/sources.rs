@@ -24,7 +24,9 @@ pub struct Counters {
     /// The number of payload bytes that were placed in events.
     pub placed_bytes: u64,
     dropped: [u64; Cause::ALL.len()],
+    /// The number of events of which a first segment arrived.
     pub opened: u64,
+    /// The number of events of which all bytes arrived.
     pub complete: u64,
     /// The number of events that were given up after a time-out.
     pub timed_out: u64,
@@ -34,10 +36,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Returns the number of segments that were not placed for one cause.
     pub fn dropped(&self, cause: Cause) -> u64 {
         self.dropped[cause as usize]
     }
 
+    /// Returns the number of all segments that were not placed.
     pub fn dropped_of_any_cause(&self) -> u64 {
         self.dropped.iter().sum()
     }
@@ -98,8 +102,11 @@ pub struct SourceStats {
     pub address: Option<IpAddr>,
     /// The data id of the stream with [`LimitsBy::Stream`], or `None` in the entry of unknown senders.
     pub data_id: Option<u16>,
+    /// The time at which the last datagram of the sender arrived.
     pub last_heard: Time,
+    /// The number of open events of the sender.
     pub open: u32,
+    /// The counters of the sender's segments and events.
     pub counters: Counters,
     streams: Streams,
 }

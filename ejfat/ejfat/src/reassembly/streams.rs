@@ -31,9 +31,11 @@ pub enum Numbering {
 /// The counters of a stream with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamStats {
+    /// The data id of the stream.
     pub data_id: u16,
     /// The number of events of which a segment arrived.
     pub seen: u64,
+    /// The highest event number of which a segment arrived.
     pub highest: u64,
     /// The number of events below the highest number of which no segment has arrived.
     pub missing: u64,

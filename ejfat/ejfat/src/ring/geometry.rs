@@ -12,20 +12,28 @@ pub struct Geometry {
 /// The reason why a geometry is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
+    /// The number of slots is not from 1 to 65536. The value is the number of slots.
     #[error("a ring of {0} slots; it has 1 to {most}", most = Geometry::MOST_SLOTS)]
     Slots(u32),
+    /// The size of a slot is 0 or not a multiple of [`Geometry::UNIT`]. The value is the size in bytes.
     #[error("slots of {0} bytes; they are multiples of {unit} bytes", unit = Geometry::UNIT)]
     SlotBytes(u32),
+    /// The ring has 4 GiB or more. The value is the size of the ring in bytes.
     #[error("a ring of {0} bytes; it is shorter than 4 GiB")]
     RingBytes(u64),
 }
 
 impl Geometry {
-    pub const MOST_SLOTS: u32 = 1 << 16;
+    /// The maximum number of slots of a ring.
+    const MOST_SLOTS: u32 = 1 << 16;
     /// The size of a slot is a multiple of this number of bytes, so that every event begins at the start of a cache
     /// line.
     pub const UNIT: u32 = 64;
 
+    /// Creates the geometry of a ring with `slots` slots of `slot_bytes` bytes each.
+    ///
+    /// # Errors
+    /// Fails if the number of slots, the size of a slot or the size of the ring is not valid.
     pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, GeometryError> {
         if !(1..=Self::MOST_SLOTS).contains(&slots) {
             return Err(GeometryError::Slots(slots));
@@ -41,14 +49,17 @@ impl Geometry {
         Ok(Self { slots, slot_bytes })
     }
 
+    /// Returns the number of slots.
     pub fn slots(self) -> u32 {
         self.slots
     }
 
+    /// Returns the size of one slot in bytes.
     pub fn slot_bytes(self) -> u32 {
         self.slot_bytes
     }
 
+    /// Returns the size of the ring in bytes, without descriptors and credits.
     pub fn ring_bytes(self) -> usize {
         self.slots as usize * self.slot_bytes as usize
     }
@@ -70,6 +81,7 @@ impl Geometry {
         self.slots.next_power_of_two()
     }
 
+    /// Returns the size of all descriptors in bytes.
     pub fn descriptors_bytes(self) -> usize {
         self.descriptors() as usize * BLOCK
     }

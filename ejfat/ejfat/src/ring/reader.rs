@@ -5,12 +5,21 @@ use super::{BLOCK, Descriptor, Geometry, Malformed};
 /// A violation of the protocol by the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReaderError {
+    /// The descriptor is not valid.
     #[error("{0}")]
     Malformed(#[from] Malformed),
+    /// The sequence number of the announcement or of the descriptor is not the next sequence number.
     #[error("event {got} was told when {expected} was due")]
-    Sequence { expected: u32, got: u32 },
+    Sequence {
+        /// The sequence number of the next event.
+        expected: u32,
+        /// The sequence number in the announcement or in the descriptor.
+        got: u32,
+    },
+    /// The event does not lie inside the ring, or its slots do not fit its length.
     #[error("an event lies outside its ring, or its slots are not as its length needs")]
     Outside,
+    /// The event lies in a slot of another event that the worker has not released.
     #[error("an event lies in slots of another one that was not given back")]
     Taken,
 }
@@ -45,6 +54,7 @@ impl Reader {
         Self { geometry, again, next: 1, held, outstanding: 0 }
     }
 
+    /// Returns the geometry of the ring.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -66,6 +76,9 @@ impl Reader {
 
     /// Checks an event that was announced by its sequence number. The caller must read the bytes of `descriptor` after
     /// the announcement has arrived, because earlier bytes may belong to another event.
+    ///
+    /// # Errors
+    /// Fails with a [`ReaderError`] if the bridge has broken the protocol. After an error, the reader is unchanged.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
         if descriptor.again && !self.again {

@@ -20,6 +20,7 @@ use super::{BLOCK, CREDIT};
 
 /// The offset of the head in the file of events, in bytes.
 pub const HEAD_AT: usize = 0;
+/// The offset of the first descriptor in the file of events, in bytes.
 pub const DESCRIPTORS_AT: usize = BLOCK;
 /// The alignment of the ring in the file of events, in bytes. The alignment is at least the page size of every
 /// supported machine.
@@ -27,4 +28,5 @@ pub const PAGE: usize = 1 << 16;
 
 /// The offset in bytes of the count of credits, in the file of credits and in the region of credits over RDMA.
 pub const COUNT_AT: usize = 0;
+/// The offset of the word `asleep` in the file of credits, in bytes.
 pub const ASLEEP_AT: usize = CREDIT;

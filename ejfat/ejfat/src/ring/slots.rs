@@ -7,8 +7,11 @@ use super::Geometry;
 /// Adjacent slots for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
+    /// The number of the event's first slot.
     pub slot: u32,
+    /// The number of the event's slots.
     pub slots: u32,
+    /// The value that the worker writes into the credit word of the first slot to release the event.
     pub generation: u32,
 }
 
@@ -32,6 +35,7 @@ enum State {
 /// An event that a worker released or acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
+    /// The number of the event's first slot.
     pub slot: u32,
     /// The tag that the caller passed to [`Slots::send`].
     pub tag: u32,
@@ -42,6 +46,7 @@ pub struct Credited {
 /// The result of reading the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
+    /// The number of events that the worker released since the previous reading.
     pub credits: u32,
     /// The number of words that changed to a value that is not the credit of an event.
     pub wrong: u32,
@@ -94,10 +99,12 @@ impl Slots {
         }
     }
 
+    /// Returns the geometry of the ring.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
+    /// Returns the number of slots that are in use, by events that are reassembled and by events that are not released.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }

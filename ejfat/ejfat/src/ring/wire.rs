@@ -52,6 +52,7 @@ impl Default for Filter {
 }
 
 impl Filter {
+    /// Returns true if the worker takes events with the data id `data_id`.
     pub fn takes(&self, data_id: u16) -> bool {
         (self.data_ids.0..=self.data_ids.1).contains(&data_id)
     }
@@ -60,8 +61,11 @@ impl Filter {
 /// A worker's request, which is input 0 of the function `subscribe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
+    /// The number and the size of the slots of the worker's ring.
     pub geometry: Geometry,
+    /// The events that the worker takes.
     pub filter: Filter,
+    /// The name of the worker, which is only shown to people.
     pub name: WorkerName,
     /// True if the worker requests version 2. In version 2, the worker may get events that other workers had when these
     /// workers ended.
@@ -81,8 +85,10 @@ pub enum Placing {
 }
 
 impl Placing {
+    /// All delivery modes, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Store, Self::Cut, Self::Shared];
 
+    /// Returns the name of the delivery mode in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
@@ -96,22 +102,30 @@ impl Placing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
 pub enum Refusal {
+    /// The bridge does not support the version that the subscription requests.
     #[error(
         "the bridge does not speak this version of the protocol; an older bridge delivers no event again, so subscribe without that"
     )]
     Version = 1,
+    /// A reserved byte of the subscription is not 0, or the data ids or the name are not valid.
     #[error("reserved bytes of the subscription are not zero, or its data ids or name are none")]
     Malformed = 2,
+    /// No ring can have the number and the size of slots that the subscription requests.
     #[error("no ring has this geometry: 1 to 65536 slots of a multiple of 64 bytes, less than 4 GiB in all")]
     Geometry = 3,
+    /// The size of a region differs from the size that the geometry needs.
     #[error("the regions are not as long as the geometry says")]
     Regions = 4,
+    /// Two of the worker's regions overlap.
     #[error("regions overlap")]
     Overlap = 5,
+    /// The bridge has the maximum number of workers.
     #[error("the bridge has as many workers as it takes; try again later, or raise its --max-workers")]
     Full = 6,
+    /// The bridge could not set up the ring. The log of the bridge has the reason.
     #[error("the bridge cannot: its log has more")]
     Failed = 7,
+    /// The rings on the bridge's machine would have more memory than the bridge allows.
     #[error("rings of the bridge's machine have as much memory as they may; ask for a smaller one")]
     Memory = 8,
 }
@@ -134,6 +148,7 @@ impl Refusal {
 pub struct Answer {
     /// The number of the worker. Each new worker of a bridge gets a higher number.
     pub worker: u32,
+    /// The delivery mode by which the bridge puts events into the worker's ring.
     pub placing: Placing,
     /// A number that is different after each start of the bridge.
     pub instance: u64,
@@ -145,10 +160,13 @@ pub struct Answer {
 /// The reason why a block is not a valid message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// The block has a version other than 1 and 2. The value is the version.
     #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
     Version(u32),
+    /// The geometry in a subscription is not valid.
     #[error("{0}")]
     Geometry(#[from] GeometryError),
+    /// A field has a value that is not valid in any version, or a reserved byte is not 0.
     #[error("a field has a value that it never has")]
     Field,
 }
@@ -166,15 +184,20 @@ impl From<Malformed> for Refusal {
 /// The location and the properties of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Descriptor {
+    /// The sequence number of the event. The first event of a ring has the number 1, and each later event has the next
+    /// higher number, modulo 2^32.
     pub sequence: u32,
     /// The generation of the event's first slot.
     pub generation: u32,
+    /// The number of the event's first slot.
     pub slot: u32,
+    /// The number of adjacent slots that the event has.
     pub slots: u32,
     /// The offset of the first slot in the ring, in bytes.
     pub offset: u64,
     /// The length of the event in bytes.
     pub length: u32,
+    /// The event number and the data id of the event.
     pub name: Name,
     /// The tick of the event's segments, if the segments had an LB header.
     pub tick: Option<u64>,
@@ -243,6 +266,7 @@ fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
 }
 
 impl Subscription {
+    /// Returns the 64 bytes of the subscription.
     pub fn encode(&self) -> [u8; BLOCK] {
         let Filter { data_ids: (first, last), member } = self.filter;
         let mut name = [0; 32];
@@ -259,6 +283,10 @@ impl Subscription {
         ])
     }
 
+    /// Decodes a subscription of either version.
+    ///
+    /// # Errors
+    /// Fails if the version, the geometry or another field is not valid.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let again = decode_version(fields.u32())?;
@@ -288,6 +316,7 @@ fn name(bytes: &[u8; 32]) -> Option<WorkerName> {
 }
 
 impl Answer {
+    /// Returns the 64 bytes of an answer or of a refusal.
     pub fn encode(answer: &Result<Self, Refusal>) -> [u8; BLOCK] {
         match answer {
             Ok(Self { worker, placing, instance, again }) => block(&[
@@ -301,6 +330,10 @@ impl Answer {
         }
     }
 
+    /// Decodes an answer or a refusal.
+    ///
+    /// # Errors
+    /// Fails if the version or another field is not valid. A valid refusal is the inner error.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, Refusal>, Malformed> {
         let mut fields = Fields(bytes);
         let again = decode_version(fields.u32())?;
@@ -319,6 +352,7 @@ impl Answer {
 }
 
 impl Descriptor {
+    /// Returns the 64 bytes of the descriptor.
     pub fn encode(&self) -> [u8; BLOCK] {
         let flags = self.tick.map_or(0, |_| HAS_TICK) | if self.again { IS_AGAIN } else { 0 };
         block(&[
@@ -339,6 +373,9 @@ impl Descriptor {
 
     /// Decodes a descriptor of either version. [`Reader`](super::Reader) checks whether the descriptor's fields fit a
     /// ring.
+    ///
+    /// # Errors
+    /// Fails with [`Malformed::Field`] if the flags or the tick are not valid.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let (sequence, generation, offset) = (fields.u32(), fields.u32(), fields.u64());

@@ -16,15 +16,24 @@ const MAGIC: u16 = 0x4c42;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Select {
     /// In version 2, the tick selects the slot, and `entropy` selects the port.
-    V2 { entropy: u16 },
+    V2 {
+        /// The number that selects the UDP port of the worker.
+        entropy: u16,
+    },
     /// In version 3, the slot and the port are selected by a field each.
-    V3 { slot: u16, port: u16 },
+    V3 {
+        /// The slot select, which selects the calendar slot.
+        slot: u16,
+        /// The port select, which selects the UDP port of the worker.
+        port: u16,
+    },
 }
 
 /// The header in front of every segment on its way from a sender to the load balancer. All segments of an event have
 /// the same LB header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LbHeader {
+    /// The version of the header, with the fields that select the calendar slot and the UDP port.
     pub select: Select,
     /// The protocol of the bytes behind the header, which is usually [`LbHeader::REASSEMBLY`].
     pub protocol: u8,
@@ -34,10 +43,12 @@ pub struct LbHeader {
 }
 
 impl LbHeader {
+    /// The length of the header in bytes.
     pub const LEN: usize = 16;
     /// The value of `protocol` if an RE header follows the LB header.
     pub const REASSEMBLY: u8 = 1;
 
+    /// Returns the version of the header, which is 2 or 3.
     #[inline]
     pub fn version(&self) -> u8 {
         match self.select {
@@ -64,6 +75,7 @@ impl LbHeader {
         }
     }
 
+    /// Returns the 16 bytes of the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let (upper, lower) = match self.select {
             Select::V2 { entropy } => (0, entropy),
@@ -78,6 +90,9 @@ impl LbHeader {
     }
 
     /// Returns the header and the bytes behind the header.
+    ///
+    /// # Errors
+    /// Fails if `bytes` are shorter than the header, have other magic bytes, or have a version other than 2 and 3.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (header, rest) =

@@ -51,10 +51,12 @@ impl Default for Versions {
 }
 
 impl ReHeader {
+    /// The length of the header in bytes.
     pub const LEN: usize = 20;
     /// The version in encoded headers.
     pub const VERSION: u8 = 1;
 
+    /// Returns the 20 bytes of the header, with version [`ReHeader::VERSION`].
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let first = u128::from(Self::VERSION) << 124
@@ -68,6 +70,9 @@ impl ReHeader {
     }
 
     /// Returns the header and the payload. The caller must check that offset, length and payload match each other.
+    ///
+    /// # Errors
+    /// Fails if `bytes` are shorter than the header, or if the version is not in `accept`.
     #[inline]
     pub fn decode(bytes: &[u8], accept: Versions) -> Result<(Self, &[u8]), Malformed> {
         let (header, payload) =

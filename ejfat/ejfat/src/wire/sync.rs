@@ -12,15 +12,21 @@ const VERSION: u8 = 2;
 /// The content of a sync datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SyncHeader {
+    /// The id of the sender, which the sender chooses.
     pub source: u32,
+    /// The current tick of the sender.
     pub tick: u64,
+    /// The number of ticks by which the sender's tick increases in one second.
     pub ticks_per_second: u32,
+    /// The time at which the tick was current, in nanoseconds of UNIX time.
     pub unix_nanos: u64,
 }
 
 impl SyncHeader {
+    /// The length of the header in bytes.
     pub const LEN: usize = 28;
 
+    /// Returns the 28 bytes of the header.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..2].copy_from_slice(&MAGIC.to_be_bytes());
@@ -33,6 +39,9 @@ impl SyncHeader {
     }
 
     /// Decodes a datagram. The datagram must have exactly the length of the header.
+    ///
+    /// # Errors
+    /// Fails if the length, the magic bytes or the version of the datagram are not those of a sync header.
     pub fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;
         let [m0, m1, version, _, s0, s1, s2, s3, rest @ ..] = *bytes;
