@@ -32,8 +32,11 @@ use crate::{
 /// The address at which clients find the control plane. It is written into the EJFAT URIs of replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Public {
+    /// True if clients must use TLS, so that the scheme of URIs is `ejfats`.
     pub tls: bool,
+    /// The host name or IP address of the control plane, as it is written into URIs.
     pub host: String,
+    /// The TCP port of the control plane.
     pub port: u16,
 }
 

@@ -25,6 +25,7 @@ const MOST_WAITING: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot append to the audit log {}: {source}; give a file that can be written", .path.display())]
 pub struct AuditError {
+    /// The file of the audit log.
     pub path: PathBuf,
     #[source]
     source: std::io::Error,

@@ -22,12 +22,25 @@ const KEPT: &str = ".kept";
 /// Why a backup was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
+    /// The store failed to read, check or write a backup.
     #[error(transparent)]
     Store(#[from] naa_store::Error),
+    /// The file of the backup and the file for kept backups both contain backups of other stores.
     #[error("{} and {} are both of another store than this one; move one of them away", .file.display(), .kept.display())]
-    Others { file: PathBuf, kept: PathBuf },
+    Others {
+        /// The file of the backup.
+        file: PathBuf,
+        /// The file whose name ends with `.kept`, in which a backup of another store is kept.
+        kept: PathBuf,
+    },
+    /// A file of a backup cannot be renamed.
     #[error("the former backup {} cannot be renamed: {source}; give a folder that can be written", .file.display())]
-    Rename { file: PathBuf, source: io::Error },
+    Rename {
+        /// The file of the backup.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
 }
 
 /// Writes backups of one store.

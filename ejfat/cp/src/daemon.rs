@@ -37,22 +37,35 @@ const BUFFER: usize = 8 << 20;
 /// Why a control plane cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
+    /// The configuration is not valid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The file of the admin token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenFileError),
+    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] naa_store::Error),
+    /// The control plane itself cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// A sync socket cannot be bound.
     #[error(transparent)]
     Sync(#[from] SyncError),
+    /// The data plane in this process cannot start.
     #[error("the data plane of this process: {0}")]
     Forward(#[from] ForwardError),
+    /// The gRPC server or the HTTP server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A folder for the control plane's files cannot be made.
     #[error("cannot make the folder {}: {source}; make it, or give another one", .path.display())]
-    Folder { path: PathBuf, source: io::Error },
+    Folder {
+        /// The path of the folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
 }
 
 /// A control plane that runs until it is stopped or dropped.
@@ -132,6 +145,7 @@ impl Daemon {
         Ok(Self { core, servers, syncs, local, public, token_file, store_file, store, backups, certificate })
     }
 
+    /// Returns the running control plane.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -141,6 +155,7 @@ impl Daemon {
         self.servers.iter().map(Server::address).collect()
     }
 
+    /// Returns the sync sockets.
     pub fn syncs(&self) -> &Syncs {
         &self.syncs
     }

@@ -43,12 +43,25 @@ pub enum PlaneAddress {
     /// The data plane is in this process.
     Local(Arc<Plane>),
     /// A data plane with the service `naa.lb.v1`; `address` is `HOST:PORT`.
-    Staged { address: String, credentials: Credentials },
+    Staged {
+        /// The host and port of the data plane, as `HOST:PORT`.
+        address: String,
+        /// The token and the TLS files for the connection to the data plane.
+        credentials: Credentials,
+    },
     /// A SmartNIC with the service `sn_p4.v2`; `address` is `HOST:PORT`.
-    SmartNic { address: String, credentials: Credentials, link: Link },
+    SmartNic {
+        /// The host and port of the SmartNIC's agent, as `HOST:PORT`.
+        address: String,
+        /// The token and the TLS files for the connection to the SmartNIC's agent.
+        credentials: Credentials,
+        /// The addresses that the SmartNIC uses on its network.
+        link: Link,
+    },
 }
 
 impl PlaneAddress {
+    /// Returns the kind of the data plane, which decides whether tables are staged or rules are changed one by one.
     pub fn kind(&self) -> PlaneKind {
         match self {
             Self::Local(_) | Self::Staged { .. } => PlaneKind::Staged,
@@ -127,7 +140,9 @@ pub(crate) struct PlaneHandle {
 /// Why a data plane cannot be programmed, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Away {
+    /// The time from which on the data plane could not be programmed.
     pub since: WallTime,
+    /// The reason why the data plane cannot be programmed, as text for people.
     pub why: String,
 }
 

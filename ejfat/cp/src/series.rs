@@ -144,15 +144,20 @@ fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
 /// One metric of a reservation or a worker session over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneSeries {
+    /// The path of the series, by which selectors find the series.
     pub path: String,
+    /// The unit of the values.
     pub unit: &'static str,
+    /// The values in the order of their times.
     pub samples: Values,
 }
 
 /// The values of a metric, each with its time of day.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
+    /// Values that are counts, each with its time of day.
     Integers(Vec<(WallTime, u64)>),
+    /// Values that are fractions or rates, each with its time of day.
     Floats(Vec<(WallTime, f32)>),
 }
 

@@ -44,16 +44,30 @@ const LOCAL_LBS: u8 = 4;
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
+    /// The configuration file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        /// The path of the configuration file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
     /// The text is not a valid configuration. `why` names the line.
     #[error("{}: {why}", .path.display())]
-    Text { path: PathBuf, why: String },
+    Text {
+        /// The path of the configuration file.
+        path: PathBuf,
+        /// The description of the problem, with the line.
+        why: String,
+    },
+    /// A field of the configuration has a value that is not valid.
     #[error("{place}{field}: {why}")]
     Value {
         /// The file and the line, followed by a colon and a space. Empty if the configuration was not read from a file.
         place: String,
+        /// The path of the field in the configuration.
         field: String,
+        /// The reason why the value is not valid.
         why: String,
     },
 }

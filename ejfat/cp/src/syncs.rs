@@ -29,7 +29,9 @@ const READ: usize = 64;
 /// The address at which the sync datagrams of a load balancer are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncAddress {
+    /// The load balancer whose senders send the sync datagrams.
     pub lb: LbId,
+    /// The address at which the sync datagrams are received.
     pub at: SocketAddr,
 }
 
@@ -50,6 +52,7 @@ pub struct Syncs {
     addresses: Vec<SyncAddress>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// The counters of datagrams that were not used.
     pub counters: Arc<SyncCounters>,
 }
 
@@ -57,6 +60,7 @@ pub struct Syncs {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot receive sync datagrams at {at}: {source}; give an address of this machine and a free port")]
 pub struct SyncError {
+    /// The address at which sync datagrams cannot be received.
     pub at: SocketAddr,
     #[source]
     source: io::Error,

@@ -19,22 +19,52 @@ const LEAST: usize = 16;
 /// Why there is no admin token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
+    /// The file of the admin token cannot be read.
     #[error("cannot read the admin token's file {}: {source}; give a file that can be read (admin_token_file)", .path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file of the admin token does not exist, and cannot be made.
     #[error("cannot make the admin token's file {}: {source}; give one that can be made (admin_token_file)", .path.display())]
-    Make { path: PathBuf, source: io::Error },
+    Make {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The text in the file is not a valid token.
     #[error("the admin token's file {}: {why}", .path.display())]
-    Token { path: PathBuf, why: BadToken },
+    Token {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reason why the text is not a valid token.
+        why: BadToken,
+    },
+    /// The token in the file has too few characters, so it could be guessed.
     #[error(
         "the admin token in the file {} has fewer than {LEAST} characters, so it can be guessed; write a longer one into it, or remove \
          the file, which is then made with a random token",
         .path.display()
     )]
-    Short { path: PathBuf },
+    Short {
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// Users other than the owner of the file may read the file.
     #[error("the admin token's file {} may be read by others; chmod 600 it", .path.display())]
-    Rights { path: PathBuf },
+    Rights {
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// The file has more bytes than a token can have.
     #[error("the admin token's file {} has more than {MOST} bytes; is it the right one?", .path.display())]
-    Long { path: PathBuf },
+    Long {
+        /// The path of the file.
+        path: PathBuf,
+    },
 }
 
 /// Reads the token from a file that only its owner may read. If the file does not exist, it is made with a random token.
