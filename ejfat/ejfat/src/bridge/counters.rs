@@ -50,7 +50,7 @@ pub struct Counters {
     pub open: u64,
     /// The number of events that the reassembler gave up before they were complete.
     pub incomplete: u64,
-    /// The number of lost events by cause. The index is the discriminant of the [`Loss`].
+    /// The number of lost events by cause. The index in the array is the discriminant of a [`Loss`].
     pub lost: [u64; Loss::ALL.len()],
     /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`], or 0 if no event was lost as
     /// `TooLarge`.

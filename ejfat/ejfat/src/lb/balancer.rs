@@ -63,7 +63,7 @@ impl Balancer {
     /// Checks whether [`Balancer::stage`] would refuse a load balancer's tables whose first tick is `from`.
     ///
     /// # Errors
-    /// Fails with the error with which [`Balancer::stage`] would fail.
+    /// Returns the error that [`Balancer::stage`] would return.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         self.of(lb).place_for(from, false).map(drop)
     }
@@ -114,7 +114,7 @@ impl Balancer {
     /// Returns the first tick that [`Balancer::stage_next`] would choose for new tables of a load balancer.
     ///
     /// # Errors
-    /// Fails with the error with which [`Balancer::stage_next`] would fail.
+    /// Returns the error that [`Balancer::stage_next`] would return.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
@@ -143,7 +143,7 @@ impl Balancer {
     /// Checks whether [`Balancer::force`] would refuse a load balancer's tables whose first tick is `from`.
     ///
     /// # Errors
-    /// Fails with the error with which [`Balancer::force`] would fail.
+    /// Returns the error that [`Balancer::force`] would return.
     pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         let sets = &self.of(lb).sets;
         let kept = sets.partition_point(|set| set.from < from);

@@ -24,9 +24,9 @@ pub enum DropCause {
     LbCalendarMiss,
     /// The member has no entry for the packet's IP version.
     MbrInfoMiss,
-    /// The member is soft-evicted ([`Member::SoftEvicted`](super::Member::SoftEvicted)).
+    /// The member is soft-evicted, so nothing is sent to the member.
     MbrDropSoftEvicted,
-    /// The member is deregistered ([`Member::Deregistered`](super::Member::Deregistered)).
+    /// The member is deregistered, so nothing is sent to the member.
     MbrDropDeregistered,
 }
 

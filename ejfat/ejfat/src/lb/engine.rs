@@ -46,7 +46,7 @@ pub enum EngineError {
     /// The tables do not fit into an image.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A packet that the new tables would forward differently was forwarded while the tables were loaded.
+    /// While the new tables were loaded, the engine forwarded a packet with a tick to which the new tables apply.
     #[error(
         "load balancer {} forwarded ticks that the new tables are for while they were loaded; try again with a later tick",
         .lb.get()

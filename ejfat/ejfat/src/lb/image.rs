@@ -110,7 +110,8 @@ pub enum ImageError {
         /// The number of load balancers in hardware. The number of each load balancer in hardware is below `limit`.
         limit: usize,
     },
-    /// The hash of the address selects only rows that are in use, and moving other addresses makes no row free.
+    /// A table of addresses has no free row for the address, because the hash of the address selects only rows that are
+    /// in use.
     #[error(
         "there is no place left for {0} in hardware, whose table of addresses hashes them; use another address, or remove some"
     )]

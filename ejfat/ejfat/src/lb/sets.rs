@@ -10,7 +10,7 @@ use crate::wire::LbHeader;
 /// The reason why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
-    /// A tick that the new tables are for was already routed, so events could be split.
+    /// A tick to which the new tables would apply was already routed. The new tables could split events.
     #[error(
         "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them; if a sender's clock was wrong, that tick is forgotten some seconds after"
     )]
