@@ -208,7 +208,7 @@ pub enum Error {
         peer: SocketAddr,
         /// The text of the error that ended the session.
         why: String,
-        /// The party that had to act after the error that ended the session.
+        /// The party that has to act because of the error that ended the session.
         party: Party,
     },
     /// The program used a region or began another call while a call was running.
@@ -231,8 +231,7 @@ pub enum Error {
         /// The number of the session's parameters, without internal regions.
         params: usize,
     },
-    /// The program set a number of bytes to send for a parameter that is not an input, or wrote such a parameter in a
-    /// stream.
+    /// The parameter is not an input, so the host cannot choose how many of its bytes are sent, and no stream writes it.
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
     NotInput {
         /// The number of the parameter, counted from 0 without internal regions.
