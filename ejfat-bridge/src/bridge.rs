@@ -107,6 +107,11 @@ pub struct Bridge {
 
 impl Bridge {
     /// Makes a bridge and binds its ports. `instance` must be a new random number at each start.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Udp`] if a port cannot be bound, with [`Error::Bounds`] if the limits of the reassembler are not
+    /// valid, with [`Error::Path`] if the path of the socket for local workers is too long, and with [`Error::Io`] if
+    /// another operation of the operating system fails.
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
@@ -153,6 +158,7 @@ impl Bridge {
         Arc::new(Subscribe(info()))
     }
 
+    /// Returns a handle by which other threads read the state of the bridge.
     pub fn handle(&self) -> Handle {
         Handle(self.desk.clone())
     }
@@ -169,6 +175,9 @@ impl Bridge {
     }
 
     /// Returns the size in bytes that the system gave to a socket's receive buffer.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Io`] if the system does not return the size.
     pub fn buffer(&self) -> Result<usize, Error> {
         self.intake.ports.buffer().map_err(Error::io("read the size of a receive buffer"))
     }

@@ -11,10 +11,14 @@ pub struct BridgeConfig {
     pub listen: Vec<Listen>,
     /// The size of each socket's receive buffer in bytes; `None` for the system's default.
     pub buffer: Option<usize>,
+    /// The limits and settings of the reassembler. The bridge replaces [`reassembly::Config::page`] by the page size of the
+    /// system.
     pub reassembly: reassembly::Config,
+    /// The limits and settings of the dispatcher.
     pub dispatch: bridge::Config,
     /// The delivery mode for rings of remote workers.
     pub placing: Placing,
+    /// The rule that decides which worker gets an event.
     pub route: Route,
     /// The path of the socket at which local workers subscribe.
     pub local: Option<PathBuf>,
@@ -28,6 +32,8 @@ pub struct BridgeConfig {
 }
 
 impl BridgeConfig {
+    /// Creates settings for a bridge that receives segments at `listen`. All other settings have default values: only
+    /// remote workers can subscribe, and the worker with the least filled ring gets an event.
     pub fn new(listen: Vec<Listen>) -> Self {
         Self {
             listen,
@@ -65,8 +71,11 @@ pub trait Steering: Send + Sync + fmt::Debug {
 /// The fill level of a worker's ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
+    /// The number of the worker. Each new worker of a bridge has a higher number than all workers before.
     pub worker: u32,
+    /// The name that the worker gave in its subscription. The name is only for people.
     pub name: String,
+    /// The member number of the worker in the load balancer's tables, or `None` if the worker gave no member number.
     pub member: Option<u16>,
     /// The part of the ring's slots that is in use, 0 to 1.
     pub fill: f64,

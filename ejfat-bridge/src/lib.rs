@@ -9,7 +9,31 @@
 //! Programs on the bridge's machine may also subscribe by a UNIX socket. The bridge runs in the server loop, which is
 //! one thread. Other threads read the bridge's state by a [`Handle`].
 //!
+//! # Example
+//! A server with a bridge receives segments at one UDP port:
+//!
+//! ```rust
+//! use ejfat::listen::Listen;
+//! use ejfat_bridge::{Bridge, BridgeConfig};
+//! use naa_server::{Config, Server, functions};
+//! use std::time::Duration;
+//!
+//! let mut config = BridgeConfig::new(vec![Listen::Port("127.0.29.1:0".parse()?)]);
+//! config.reassembly.memory = 64 << 20;
+//! let bridge = Bridge::new(config, 42)?; // A real program passes a random number.
+//! println!("send segments to {:?}", bridge.addresses());
+//! let handle = bridge.handle();
+//! let registry = functions::registry([Bridge::function()])?;
+//! let config = Config::new("127.0.29.1:0".parse()?);
+//! let server = Server::start_with(config, registry, Some(Box::new(bridge)))?;
+//! println!("workers subscribe at {}", server.address());
+//! assert!(handle.snapshot().workers.is_empty());
+//! server.shutdown(Duration::from_secs(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`ejfat::ring`] describes the protocol of rings. [`ejfat::bridge`] decides which worker gets an event.
+#![warn(missing_docs)]
 
 mod bells;
 mod bridge;
@@ -32,14 +56,28 @@ pub use load::Load;
 /// The reason why a bridge could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// An operation of the operating system failed.
     #[error("cannot {what}: {source}")]
-    Io { what: String, source: std::io::Error },
+    Io {
+        /// The operation that failed, as the end of a sentence that begins with "cannot".
+        what: String,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// A UDP port cannot be bound or read.
     #[error(transparent)]
     Udp(#[from] ejfat_udp::Error),
+    /// The limits of the reassembler are not valid.
     #[error(transparent)]
     Bounds(#[from] ejfat::reassembly::ConfigError),
+    /// The path of the socket for local workers is longer than a UNIX socket's address allows.
     #[error("{path} is a path of {len} bytes; paths of UNIX sockets have at most 107")]
-    Path { path: String, len: usize },
+    Path {
+        /// The path as text.
+        path: String,
+        /// The length of the path in bytes.
+        len: usize,
+    },
 }
 
 impl Error {
