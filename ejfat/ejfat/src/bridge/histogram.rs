@@ -27,6 +27,7 @@ impl Histogram {
     }
 
     /// Returns the number of counted durations.
+    /// Returns the number of durations that were added.
     pub fn count(&self) -> u64 {
         self.counts.len()
     }
