@@ -20,13 +20,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Adds a duration of `nanos` nanoseconds.
     pub fn add(&mut self, nanos: u64) {
         // The histogram has no bucket for 0, so a duration of 0 is counted as 1 ns.
         self.counts.saturating_record(nanos.max(1));
         self.sum = self.sum.saturating_add(nanos);
     }
 
-    /// Returns the number of counted durations.
     /// Returns the number of durations that were added.
     pub fn count(&self) -> u64 {
         self.counts.len()
