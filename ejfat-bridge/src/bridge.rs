@@ -168,7 +168,7 @@ impl Bridge {
         self.intake.ports.addresses()
     }
 
-    /// Returns the ports of the port ranges that the bridge does not use, because another process has bound these
+    /// Returns those ports of the configured port ranges that another process has bound. The bridge does not use these
     /// ports.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
@@ -529,8 +529,8 @@ impl Bridge {
         }
     }
 
-    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the next read is in
-    /// the next call of `tick`.
+    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the credits are next
+    /// read in the next call of `tick`.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;

@@ -34,7 +34,7 @@ impl Buffers {
     }
 
     /// Returns the number of buffers into which the next batch can be received. A buffer of the batch that is being
-    /// handled does not count.
+    /// handled does not count as free.
     pub(crate) fn free(&self) -> usize {
         let in_hand = |&&buffer: &&u32| self.users[buffer as usize] > 0;
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
@@ -55,8 +55,9 @@ impl Buffers {
         for &buffer in &self.taken {
             let start = buffer as usize * Ports::BUFFER;
             // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not overlap,
-            // because the numbers in `taken` are different from each other. No WRITE reads these buffers, because their
-            // `users` were 0. No other slice of the memory exists, because this method has `&mut self`.
+            // because the numbers in `taken` are different from each other. No WRITE reads the buffers in `taken`,
+            // because these buffers have no users until `receive` has returned. No other slice of the memory exists,
+            // because this method has `&mut self`.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
             slices.push(IoSliceMut::new(bytes));
@@ -77,8 +78,8 @@ impl Buffers {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;
         // SAFETY: the slice lies inside `self.memory`, whose bytes were zero at first, so all bytes are initialized.
-        // Nobody writes the buffer while the slice exists: a buffer with users is not received into, and WRITEs only
-        // read the buffer.
+        // Nobody writes the buffer while the slice exists: [`Buffers::take`] has `&mut self`, and WRITEs only read the
+        // buffer.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), Ports::BUFFER) }
     }
 

@@ -324,8 +324,8 @@ mod tests {
             silent.push(connected(&path));
             assert!(listener.next(now, &bells).is_none());
         }
-        // One worker subscribes, and after it `MOST_PENDING` connections arrive that send nothing, all before the next
-        // call of `next`.
+        // Before the next call of `next`, a worker subscribes, and then `MOST_PENDING` other clients connect and send
+        // nothing.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());

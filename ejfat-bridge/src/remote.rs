@@ -22,7 +22,7 @@ const LONGEST: u32 = 1 << 20;
 /// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
 const BEHIND: usize = 4096;
 
-/// A WRITE to adjacent bytes of the worker's ring.
+/// A WRITE to one contiguous range of the worker's ring.
 #[derive(Debug)]
 struct Piece {
     at: u64,
@@ -257,8 +257,8 @@ impl Remote {
         wrs
     }
 
-    /// Removes and returns the oldest posted entry. The caller calls this function when the last WRITE of this entry
-    /// has completed.
+    /// Removes and returns the oldest posted entry. The caller calls this function when the last WRITE of the oldest
+    /// posted entry has completed.
     pub(crate) fn completed(&mut self) -> Option<Done> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;

@@ -7,8 +7,8 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// If a ring has at most this number of credit words, all its credit words are read each time the worker has changed
-/// the first word of its credits, the count.
+/// A worker writes credit words, and then changes the count in the first word of its credits. If a ring has at most
+/// this number of credit words, the bridge reads all credit words after each change of the count.
 const MANY: usize = 4096;
 /// The least time between two reads of the credit words of a ring with more than `MANY` words.
 const REST: Duration = Duration::from_millis(1);
@@ -38,9 +38,9 @@ impl Credits {
         }
     }
 
-    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` when the worker's
-    /// count has not changed since the last read, or when `REST` has not passed since the last read of a ring with many
-    /// words.
+    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` in two cases. In the
+    /// first case, the count in the first word of the credits has not changed since the last read. In the second case,
+    /// the ring has more than `MANY` credit words, and `REST` has not passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

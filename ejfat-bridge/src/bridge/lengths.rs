@@ -14,7 +14,8 @@ use super::Bridge;
 /// The most events in [`TooLong::recent`], which is the list by which each event is counted only once.
 const MOST: usize = 64;
 
-/// Counts the events that are longer than the bridge accepts. All segments of these events are dropped.
+/// Counts the events that are longer than the bridge accepts. All segments of an event that is longer than the bridge
+/// accepts are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
     /// The events that were counted last, with the sender's address, the event key, and the time of the last segment.
@@ -24,8 +25,8 @@ pub(super) struct TooLong {
 }
 
 impl TooLong {
-    /// Returns the number of events that were too long. If segments of more than [`MOST`] such events arrive in turns,
-    /// some of these events are counted several times.
+    /// Returns the number of events that were too long. If the segments of more than [`MOST`] events that are too long
+    /// arrive interleaved, some of these events are counted several times.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
