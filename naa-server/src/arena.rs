@@ -4,8 +4,8 @@
 //! An [`Allocation`] owns the registration of its memory and hands out neither the registration nor the memory, except
 //! to a stream. An allocation has a record of the access that peers may have to its memory. An allocation shares the
 //! count of unfinished [`Sends`] with its session, to check if the device may still read the memory. Scatter-gather
-//! elements are made only while a send is counted, and mutable slices are made only while no send is counted. This
-//! module and `priority` are the only modules of the crate with `unsafe`.
+//! elements of an allocation are made only while the count of unfinished sends is above 0, and mutable slices are made
+//! only while this count is 0. This module and `priority` are the only modules of the crate with `unsafe`.
 //!
 //! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
 //! revoke access rights, a host keeps the access with which its regions were registered. If a NIC does not revoke
@@ -386,8 +386,8 @@ impl Allocation {
     }
 
     /// Returns a scatter-gather element of `len` bytes from `offset` on. Returns `None` if the memory is not
-    /// registered, the range is not inside the memory, or no send is counted. The device reads the bytes until the send
-    /// has completed.
+    /// registered, if the range is not inside the memory, or if the session has no unfinished send. The device reads
+    /// the bytes until the send that uses the element has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;
@@ -448,11 +448,11 @@ impl Allocation {
             return None;
         }
         // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
-        // streams cannot write the mapping, because `is_open` is false. If another process mapped the allocation's
-        // file, this process does not run any more, because `is_lent` is false. If the device does not revoke access,
-        // peers never got the right to write, because the memory is not in reach. This process writes the mapping only
-        // in methods that take `&mut self`, and in loop services, which get the memory from [`Self::stream`]. Granting
-        // and lending also take `&mut self`, so the mapping cannot change while the slice exists.
+        // streams cannot write the mapping, because `is_open` is false. Because `is_lent` is false, every other process
+        // that mapped the allocation's file has ended. If the device does not revoke access, peers never got the right
+        // to write, because the memory is not in reach. This process writes the mapping only in methods that take `&mut
+        // self`, and in loop services, which get the memory from [`Self::stream`]. Granting and lending also take `&mut
+        // self`, so the mapping cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 

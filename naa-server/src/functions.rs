@@ -1,7 +1,7 @@
 //! Built-in functions.
 //!
 //! Each module has a plain Rust function that computes, and a built-in function that calls the plain function. A host
-//! can use the plain function to check a result.
+//! can check the result of a built-in function with the plain function of the same module.
 
 mod blocks;
 pub mod bounds;

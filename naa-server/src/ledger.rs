@@ -105,8 +105,8 @@ pub struct Shares {
     pub total: u64,
     /// The most that one source network may have.
     pub per_peer: u64,
-    /// The reserve, which is a part of `total`. A source network may take from the reserve only if it has at most
-    /// `first` in all afterwards.
+    /// The reserve, which is a part of `total`. A source network may take from the reserve only as long as everything
+    /// that it has, including what it takes, is at most `first`.
     pub reserve: u64,
     /// The most that a source network may have in all after it takes from the reserve.
     pub first: u64,

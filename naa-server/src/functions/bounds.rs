@@ -27,7 +27,7 @@ pub struct Bounds {
     pub inline_bytes: u64,
 }
 
-/// The largest size for functions whose calls take only microseconds, whatever the size of their regions is.
+/// The value of `inline_bytes` for functions whose calls take only microseconds with regions of any size.
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::call::{Failure, Stop};
 
-/// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. A tile takes some
-/// 10 ms.
+/// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
+/// a tile takes some 10 ms.
 const TILE: usize = 1 << 27;
 /// The columns and rows of B in a tile. The numbers of columns and rows are the block sizes of matrixmultiply itself,
 /// so that sums are added up in the same order as without tiles.

@@ -29,8 +29,8 @@ const FIXED_BYTES: usize = 192 << 10;
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. This failure has the length
-/// of the frame as `needed`.
+/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. If `out` is too short, the
+/// failure's field `needed` is the length of the frame.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -39,8 +39,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If the first frame states a content size that is
-/// larger than `out`, this failure has the content size as `needed`.
+/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If `out` is too short, and the first frame states a
+/// content size that is larger than `out`, the failure's field `needed` is this content size.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

@@ -5,17 +5,18 @@ use rustfft::{FftDirection, num_complex::Complex64};
 use crate::call::Failure;
 
 /// The roots of unity e^(-2πi r/order) for any r below `order`, or their conjugates for the inverse direction. Each
-/// root is the product of an element of `high` and an element of `low`. Each of these two tables has about as many
-/// elements as the square root of `order`.
+/// root is the product of an element of `high` and an element of `low`. The tables `high` and `low` each have about as
+/// many elements as the square root of `order`.
 #[derive(Debug)]
 pub(super) struct Roots {
-    /// The number of low bits of r that are the index in the second table.
+    /// The number of the lowest bits of a root's number r that are the index in the table `low`. The higher bits of r
+    /// are the index in the table `high`.
     bits: u32,
     high: Vec<Complex64>,
     low: Vec<Complex64>,
 }
 
-/// Returns the size of both tables in bytes.
+/// Returns the number of bytes that the tables `high` and `low` need together for the roots of unity of order `order`.
 pub(super) fn table_bytes(order: usize) -> usize {
     let (_, low, high) = split(order);
     (low + high) * size_of::<Complex64>()
@@ -61,8 +62,8 @@ impl Roots {
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The angle is measured from the nearest multiple of a quarter of the circle, which is the end of the eighth if
-    // `eighth` is odd.
+    // The angle is measured from the nearest multiple of 90 degrees. An eighth of the circle with an even number starts
+    // at this multiple, and an eighth with an odd number ends at this multiple.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -8,8 +8,8 @@ use crate::{
 
 /// The number of elements that the standard library sorts in some 30 ms.
 const SMALL: usize = 1 << 20;
-/// The number of steps between two calls of [`Stop::check`]. In each step, the processor may have to wait twice for
-/// memory.
+/// The number of steps between two calls of [`Stop::check`]. A step handles one element, or swaps two elements, so the
+/// processor may have to wait twice for memory in each step.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
@@ -106,8 +106,8 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts elements into buckets by eight bits. All elements are equal in the bits above these eight bits. Returns the
-/// ends of the buckets.
+/// Puts the elements of `data` into buckets by the eight bits from bit `shift` on. In all higher bits, the elements of
+/// `data` are equal to each other. Returns the ends of the buckets.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];
