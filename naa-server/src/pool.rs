@@ -145,7 +145,7 @@ struct State {
     stuck: Lines<()>,
 }
 
-/// The numbers of pool threads, or the numbers of extra threads, without threads in quarantine.
+/// The numbers of threads of one kind: pool threads, or extra threads. Threads in quarantine are not counted.
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
@@ -188,7 +188,8 @@ struct Job {
 
 /// The time for which an extra thread waits for another call before it ends.
 const GUEST_TIME: Duration = Duration::from_secs(1);
-/// The most time that the end of a killed process may take. The process frees its memory before it ends.
+/// The longest time that the end of a killed process may take. This time is long, because all memory of a killed
+/// process is freed before the process has ended.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -283,7 +284,7 @@ impl Pool {
     }
 
     /// Ends calls whose time is over at `now`, and returns the ends of these calls. [`Self::next_done`] does not return
-    /// these calls again.
+    /// the calls that `expire` has returned.
     pub fn expire(&self, now: Instant) -> Vec<Done> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
@@ -485,8 +486,8 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, so that nobody waits
-    /// for the end of the call.
+    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, because nobody waits
+    /// for the end of a call in quarantine.
     fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {

@@ -8,8 +8,8 @@
 /// The number of nice levels by which a pool thread is below the threads that serve the network.
 const WORKER: i32 = 10;
 /// The number of nice levels by which an extra thread is below the threads that serve the network. An extra thread is
-/// started for a source network while all pool threads are taken. The priority of the extra thread is above that of
-/// pool threads, so that this source network is served at once.
+/// started for a source network while all pool threads are taken. The priority of an extra thread is above that of pool
+/// threads, so that the source network for which the extra thread was started is served at once.
 const GUEST: i32 = 5;
 
 /// A thread of this process.

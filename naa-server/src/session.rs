@@ -152,7 +152,8 @@ fn number(serial: u64, kind: u64) -> u64 {
     serial << KIND_BITS | kind
 }
 
-/// Returns the number of the work requests that a loop service posts.
+/// Returns the number (`wr_id`) of all work requests that a loop service posts to the session with the serial number
+/// `serial`.
 pub(crate) fn stream_number(serial: u64) -> u64 {
     number(serial, STREAM)
 }
@@ -252,8 +253,8 @@ impl Session {
             self.liveness.answered();
             return Ok(Next::Nothing);
         }
-        // The CM's confirmation may be late or lost. A message of the host also proves that the connection is
-        // established.
+        // The RTU, with which the CM of the host confirms the connection, may be late or lost. A message of the host
+        // also proves that the connection is established.
         self.established |= matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm);
         match wc.opcode {
             WcOpcode::Recv => {

@@ -20,8 +20,9 @@
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
 //!   of the source network with the most calls.
-//! - The calls of one source network run in the order in which they came. A session has one call at a time, so the
-//!   sessions of a source network take turns.
+//! - The calls of one source network run in the order in which they came. A session has at most one call at a time. The
+//!   next call of a session waits behind the earlier calls of other sessions of the same source network, so these
+//!   sessions are served in turn.
 //!
 //! Time is an argument of the methods, so that tests can repeat any order of calls.
 
@@ -43,7 +44,8 @@ pub(super) struct Schedule {
     /// of the pool.
     clock: Duration,
     absent: Absent,
-    /// The number of calls that were started, plus the number of times that a source network came.
+    /// The number of calls that were started, plus the number of accepted calls whose source networks had no waiting or
+    /// running call.
     turns: u64,
     waiting: usize,
     running: usize,
@@ -91,17 +93,16 @@ enum Difference {
     /// not only the part above its share. When [`Schedule::clock`] reaches this value, the source network has no more
     /// than its share.
     More(Duration),
-    /// The source network was served for less than its share. This difference stays the same while the source network
-    /// is absent, although the clock advances.
+    /// The source network was served for less than its share. The time that is missing to its share stays the same
+    /// while the source network is absent, although the clock advances.
     Less,
 }
 
 /// The maximum number of absent source networks that are remembered. When more than `MOST_ABSENT` source networks are
 /// absent, the one whose `served` differed least from the clock is forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference to the clock that a source network keeps. A call that runs longer than this time may have
-/// delayed no other source network for most of its time, because the other source networks may have come only shortly
-/// before its end.
+/// The largest difference to the clock that a source network keeps. Other source networks may come only shortly before
+/// the end of a long call. Most of the time of such a call has delayed nobody, so a larger difference is not kept.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -248,8 +249,8 @@ impl Schedule {
         may.min_by_key(|(_, share)| (share.running, share.served, share.last_turn)).map(|(peer, _)| *peer)
     }
 
-    /// Returns true if one more call of a source network may run. Running calls may be abandoned later, so both running
-    /// and abandoned calls count.
+    /// Returns true if one more call of a source network may run. The running and abandoned calls of a source network
+    /// with an abandoned call are limited together, because running calls may be abandoned later.
     fn may_run(&self, share: &Share) -> bool {
         share.abandoned == 0 || share.abandoned + share.running < self.most_abandoned()
     }

@@ -9,8 +9,8 @@ use verbs::peer::Peer;
 
 use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
-/// The length of the window in which the inline calls of one source network may take [`INLINE_TIME`], if other source
-/// networks use the server.
+/// The length of a window. If other source networks use the server, the calls of a source network run inline only until
+/// they have taken [`INLINE_TIME`] in the current window.
 const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 
@@ -21,9 +21,9 @@ pub(super) struct Peers(HashMap<Peer, Standing>);
 struct Standing {
     account: Account,
     sessions: usize,
-    /// The start of the current window, whose length is [`WINDOW`]. `inline` is the time that the server loop spent in
-    /// this window on inline calls of the source network.
+    /// The start of the current window, whose length is [`WINDOW`].
     window: Option<Instant>,
+    /// The time that the server loop spent on inline calls of the source network since the start of the current window.
     inline: Duration,
     counted: PeerStats,
 }

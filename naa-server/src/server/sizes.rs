@@ -19,7 +19,8 @@ pub const STREAM_ELEMENTS: u32 = 16;
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
     let others = others + further(config, device);
-    // The work requests of a stream are reduced before the number of sessions is reduced.
+    // If the device's completion queue is too short, the number of work requests of each stream is reduced before the
+    // number of sessions is reduced.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
     let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
     config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))
@@ -75,7 +76,8 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     }
 }
 
-/// Returns the most bytes by which a session's regions in whole pages exceed the sum of the regions' sizes.
+/// Returns the maximum number of bytes that all regions of a session can take beyond the sum of their sizes, because
+/// each region takes whole pages.
 pub fn page_slack(config: &Config) -> u64 {
     u64::from(config.limits.max_regions) * region::page_size() as u64
 }

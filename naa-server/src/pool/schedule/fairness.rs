@@ -150,8 +150,8 @@ fn an_abandoned_call_gives_nobody_a_lead() {
         let TaskId(ran) = schedule.next().unwrap();
         schedule.finished(both[(ran % 2) as usize], MS);
     }
-    // A source network that comes at this point shares the threads with the two source networks that made calls
-    // before, no matter if it has an abandoned call or is new.
+    // Source network 1, which has an abandoned call, and the new source network 4 now make calls. Each of them must
+    // share the pool thread with the two source networks that made calls for a minute.
     fill(&mut schedule, peer(1), 1_000_000..1_000_009);
     fill(&mut schedule, peer(4), 2_000_000..2_000_009);
     let mut turns = BTreeMap::<u64, u32>::new();
