@@ -84,7 +84,7 @@ fn dgemm_agrees_with_the_definition() {
 #[test]
 fn dgemm_in_tiles_gives_the_bits_of_a_product_without_tiles() {
     let mut random = random();
-    // For each of m, n and k, some of the sizes need several tiles, of which the last one is not full.
+    // For each of m, n and k, there is a shape with a value that needs several tiles and does not fill the last tile.
     for [m, n, k] in [[130, 2048, 1030], [700, 1025, 257], [3, 1024, 512], [9000, 70, 300]] {
         let mut numbers = |len| (0..len).map(|_| f64::from(random.next_u32()) - 2e9).collect::<Vec<_>>();
         let (a, b) = (numbers(m * k), numbers(k * n));
@@ -221,7 +221,8 @@ fn a_short_output_is_told_the_size_it_needs() {
         for room in [0, 1, 99_999] {
             assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
         }
-        // This test does not compare the needed size, because no frame states the size of all frames together.
+        // This test does not check the failure's field `needed`, because no frame states the size of all frames
+        // together.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
         assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");
@@ -260,8 +261,9 @@ fn damaged_frames_are_refused_and_never_read_as_whole() {
                 let at = random.next_u32() as usize % bad.len();
                 bad[at] ^= 1 << (random.next_u32() % 8);
             }
-            // If the damage clears the bit that announces a checksum, a damaged frame is accepted with any length, so
-            // the test checks only that `n` is within the output.
+            // If the damage clears the bit that announces a checksum, the decompressor may accept the damaged frame and
+            // return any number of bytes. The test therefore checks only that the number of bytes is at most the length
+            // of `out`.
             if let Ok(n) = (codec.decompress)(&bad, &mut out) {
                 assert!(n <= out.len());
             }

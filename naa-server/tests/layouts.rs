@@ -1,5 +1,5 @@
-//! Tests of layouts that the host library never requests, but other hosts may request. Some of these layouts follow the
-//! rules for layouts, and some break the rules.
+//! Tests of layouts that the host library never requests, but other hosts may request. Some of the requested layouts
+//! follow the rules for layouts, and others break these rules.
 
 use std::{
     net::SocketAddr,

@@ -423,8 +423,8 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
 fn scheduling() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
-    // Field 18 of /proc/thread-self/stat is the priority, and field 41 is the policy. The first element of `fields`,
-    // after the name of the thread, is field 3.
+    // Field 18 of /proc/thread-self/stat is the priority, and field 41 is the policy. `fields` starts after the name of
+    // the thread, which is field 2, so the first element of `fields` is field 3.
     (fields[41 - 3].parse().unwrap(), fields[18 - 3].parse().unwrap())
 }
 

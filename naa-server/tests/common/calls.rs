@@ -251,7 +251,7 @@ pub(crate) fn sorts(room: usize) -> Vec<Made> {
 pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, flags, sizes];
     // The last byte of the header is a checksum of `flags` and `sizes`: the second byte of their xxHash32. The loop
-    // below tries all values of this checksum until the decoder accepts one.
+    // below tries all values of the header's checksum until the decoder accepts the frame.
     for check in 0..=255_u8 {
         let mut whole = frame.clone();
         whole.push(check);
@@ -291,13 +291,13 @@ pub(crate) fn lz4_frames(room: usize) -> Vec<Made> {
 }
 
 pub(crate) fn zstd_frame(blocks: &[u8]) -> Vec<u8> {
-    // The header states no content size and no checksum, and a window of 2 MiB.
+    // The header states a window of 2 MiB, but no content size and no checksum.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 11 << 3];
     frame.extend(blocks);
     frame
 }
 
-/// Returns a block of `len` zeros, which is four bytes long.
+/// Returns a compressed block of four bytes that decompresses to `len` zeros.
 fn zeros(last: bool, len: u32) -> [u8; 4] {
     let [a, b, c, _] = (u32::from(last) | 1 << 1 | len << 3).to_le_bytes();
     [a, b, c, 0]
