@@ -14,7 +14,8 @@
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - A side posts its receive before it sends the message that causes the response.
-//! - A request is acknowledged before its response is sent, if the two sides use different RDMA stacks.
+//! - Each request is acknowledged before its response is sent. Only between two devices of this project's embedded
+//!   RDMA stack, a response may come before the acknowledgement of its request.
 //!
 //! # Example
 //! Both sides in one program agree on two regions and make one call:

@@ -49,8 +49,8 @@ pub struct Liveness<T = Instant> {
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// The owner waits for an acknowledgement without a deadline, because the transport reports a peer that never
-    /// acknowledges.
+    /// The owner of the [`Liveness`] waits for an acknowledgement without a deadline, because the transport reports a
+    /// peer that never acknowledges.
     Sometime,
     By(T),
 }
@@ -71,7 +71,7 @@ impl<T: Time> Liveness<T> {
         self.since = self.since.max(now);
     }
 
-    /// Records that a work request was posted that the peer must acknowledge. If `deadline` is a time and no
+    /// Records that the caller posted a work request which the peer must acknowledge. If `deadline` is a time and no
     /// acknowledgement arrives by this time, the peer counts as dead.
     pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);

@@ -23,7 +23,7 @@ pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> 
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// Reads the functions that `peer` offers over a session with the settings of `config`, and returns these functions.
+/// Opens a session to `peer` with the settings of `config`, asks `peer` for its functions, and returns these functions.
 /// The layout and the dialect in `config` are ignored: the layout is always symmetric, and the dialect is always
 /// `main`.
 ///

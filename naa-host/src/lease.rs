@@ -53,9 +53,9 @@ impl Buffer {
         Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false })
     }
 
-    /// Makes a buffer of memory that the program allocated, without copying the memory. A device that keeps
-    /// registrations recognizes the memory by the owner of the [`Memory`]. Clones and parts of one [`Memory`] have the
-    /// same owner.
+    /// Makes a buffer of memory that the program allocated, without copying the memory. A [`Memory`] contains an owner,
+    /// by which a device that keeps registrations recognizes memory that it registered before. Clones and parts of one
+    /// [`Memory`] have the same owner.
     ///
     /// # Safety
     /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
@@ -88,8 +88,8 @@ impl Buffer {
         }
         // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
         // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
-        // before it returns the buffer. Peers have no access to the memory, since it was never registered for their
-        // access on a device that does not take access back.
+        // before it returns the buffer. Peers have no access to the memory: either the memory was never registered for
+        // remote access, or the device has taken the access back.
         Ok(unsafe { self.memory.as_slice() })
     }
 
@@ -306,8 +306,9 @@ impl Region {
         }
         // SAFETY: the region is not lent and not in reach, so peers have no access to the region, because
         // `Registered::new` and `take_back` close the registration. If several regions share one registration, they are
-        // lent and taken back only by code that has `&mut` to all regions of the session. The device writes only what
-        // peers send, and the program needs `&mut self` to write.
+        // lent and taken back only by code that has `&mut` to all regions of the session. While the slice exists,
+        // nobody writes to the region: the device writes only the data of peers, which have no access, and the program
+        // needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 

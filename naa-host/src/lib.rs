@@ -29,9 +29,10 @@
 //!
 //! A region belongs to the program between calls. During a call, the region belongs to the device and the accelerator.
 //! Device and accelerator get access to the region when the call is posted, and lose their access before the outcome of
-//! the call is returned. Between calls, the program can therefore use a region as an ordinary slice, and the borrow
-//! checker ensures that no slice is left when the next call starts. Over a NIC, the accelerator keeps its access to
-//! outputs, so outputs are copied. The table at [`Session`] says which bytes are copied.
+//! the call is returned. Between calls, the program can use a region as an ordinary slice, because the region then
+//! belongs to the program. When the next call starts, the borrow checker ensures that the program has no slice of a
+//! region any more. Over a NIC, the accelerator keeps its access to outputs, so outputs are copied. The table at
+//! [`Session`] says which bytes are copied.
 
 mod alarm;
 mod any;

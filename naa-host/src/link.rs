@@ -17,7 +17,7 @@ use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
 /// The kind of a work request that sends the host's own MRSP message.
 const MESSAGE: u64 = 1;
-/// The kind of the last WRITE of a call.
+/// The kind of work request that marks the last WRITE of a call.
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
@@ -323,8 +323,9 @@ impl Link {
         }
     }
 
-    /// Records why the connection ended. The first reason is kept, except that any reason replaces a flush, since a
-    /// flush only follows from another reason.
+    /// Records why the connection ended. The first reason for the end of the connection is kept. Only the reason
+    /// `FLUSHED` is replaced by a later reason, because work requests are flushed only after the connection has ended
+    /// for another reason.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);

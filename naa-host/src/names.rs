@@ -52,9 +52,10 @@ pub fn find(
     }
 }
 
-/// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Each attempt gets an equal
-/// part of the time that is left of `limit`. If an error of `attempt` does not concern the address, it ends the search
-/// at once. `name` is the name that has these addresses.
+/// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Before each attempt, the time
+/// that is left of `limit` is divided equally among the addresses that were not tried yet, and the attempt gets one
+/// such part. If an error of `attempt` does not concern the address, it ends the search at once. `name` is the name
+/// that has these addresses.
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all

@@ -38,9 +38,9 @@ pub struct StreamRoom {
 /// A session with a streaming call, in which the accelerator continues to send after its response.
 ///
 /// The regions belong to the device and the accelerator until the stream is dropped, so the program cannot borrow the
-/// regions' bytes as slices. A program copies the bytes out of [`memory`](Self::memory). If a program knows which bytes
-/// the accelerator writes at which time, the program can make slices of the memory with `unsafe`. The memory stays
-/// mapped as long as a clone of its [`Memory`] exists.
+/// regions' bytes as slices. To read the regions' bytes, a program copies them out of [`memory`](Self::memory). If a
+/// program knows which bytes the accelerator writes at which time, the program can make slices of the memory with
+/// `unsafe`. The memory stays mapped as long as a clone of its [`Memory`] exists.
 #[derive(Debug)]
 pub struct Stream {
     machine: HostSession,

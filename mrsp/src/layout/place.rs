@@ -61,9 +61,10 @@ pub enum Unplaceable {
 
 /// Places the parameters whose flags and sizes in bytes are in `params`. Each size must be at most 2 GiB.
 ///
-/// The parameters that are copied together lie before the parameters that are not copied. Among the copied parameters,
-/// and among the parameters that are not copied, the parameters that one call or one response writes lie side by side
-/// if possible.
+/// The parameters that are copied together lie before the parameters that are not copied. The copied parameters are one
+/// group, and the parameters that are not copied are a second group. Inside a group, the parameters that a call writes
+/// lie side by side if possible. Inside a group, the parameters that a response writes also lie side by side if
+/// possible.
 ///
 /// # Errors
 /// Returns an error if there are too many parameters, or if the parameters need too many regions.
@@ -90,11 +91,12 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the number by which parameters are sorted in their group. One group has the parameters that are copied
-/// together, and the group behind it has all other parameters. Parameters that are sent with every call lie next to the
-/// boundary between the two groups, so that the parameters of both groups that are sent with every call are one range.
-/// In-out parameters lie between inputs and outputs, so that the results of each group are one range. Inputs that are
-/// sent only with the first call lie farther than outputs from the boundary between the two groups.
+/// Returns the rank of a parameter. Parameters with lower ranks lie first in a group of parameters. One group has the
+/// parameters that are copied together, and the group behind it has all other parameters. Parameters that are sent with
+/// every call lie at the end of the group of copied parameters and at the start of the other group, so that all
+/// parameters that are sent with every call are one range. In-out parameters lie between inputs and outputs, so that
+/// the results of each group are one range. Inputs that are sent only with the first call lie before the outputs in the
+/// group of copied parameters, and behind the outputs in the other group.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;
