@@ -137,7 +137,8 @@ impl<T: Time> Liveness<T> {
     }
 
     /// Returns the time of the next clock check: the time at which the next probe is due or the peer's deadline ends,
-    /// whichever is earlier. Returns `None` if no probe will be due and the peer has no deadline.
+    /// whichever is earlier. Returns `None` if no probe will be due and there is no deadline after which the peer
+    /// counts as dead.
     pub fn next(&self) -> Option<T> {
         [self.next_probe(), self.deadline()].into_iter().flatten().min()
     }

@@ -46,9 +46,10 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
     sleep(sessions, deadline)
 }
 
-/// Returns a call that has ended, or `None` if no call has ended and the caller is to sleep. The sessions are checked
-/// once if `mode` does not spin, repeatedly for the time `SPIN` if `mode` is adaptive, and repeatedly until `deadline`
-/// if `mode` only spins.
+/// Returns [`Any::Ended`] if a call has ended, and [`Any::Running`] if `deadline` has passed. Returns `None` if the
+/// caller is to sleep, because neither a call has ended nor `deadline` has passed. The sessions are checked once if
+/// `mode` does not spin, repeatedly for the time `SPIN` if `mode` is adaptive, and repeatedly until `deadline` if
+/// `mode` only spins.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {

@@ -33,8 +33,8 @@ pub(crate) fn arrange(
         Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
     // If the program asks for the address of a parameter, each parameter needs a region of its own, because only
-    // regions have addresses. A parameter that is too large also needs a region of its own, so that the error names
-    // this parameter.
+    // regions have addresses. If one parameter is larger than a region may be, each parameter also gets a region of its
+    // own, so that the error about the size names the parameter that is too large.
     let has_address = params.iter().any(|param| param.address.is_some());
     let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
     let sizes: Option<Vec<(RegionFlags, u32)>> =

@@ -35,8 +35,8 @@ const KIND_BITS: u32 = 8;
 /// CM events come from different queues.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The number of send work requests of a session in addition to one WRITE for each region. The additional work requests
-/// are an MRSP message, a probe and the WRITE of a call without inputs.
+/// The number of send work requests of a session in addition to one WRITE for each region. A session also sends an MRSP
+/// message, probes, and the WRITE of a call without inputs, which belong to no region.
 const SPARE_SENDS: u32 = 4;
 /// The most posted receives of a session. A session always has at least one posted receive.
 const RECEIVES: u32 = 2;

@@ -106,7 +106,8 @@ impl Room {
         let shared = params.iter().filter(|param| !param.is_internal());
         let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
         let may_gather = !matches!(config.layout, Choice::Fixed(Layout::Symmetric | Layout::Asymmetric));
-        // Besides each parameter, the gap between two parameters can also take an element.
+        // A WRITE needs one scatter-gather element for each parameter, and can need another element for each gap
+        // between two parameters.
         let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
         Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
     }

@@ -121,7 +121,7 @@ impl Overdue {
     }
 }
 
-/// The state of a call, for its report.
+/// The state of a call that has not ended, for the report that the call takes too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) liveness: &'a Liveness,

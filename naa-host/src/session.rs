@@ -101,8 +101,8 @@ pub struct Session {
     // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
-    /// The scatter-gather elements of the WRITE that is being posted. The field keeps the vector's allocation for the
-    /// next WRITE.
+    /// The scatter-gather elements of the WRITE that is being posted. The vector is a field of the session so that the
+    /// vector's allocation is used again for the next WRITE.
     elements: Vec<Sge>,
     _claim: Option<Claim>,
     // This field is the last, because the objects in the other fields belong to the device and are dropped first.

@@ -4,11 +4,11 @@
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! The format of `NAA_SPEC` is that of the C library's middleware. If the port is empty, the port is 12345. `inputs` is
-//! the number of input parameters. Unlike the C library, this module accepts IPv6 addresses, which are in brackets. If
-//! an entry of `NAA_SPEC` is not valid, this module fails to read `NAA_SPEC`, whereas the C library skips the entry.
-//! After a session has ended, this module can use the session's accelerator for another session, which the C library
-//! cannot.
+//! The format of `NAA_SPEC` is that of the C library's middleware. If the port is empty, the port is 12345. The field
+//! `inputs` of an entry is the number of the function's input parameters. Unlike the C library, this module accepts
+//! IPv6 addresses, which are in brackets. If an entry of `NAA_SPEC` is not valid, this module fails to read `NAA_SPEC`,
+//! whereas the C library skips the entry. After a session has ended, this module can use the session's accelerator for
+//! another session, which the C library cannot.
 
 use std::{
     fmt,

@@ -26,7 +26,7 @@ pub(super) struct Arranged {
 struct Sent {
     slot: Slot,
     param: usize,
-    /// The offset of the part in the slot.
+    /// The number of bytes from the start of the slot's parameter to the start of the part.
     start: u64,
     bytes: u32,
     /// True if the bytes of the part are sent from the staging region, and not from the parameter itself.
