@@ -276,8 +276,8 @@ impl HostSession {
         checked.collect()
     }
 
-    /// Plans the WRITEs that start a call. The caller must post the receive for the response before it posts the WRITEs
-    /// in order.
+    /// Plans the WRITEs that start a call. The caller must first post the receive for the response, and must then post
+    /// the WRITEs in the order of the plan.
     ///
     /// If parameter i is sent and `parts[i]` is not `None`, the call sends only the part `parts[i]` of this parameter.
     /// Parameters without an entry in `parts` are sent whole.

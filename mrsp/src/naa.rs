@@ -15,9 +15,9 @@
 //! | any | other or malformed message | Failed | [`Rejection`] |
 //! | any | [`fail`](NaaSession::fail) | Failed | |
 //!
-//! The caller must disconnect a failed session after the host has acknowledged the session's last message. A second AAR
-//! ends the session and does not replace the session's regions, because a call may be using these regions. If a session
-//! fails while a function is running, the function may continue, but no response is sent.
+//! The caller must disconnect a failed session, but not before the host has acknowledged the session's last message. A
+//! second AAR ends the session and does not replace the session's regions, because a call may be using these regions.
+//! If a session fails while a function is running, the function may continue, but no response is sent.
 //!
 //! An AAR with a [layout block](crate::layout::block) goes through the same states as any other AAR. The slots of a
 //! layout block must lie in the regions as [`layout::block`](crate::layout::block) documents.

@@ -192,7 +192,8 @@ fn messages_out_of_order() {
     assert_eq!(rejection.reply(), Some([0, 3, 0, 0]));
     assert!(naa.is_failed() && naa.regions().is_empty());
 
-    // If a message arrives at the wrong side or before session setup, the session fails.
+    // A host's session fails if an advertisement arrives before the host has sent the AAR. An accelerator's session
+    // fails if an advertisement, an ERR or a call arrives before the AAR.
     let mut session = host(&[param(0, IN, 8)], &[]).unwrap();
     assert!(matches!(session.handle_message(&advertisement), Err(PeerError::UnexpectedMessage { .. })));
     let mut naa = NaaSession::new(Limits::default());

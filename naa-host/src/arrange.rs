@@ -14,8 +14,9 @@ pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 /// The layout rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
-        // The numbers in this rule were not measured on a NIC. WRITEs cost less on a NIC than with the embedded
-        // provider, and the program can copy bytes while the NIC sends.
+        // The numbers in this rule were not measured on a NIC. A WRITE costs less on a NIC than with the embedded
+        // provider, so the rule copies only smaller parameters. The program can copy bytes while the NIC sends, so the
+        // rule lets the program copy more bytes in all.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }

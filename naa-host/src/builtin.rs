@@ -130,7 +130,7 @@ impl Job {
 }
 
 /// Calls a function once over a session of its own: sends `inputs` and returns the bytes that the function produced.
-/// `outputs` has the most bytes of each output.
+/// `outputs` has the maximum size in bytes of each output.
 ///
 /// # Errors
 /// Fails with the same errors as [`Job::connect`] and [`Job::run`].

@@ -16,9 +16,10 @@ const MAX_BYTES: usize = 16 << 20;
 /// The functions that `peer` offers.
 ///
 /// # Errors
-/// Fails with [`Error::Function`], which has [`ReturnCode::UNKNOWN_FUNCTION`] or another code, if the accelerator has
-/// no catalogue, with [`Error::Catalogue`] if the accelerator wrote no valid catalogue, and with the same errors as
-/// [`Session::connect`].
+/// Fails with [`Error::Function`] if the accelerator has no catalogue. The error's return code is then the
+/// accelerator's choice, for example [`ReturnCode::UNKNOWN_FUNCTION`]. Fails with [`Error::Catalogue`] if the
+/// accelerator wrote no valid catalogue. The function can also fail with the errors of [`Session::connect`] and
+/// [`Session::call`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
     functions_with(device, peer, &SessionConfig::default())
 }

@@ -109,7 +109,8 @@ impl Device {
             if let Some(inner) = device.upgrade() {
                 return Ok(Self(inner));
             }
-            // The device on this address is being closed, and its entry is removed when it is closed.
+            // The device on this address is being closed. This thread sleeps until the device is closed and the
+            // device's entry is removed from the map of open devices.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
         // The device keeps registrations, so that a program that uses a buffer in a second session need not wait until

@@ -128,7 +128,8 @@ impl Buffer {
     }
 }
 
-/// Methods that return slices of outputs even if the device does not take the accelerator's access to the outputs back.
+/// The methods of this block return slices of outputs even if the device does not take back the accelerator's access to
+/// the outputs.
 ///
 /// ```compile_fail,E0133
 /// fn first(session: &naa_host::Session) -> u8 {

@@ -38,7 +38,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// The number of send work requests of a session in addition to one WRITE for each region. A session also sends an MRSP
 /// message, probes, and the WRITE of a call without inputs, which belong to no region.
 const SPARE_SENDS: u32 = 4;
-/// The most posted receives of a session. A session always has at least one posted receive.
+/// The maximum number of receives that a session has posted at the same time, without the receives of [`Extra`]. A
+/// session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
 /// The number of work requests for which a connection has room, in addition to the work requests of a session's calls.
@@ -56,8 +57,8 @@ impl Extra {
 /// The most completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The reason that stands for "work requests were flushed". A flush always follows from another reason for the end of
-/// the connection, which is reported instead if it is known.
+/// The reason that stands for "work requests were flushed". Work requests are flushed only after the connection has
+/// ended for another reason. If the other reason is known, the other reason is reported instead of the flush.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// Something that happened on a connection.

@@ -9,7 +9,7 @@ use mrsp::{FunctionCode, Liveness};
 
 use crate::error::function_name;
 
-/// The time for which the report of a call waits for the answer to a probe.
+/// The time for which the session delays the report of a late call while a probe is not answered.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The time limits after which a call that has not ended is reported and given up.
@@ -31,7 +31,8 @@ pub(crate) struct Overdue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// The session must probe the accelerator, so that the report can say whether the accelerator answers.
+    /// The session must probe the accelerator, so that the report of the late call can say whether the accelerator
+    /// answers.
     Probe,
     /// The session must report the call to the user.
     Report,

@@ -217,7 +217,8 @@ impl Session {
     ///
     /// # Errors
     /// Fails with [`Error::InCall`] while another call runs, with [`Error::Over`] if the session is over, and with
-    /// [`Error::Call`] if the call is not valid. Any other error ends the session.
+    /// [`Error::Call`] if the call is not valid. An error other than [`Error::InCall`], [`Error::Over`] and
+    /// [`Error::Call`] ends the session.
     pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
         if self.running.is_some() {
             return Err(Error::InCall);

@@ -47,9 +47,9 @@ const EMPTY: SendWr<'static> = SendWr {
 };
 
 impl Writer {
-    /// Makes a writer to the inputs of a session. If host and accelerator have regions of different sizes for an input,
-    /// only as many bytes as the smaller region has can be written. The stream counts the completions of the writer's
-    /// WRITEs in `acknowledged`.
+    /// Makes a writer to the inputs of a session. If the host's region and the accelerator's region of an input differ
+    /// in size, WRITEs must fit into the smaller region. The stream counts the completions of the writer's WRITEs in
+    /// `acknowledged`.
     pub(crate) fn new(
         link: &Link,
         own: &Regions,
@@ -88,9 +88,9 @@ impl Writer {
 
     /// Writes `parts` in order into input `param`. Each part consists of the offset in the input and the bytes to write
     /// there. The bytes are copied before the method returns. Returns the number of parts that were posted, which is
-    /// smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. More WRITEs can be posted
-    /// after the [`Stream`](crate::Stream) has taken an acknowledgement, on which [`Stream::wait`](crate::Stream::wait)
-    /// returns.
+    /// smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. If the limit is reached,
+    /// the [`Stream`](crate::Stream) must process an acknowledgement before the writer can post more WRITEs. The method
+    /// [`Stream::wait`](crate::Stream::wait) waits for acknowledgements and processes them.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is

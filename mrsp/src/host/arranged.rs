@@ -103,8 +103,9 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Adds the part `next` to the last WRITE of the plan, which ends with the part `before`. Returns false and adds
-    /// nothing if one WRITE cannot cover both parts.
+    /// Makes the plan's last WRITE longer, so that the WRITE also transfers the part `next`. The part `before` must be
+    /// the last part that the plan's last WRITE transfers before the change. Returns false and adds nothing if one
+    /// WRITE cannot cover both parts.
     fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);
