@@ -27,7 +27,8 @@ impl AddressPlan {
     /// Returns the accelerator address of the next region, whose size is `bytes` bytes.
     ///
     /// # Errors
-    /// Returns an error if the region does not end inside the address space. After an error, the plan is unchanged.
+    /// Returns an error if the region does not end inside the address space. If this method returns an error, the
+    /// address plan is unchanged.
     pub fn place(&mut self, bytes: u64) -> Result<NaaAddress, OutOfAddresses> {
         let address = NaaAddress::new(self.next).ok_or(OutOfAddresses)?;
         let rounded = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(OutOfAddresses)?;

@@ -109,7 +109,7 @@ impl Direction {
     const ALL: [Self; 4] = [Self::Input, Self::Output, Self::InOut, Self::Internal];
 }
 
-/// The content of a parameter.
+/// The kind of data that a parameter contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

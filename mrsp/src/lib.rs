@@ -46,7 +46,8 @@
 //!
 //! # Source
 //! This crate follows the NAAICE project's "low-level API: introduction". If the messages of NAAICE's C library
-//! (naa-communication-library, `main` of 2026-03) differ from the introduction, this crate follows the C library:
+//! (naa-communication-library, `main` of 2026-03) differ from the document "low-level API: introduction", this crate
+//! follows the C library:
 //!
 //! | introduction | C library and this crate |
 //! |---|---|

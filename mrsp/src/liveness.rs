@@ -45,7 +45,8 @@ pub struct Liveness<T = Instant> {
     expected: Expected<T>,
 }
 
-/// The acknowledgement, if any, for which the owner waits after work requests other than probes.
+/// Says whether, and until when, the owner of a [`Liveness`] waits for the acknowledgement of work requests that are
+/// not probes.
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
@@ -131,7 +132,7 @@ impl<T: Time> Liveness<T> {
         [silent, late].into_iter().flatten().min()
     }
 
-    /// Returns true if the peer's deadline has passed at `now`.
+    /// Returns true if the peer counts as dead at `now`, because the peer's [`deadline`](Self::deadline) has passed.
     pub fn is_dead(&self, now: T) -> bool {
         self.deadline().is_some_and(|deadline| now > deadline)
     }
@@ -150,7 +151,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Returns the liveness of a peer with a probe each second and a time limit of three seconds, and the time of the
+    /// Returns two values: a liveness with one probe each second and a time limit of three seconds, and the time of the
     /// peer's first sign of life.
     fn peer() -> (Liveness<Duration>, Duration) {
         let start = Duration::from_secs(1000);

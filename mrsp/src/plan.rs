@@ -16,7 +16,7 @@ pub struct Write {
     /// internal regions. If `param` equals the number of parameters, the WRITE reads from the host's [staging
     /// region](crate::layout::Placed::staging_bytes).
     pub param: usize,
-    /// The offset of the bytes in the parameter.
+    /// The offset of the WRITE's first byte in the parameter or in the staging region.
     pub offset: u64,
     /// The length of the WRITE in bytes. The length of a [gathered](CallPlan::gathered) WRITE is the sum of the lengths
     /// of its pieces. A WRITE of the accelerator that covers several outputs begins in parameter `param` and extends
@@ -125,7 +125,8 @@ impl Default for CallPlan {
 impl CallPlan {
     /// Returns an empty plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
-        // A failed call with one parameter has two WRITEs: the status, and a WRITE of no bytes with the immediate.
+        // The plan has room for one WRITE more than there are parameters, because the response to a failed call with
+        // one parameter has two WRITEs: the status, and a WRITE of no bytes with the immediate.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }

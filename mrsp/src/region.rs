@@ -136,7 +136,7 @@ pub struct RemoteRegion {
     pub addr: u64,
     /// The key with which the other side writes the region.
     pub rkey: u32,
-    /// The size in bytes.
+    /// The size of the region in bytes.
     pub size: u32,
 }
 

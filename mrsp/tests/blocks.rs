@@ -1,4 +1,4 @@
-//! Tests of argument and status blocks, of return codes and of numbers.
+//! Tests of argument blocks, status blocks, return codes and 24-bit numbers.
 
 mod common;
 
@@ -89,7 +89,8 @@ fn blocks_are_strict() {
     assert_eq!(with(4, 1), BlockError::Reserved);
     assert_eq!(with(63, 1), BlockError::Reserved);
     assert_eq!(with(48, 1), BlockError::Argument { index: 5, value: 1 });
-    // If byte 22 is 0, the compression level in bytes 16 to 23 does not fit into 32 bits.
+    // The compression level in bytes 16 to 23 is negative, so byte 22 is 0xff. If byte 22 is set to 0, the compression
+    // level does not fit into 32 bits.
     assert!(matches!(with(22, 0), BlockError::Argument { index: 1, .. }));
     assert_eq!(Arguments::decode(&good[..63]), Err(BlockError::Short(63)));
 

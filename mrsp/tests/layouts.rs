@@ -33,7 +33,8 @@ struct Pair {
     host_memory: Vec<Vec<u8>>,
     /// The host's memory to which results are written.
     landing: Vec<Memory>,
-    /// The location of each parameter's result: an index into `landing`, and an offset in that memory.
+    /// The location of each parameter's result: the index of a memory in `landing`, and the offset of the result in
+    /// this memory.
     lands: Vec<(usize, usize)>,
     naa_memory: Vec<Memory>,
     plan: CallPlan,

@@ -89,8 +89,8 @@ fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
 
 /// Sleeps on the file descriptors of all sessions until a call has ended, or until `deadline`.
 fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
-    // `rang` is true for each session whose file descriptor became readable, because only the calls of these sessions
-    // must be tested again.
+    // The loop tests only the sessions for which `rang` is true: first all sessions, and after each sleep the sessions
+    // whose file descriptor became readable.
     let mut rang = vec![true; sessions.len()];
     loop {
         for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {

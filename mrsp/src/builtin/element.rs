@@ -1,7 +1,7 @@
 //! The element types of arrays, for functions that support several types.
 
-/// The type of an array's numbers, which are little-endian. The discriminant of a variant is the value of the
-/// function's argument that selects this type.
+/// The type of an array's numbers, which are little-endian. The discriminant of a variant is the number that selects
+/// this element type in the argument of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Element {

@@ -21,7 +21,7 @@ pub(super) struct Arranged {
     zeros: u32,
 }
 
-/// The part of a slot that a call sends.
+/// The part of one parameter's slot in the accelerator's region that the host sends with a call.
 #[derive(Clone, Copy)]
 struct Sent {
     slot: Slot,

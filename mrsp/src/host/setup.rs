@@ -34,7 +34,7 @@ pub struct Param {
     pub addr: u64,
     /// The RKey of the host's memory region, with which the accelerator writes the parameter if it is an output.
     pub rkey: u32,
-    /// The size in bytes, from 0 to 2 GiB.
+    /// The size of the parameter in bytes, from 0 to 2 GiB.
     pub size: u64,
 }
 

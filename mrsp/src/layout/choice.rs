@@ -118,7 +118,7 @@ pub struct Rule {
     pub small: u32,
     /// The minimum number of small parameters with which the rule chooses the packed layout.
     pub at_least: u8,
-    /// The maximum size in bytes of all small parameters together with which the rule chooses the packed layout. The
+    /// The rule chooses the packed layout only if all small parameters together have at most this number of bytes. The
     /// limit exists because copying small parameters saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
     /// The layout for parameters for which the rule does not choose the packed layout.

@@ -108,7 +108,7 @@ pub enum Refusal {
 impl Refusal {
     /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 1 (memory) stands for regions
     /// that are too large or end beyond the accelerator's addresses. Code 3 (too many regions) stands for any invalid
-    /// number of regions or slots. Code 2 (address) stands for every other reason.
+    /// number of regions or slots. Code 2 (address) stands for all reasons that have neither code 1 nor code 3.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
