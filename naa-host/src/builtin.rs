@@ -1,8 +1,8 @@
 //! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first output.
 //!
 //! [`call`] connects, calls a function and disconnects. With [`Job`], a program can read a file directly into the
-//! region of an input. If the device takes the accelerator's access back, the program can also write a file directly
-//! from the region of an output.
+//! region of an input. If the device revokes the accelerator's access after each call, a program with a [`Job`] can
+//! write a file directly from the region of an output.
 
 use std::{borrow::Cow, net::SocketAddr};
 

@@ -10,7 +10,8 @@ use mrsp::{
 
 use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
-/// The most bytes of a valid catalogue, which has up to 127 functions of about 64 KiB each.
+/// An upper bound for the number of bytes of a valid catalogue. A valid catalogue has up to 127 functions of at most
+/// about 64 KiB each, that is, at most about 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The functions that `peer` offers.

@@ -5,8 +5,9 @@ use std::time::Instant;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Reads the exact time only when the coarse time of the Linux kernel has advanced. The coarse time advances every 1 to
-/// 10 ms, and reading it costs a third of reading the exact time. A program that tests for the end of a call in a tight
-/// loop seldom reads the exact time. A program that tests once a second gets the exact time at each test.
+/// 10 ms, and reading it costs a third of reading the exact time. Even if a program tests in a tight loop whether a
+/// call has ended, the clock seldom reads the exact time. If a program tests only once a second whether a call has
+/// ended, the clock reads the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// The coarse time at the last call of [`look`](Self::look). If `tick` is `None`, the next call of `look` reads the

@@ -14,8 +14,8 @@ static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of calls that were cut, that is, ended without the result of the function, in all sessions of
 /// this process. A call is cut if an error ended the session before the response, or if the response was
-/// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that is cut is also logged at the level `warn`.
-/// Calls that the host gives up are not counted, that is, calls that take longer than
+/// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that this function counts is logged at the level
+/// `warn` when the call is cut. Calls that the host gives up are not counted, that is, calls that take longer than
 /// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), and calls that still run when the program ends
 /// their session.
 pub fn calls_cut() -> u64 {

@@ -31,9 +31,9 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
 
 /// An opened device. Clones of a `Device`, and all callers in one process that open the same address, share one device.
 ///
-/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For any other address, the
-/// embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a provider. [`Device::describe`] says
-/// which provider was chosen and why.
+/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For an address that does not
+/// belong to an RDMA device, the embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a
+/// provider. [`Device::describe`] says which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -215,8 +215,8 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
     }
 }
 
-/// Returns true if `local` is not an address of this machine. Any other problem of `local` is reported when the device
-/// on `local` is opened.
+/// Returns true if `local` is not an address of this machine. This function only checks whether this machine has the
+/// address `local`; all other problems of `local` are reported when the device on `local` is opened.
 fn is_elsewhere(local: IpAddr) -> bool {
     UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }

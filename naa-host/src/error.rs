@@ -47,8 +47,8 @@ impl fmt::Display for Gone {
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
-            // If work requests were flushed, but none of them had failed and the peer did not disconnect, the device
-            // has refused something that the peer sent.
+            // If work requests were flushed although no other work request had failed and the peer did not disconnect,
+            // this side's device has refused something that the peer sent.
             Self::Failed(WcStatus::WrFlushError) => f.write_str(
                 "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
             ),
@@ -135,7 +135,7 @@ pub enum Error {
     PeerGone {
         /// The address of the accelerator.
         peer: SocketAddr,
-        /// The function whose call was cut, or `None` if no call was running.
+        /// The function whose call was running when the connection ended, or `None` if no call was running.
         function: Option<FunctionCode>,
         /// The reason why the connection ended.
         why: Gone,

@@ -3,15 +3,15 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
-//! device uses the memory. The regions of a stream are lent until the stream is dropped. The module hands out only the
-//! `Memory` of a stream's regions, and making a slice of a `Memory` needs `unsafe`.
+//! device uses the memory. The regions of a stream are lent until the stream is dropped. For the regions of a stream,
+//! the module hands out no slices but only the `Memory`, and making a slice of a `Memory` needs `unsafe`.
 //!
-//! On a NIC, revoking access rights takes as long as many calls, or is not possible (`DeviceAttr::revokes`). If the
-//! device does not revoke access rights, the accelerator can write to outputs until the session ends. Accelerators of
-//! later sessions can also write to the memory of the outputs if the device keeps the registration of the memory.
-//! Memory to which an accelerator can write at any time is called in reach, and stays in reach. Methods of [`Memory`]
-//! copy the bytes of memory in reach without making slices. A program gets slices of memory in reach only if the
-//! program promises that nobody else writes to the memory while the slices exist.
+//! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
+//! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
+//! until the session ends. Accelerators of later sessions can also write to the memory of the outputs if the device
+//! keeps the registration of the memory. Memory to which an accelerator can write at any time is called in reach, and
+//! stays in reach. Methods of [`Memory`] copy the bytes of memory in reach without making slices. A program gets slices
+//! of memory in reach only if the program promises that nobody else writes to the memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -24,18 +24,20 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 
 use crate::{Error, Session};
 
-/// Memory for a parameter that a program can use for several sessions, and that the program may allocate itself.
-/// [`Session::connect_with`](crate::Session::connect_with) takes buffers, and
+/// Memory that a program can use for a parameter in several sessions, one after the other, and that the program may
+/// have allocated itself. [`Session::connect_with`](crate::Session::connect_with) takes buffers, and
 /// [`Session::into_buffers`](crate::Session::into_buffers) returns these buffers.
 ///
 /// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for
-/// the next session. If large buffers need not be registered again, a session is set up in a fraction of the time.
-/// After a buffer was dropped, its pages are freed when the device next registers memory or is closed.
+/// the next session. The setup of a session takes much less time if the session's large buffers are still registered
+/// from an earlier session. After a buffer was dropped, its pages are freed when the device next registers memory or is
+/// closed.
 ///
-/// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If memory was an
-/// output over a device of the verbs provider, the memory stays in reach of accelerators: The session's accelerator can
-/// write to the memory until the session ends. Accelerators of later sessions can write to the memory if they guess the
-/// memory's RKey. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
+/// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If a session over a
+/// device of the verbs provider used the memory for an output, the memory stays in reach of accelerators. The
+/// accelerator of a session over the verbs provider can write to the memory of an output until the session ends.
+/// Accelerators of later sessions can write to the memory if they guess the memory's RKey. The bytes of a buffer in
+/// reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
     /// The memory of the buffer. Only the buffer, and a registration that the device may keep, refer to this memory.
@@ -183,8 +185,8 @@ struct Registered {
 }
 
 impl Registered {
-    /// Registers `memory`. If the device revokes access rights, peers have no access to the memory before `open` is
-    /// called.
+    /// Registers `memory`. If the device can revoke access rights, peers have access to the memory only between a call
+    /// of `Registered::open` and the next call of `Registered::close`.
     fn new(pd: &Pd, memory: &Memory, is_output: bool) -> Result<Arc<Self>, verbs::Error> {
         // The device only reads inputs, so the memory of an input is registered without remote write access.
         let mr = pd.reg_mr(memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
@@ -223,8 +225,8 @@ pub(crate) struct Region {
     in_reach: bool,
 }
 
-/// Returns true if the accelerator can write to a parameter with these flags at any time. The result does not depend on
-/// whether the parameter is copied to a staging region, so that programs do not depend on the layout.
+/// Returns true if the accelerator can write to a parameter with these flags at any time. This function returns the
+/// same value whether or not the parameter is copied to a staging region, so that programs do not depend on the layout.
 fn stays_in_reach(pd: &Pd, flags: RegionFlags) -> bool {
     flags.contains(RegionFlags::OUTPUT) && !pd.context().attr().revokes
 }
@@ -341,8 +343,8 @@ impl Region {
     }
 
     /// Returns true if the program must not use the region. The result is true while a call has the region or another
-    /// region of the same registration. The result is also true if the device failed to take the accelerator's access
-    /// to the region back.
+    /// region of the same registration. After a call, the result is still true if the device failed to revoke the
+    /// accelerator's access to the region.
     pub(crate) fn is_lent(&self) -> bool {
         let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
         self.lent || self.registered.as_ref().is_some_and(is_open)
@@ -394,8 +396,8 @@ impl Region {
     }
 
     /// Returns the size of the registration in bytes if this region is not empty and starts where the registration
-    /// starts, else 0. If several regions share a registration, the sum of this method's results for these regions
-    /// counts the registration only once.
+    /// starts, else 0. If several regions share a registration, this method returns the size of the registration for
+    /// only one of these regions, and 0 for the other regions.
     pub(crate) fn registered_bytes(&self) -> usize {
         match &self.registered {
             Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {
