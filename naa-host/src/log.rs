@@ -7,8 +7,8 @@ use tracing::level_filters::LevelFilter;
 use crate::{Error, variable};
 
 /// The environment variable with the filter of log lines that programs write to standard error. The program `naa` and
-/// the C library read the filter, whose grammar is that of tracing-subscriber's `Targets`. This library only emits log
-/// records, and does not read the filter.
+/// this project's C library read the filter from this variable. The filter has the grammar of tracing-subscriber's
+/// `Targets`. This library only emits log records, and does not read the filter.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
 /// The path of each module of this project begins with one of these words.

@@ -21,10 +21,11 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// as [`addresses_of`] does. If the name has several addresses, the addresses are tried in order: a connection to each
 /// address is set up and closed at once, and the first address that accepts a connection is used.
 ///
-/// If the name of an accelerator has several addresses, the accelerator counts and logs the trial connection as a
-/// session of its own. An accelerator with room for a single session may refuse the program's own connection until the
-/// accelerator has noticed the end of the trial connection. Finding the address takes up to the `setup_timeout` of
-/// `config`, and connecting takes up to the same time again.
+/// If the name has several addresses, this function sets up a connection only to try an address, and the accelerator
+/// counts and logs this trial connection as a session of its own. An accelerator with room for only one session may
+/// refuse the program's next connection until the accelerator has noticed that this function has closed the trial
+/// connection. Finding the address takes up to the `setup_timeout` of `config`, and connecting takes up to the same
+/// time again.
 ///
 /// # Errors
 /// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with
@@ -59,9 +60,9 @@ pub fn find(
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all
-/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`], which has the error of each address, if the
-/// attempts with several addresses all fail and not all errors are [`Error::Environment`]. Fails with [`Error::Name`]
-/// if `addresses` is empty.
+/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`] if there are several addresses, each attempt
+/// fails with an error that concerns the address, and at least one of the errors is not [`Error::Environment`].
+/// [`Error::NoneReached`] contains the error of each address. Fails with [`Error::Name`] if `addresses` is empty.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],

@@ -118,8 +118,8 @@ impl Room {
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Makes everything that a session on `params` needs, except the connection and the regions. This method uses only
-    /// the number and the sizes of `params`.
+    /// Makes the objects that a session with the parameters `params` needs, except the connection and the regions. This
+    /// method uses only the number and the sizes of `params`.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated, and with
@@ -236,8 +236,9 @@ impl Opening {
     /// was Connected and regions were prepared.
     ///
     /// # Errors
-    /// Fails with [`Error::Device`] if the device fails, with [`Error::PeerGone`] if the connection has ended, and with
-    /// [`Error::Setup`] if one region for each parameter must be requested and these are too many regions.
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::PeerGone`] if the connection has ended.
+    /// Fails with [`Error::Setup`] if each parameter needs a region of its own and the session would have more regions
+    /// than are allowed.
     pub fn agree(&mut self) -> Result<bool, Error> {
         let (Stage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
         terms.fit(self.link.abilities.slots, &self.link, &self.config.host())?;

@@ -41,7 +41,7 @@ pub(crate) enum Due {
 }
 
 impl Overdue {
-    /// Returns the times for a call that is posted at `now`.
+    /// Returns the times at which a call that is posted at `now` must be reported and given up.
     pub(crate) fn new(limits: Limits, now: Instant) -> Self {
         let at = |time| now.checked_add(time);
         Self {

@@ -7,7 +7,7 @@ use mrsp::{RegionFlags, region::NaaAddress};
 #[derive(Clone, Copy, Debug)]
 pub struct Param<'a> {
     pub(crate) flags: RegionFlags,
-    /// The size in bytes, at most 2 GiB.
+    /// The size of the parameter or internal region in bytes, at most 2 GiB.
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
     /// The address on the accelerator that the host requests. If `address` is `None`, the address on the accelerator is

@@ -74,12 +74,12 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// session is over, unless the error is that an argument is wrong or that the function failed. The regions of a session
 /// that is over can still be read. Dropping a session disconnects it.
 ///
-/// The embedded provider takes the accelerator's access to the regions back with each response. With the embedded
-/// provider, an accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too
-/// long, so over the verbs provider an accelerator can write to outputs until the session ends. An accelerator that
-/// keeps to the protocol does not write to outputs while no call runs, but no device prevents a WRITE of an accelerator
-/// that breaks the protocol. For this reason, a session over the verbs provider returns no slices of outputs. The table
-/// shows which methods work with which provider:
+/// With the embedded provider, an accelerator loses its access to the regions when its response arrives, so the
+/// accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too long, so over
+/// the verbs provider an accelerator can write to outputs until the session ends. An accelerator that keeps to the
+/// protocol does not write to outputs while no call runs, but no device prevents a WRITE of an accelerator that breaks
+/// the protocol. Because an accelerator can write to outputs between calls, a session over the verbs provider returns
+/// slices of outputs only from a method that is `unsafe`. The table shows which methods work with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -395,7 +395,8 @@ impl Session {
         self.running.is_some()
     }
 
-    /// Returns true if a call is running and the accelerator's device has acknowledged all its inputs.
+    /// Returns true if a call is running and the accelerator's device has acknowledged all WRITEs that the host posted
+    /// for the call.
     pub fn is_sent(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.written)
     }
@@ -408,7 +409,8 @@ impl Session {
     /// Returns an error if the session is over.
     ///
     /// # Errors
-    /// Fails with [`Error::Over`], which has the text of the error that ended the session.
+    /// Fails with [`Error::Over`] if the session is over. [`Error::Over`] contains the text of the error that ended the
+    /// session.
     pub fn not_over(&self) -> Result<(), Error> {
         match &self.over {
             None => Ok(()),
@@ -497,8 +499,9 @@ impl Session {
         (0..count).try_for_each(|_| self.link.post_receive())
     }
 
-    /// Returns the next time at which the accelerator must be probed, or the running call must be reported or given up,
-    /// if nothing arrives from the accelerator until this time.
+    /// Returns the time at which the session must act next if nothing arrives from the accelerator before this time.
+    /// The session must act when a probe of the accelerator is due, and when the running call must be reported or given
+    /// up.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.link.liveness;

@@ -34,7 +34,7 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&fake, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // `zip` has three times for four sessions, so the last session has no call.
+        // The array has three durations for four sessions, so `zip` leaves the last session without a call.
         for (session, ms) in all.iter_mut().zip([300, 100, 200]) {
             session.invoke(F, user(ms)).unwrap();
         }

@@ -77,8 +77,8 @@ fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_
         }
     };
     assert!(matches!(error, Error::PeerGone { why: Gone::Silent, .. }), "{error}");
-    // The loop calls `test` every half second: the second call of `test` sends a probe, and the third call reports the
-    // error.
+    // The loop calls `test` every half second: the second call of `test` sends a probe, and the third call of `test`
+    // returns the error that the accelerator is gone.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 

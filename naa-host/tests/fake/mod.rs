@@ -38,8 +38,8 @@ pub enum Action {
     Twice,
     /// The accelerator sends an MRSP error instead of a response.
     Error,
-    /// The accelerator sends a response, and directly after the response, immediates from 1 to the number in this
-    /// variant. The WRITE with the immediate n sets word n - 1 of the first output to n.
+    /// The accelerator sends a response, and directly afterwards one WRITE with the immediate n for each n from 1 to
+    /// the number in this variant. The WRITE with the immediate n sets word n - 1 of the first output to n.
     Stream(u32),
 }
 
