@@ -1,4 +1,4 @@
-//! Tests of argument blocks, status blocks, return codes and 24-bit numbers.
+//! Tests of argument blocks, status blocks, return codes, and the numbers of functions.
 
 mod common;
 

@@ -10,8 +10,8 @@ use mrsp::{
 
 use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
-/// An upper bound for the number of bytes of a valid catalogue. A valid catalogue has up to 127 functions of at most
-/// about 64 KiB each, that is, at most about 8 MiB.
+/// The maximum number of bytes of a catalogue that this crate reads. This limit leaves room for a catalogue with 127
+/// functions, each of which has a description of 64 KiB: the descriptions take about 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The functions that `peer` offers.
