@@ -74,8 +74,8 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // The honest sender's event has 64 pages. Each of the attacker's 64 events has 32 pages, which are 2048 pages
-    // together, so the honest sender needs 1/32 of the attacker's memory.
+    // The honest sender's event has 64 pages. The attacker's 64 events have 32 pages each, so these events together
+    // have 2048 pages. The 64 pages of the honest sender are 1/32 of the attacker's 2048 pages.
     let mut complete = false;
     for page in 0..64u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));
@@ -194,8 +194,9 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The open events of the honest sender claim nearly all address space that the reassembler permits. Sixteen of
-    // these events together claim less than the hostile event needs, so evicting sixteen of them is not enough.
+    // The open events of the honest sender claim nearly all address space that the reassembler permits. Sixteen events
+    // of the honest sender together claim less than one event of the attacker, so evicting sixteen events of the honest
+    // sender makes too little room for an event of the attacker.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }

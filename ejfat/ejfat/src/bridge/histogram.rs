@@ -2,7 +2,8 @@
 
 /// The longest duration in nanoseconds that can be distinguished from longer durations: 2^40 ns, which is 18 minutes.
 const LONGEST: u64 = 1 << 40;
-/// The number of decimal digits to which durations are counted. With one digit, a duration is exact to 7 %.
+/// The number of significant decimal digits to which the histogram keeps durations. With one digit, a duration is exact
+/// to 7 %.
 const DIGITS: u8 = 1;
 
 /// Counts durations in nanoseconds.
@@ -43,12 +44,13 @@ impl Histogram {
         (!self.counts.is_empty()).then(|| self.counts.value_at_quantile(part))
     }
 
-    /// Returns how many durations are at most this long in nanoseconds, or longer by less than 7 %.
+    /// Returns the number of durations of at most `nanos` nanoseconds. Some durations that are longer than `nanos` by
+    /// less than 7 % are counted, too.
     pub fn up_to(&self, nanos: u64) -> u64 {
         self.counts.count_between(0, nanos)
     }
 
-    /// Returns what was counted since `before`, which this histogram was earlier.
+    /// Returns a histogram of the durations that were added after `before`, an earlier copy of this histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();

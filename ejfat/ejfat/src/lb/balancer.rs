@@ -165,7 +165,8 @@ impl Balancer {
         let dropped = of.sets.len() - kept;
         of.sets.truncate(kept);
         of.sets.push(Set::new(from, tables));
-        // Higher ticks are forgotten, so that a sender whose clock was wrong does not block the next tables.
+        // Remembered ticks from `from` on are forgotten, so that a sender whose clock was wrong does not block the next
+        // tables.
         let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
         (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
         self.find_places(lb, kept);

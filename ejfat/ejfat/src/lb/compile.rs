@@ -8,8 +8,8 @@ use super::{Epoch, LbId, Member, Rules, TickPrefix};
 const NONE: u16 = u16::MAX;
 
 /// The maximum number of entries for each rule in the array of a calendar. If the array of a calendar would have more
-/// entries for each rule, the calendar is stored as a sorted list. With this maximum, tables need at most 16 bytes for
-/// each slot that has a rule, whatever the numbers of the slots are.
+/// than `MOST_SPREAD` entries for each rule, the calendar is stored as a sorted list. With this maximum, tables need at
+/// most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 
 /// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch with this calendar can select
@@ -25,8 +25,9 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// If `sorted` is false, the location has `len` members, indexed by slot number. If `sorted` is true, the location
-    /// has the numbers of `len` slots in ascending order, followed by the members of these slots.
+    /// If `sorted` is false, the array has `len` members from the index `first` on, one for each slot number from 0 on.
+    /// If `sorted` is true, the array has the numbers of `len` slots from the index `first` on, in ascending order, and
+    /// then the members of these slots.
     sorted: bool,
 }
 
@@ -148,7 +149,8 @@ struct Ranges {
     /// The first tick and the epoch of each range. A range ends where the next range begins. The ticks below the first
     /// range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// The prefixes that contain the last added tick, the longest prefix last.
+    /// The added prefixes that have not ended yet, in ascending order of their lengths. Each of these prefixes contains
+    /// the next one.
     around: Vec<(TickPrefix, Epoch)>,
 }
 

@@ -37,8 +37,8 @@ pub(super) struct Tally {
     pub(super) unaddressed: Drops,
 }
 
-/// A member that the tables of new ticks do not have: the number of packets that were sent to the member, and the time
-/// of the last packet.
+/// The number of packets that were sent to a leaving member, and the time since which this number has not changed. A
+/// leaving member is a member that the tables of new ticks do not have.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     packets: u64,
@@ -125,10 +125,11 @@ impl Tally {
         }
     }
 
-    /// Notes the leaving members, which are in none of the tables in `live`, the tables of new ticks. A leaving member
-    /// is forgotten if no packet was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the
-    /// tables in `all`. The tables in `all` include tables of earlier ticks, by which a late packet may still be
-    /// routed. Does nothing if the members were compared with the same tables less than a second ago.
+    /// Notes the leaving members. A leaving member is a member that none of the tables in `live` has. The tables in
+    /// `live` apply to new ticks. A leaving member is forgotten if no packet was sent to the member for
+    /// [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in `all` include tables of
+    /// earlier ticks, by which a late packet may still be routed. Does nothing if the members were compared with the
+    /// same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::Numbering;
 use crate::wire::Versions;
 
-/// The definition of one sender for the limits of one sender, such as [`Config::max_open_per_source`]. Events of
-/// different senders are different events, even if they have the same event number and data id.
+/// The rule that decides which events belong to one sender. Each sender has its own limits, such as
+/// [`Config::max_open_per_source`]. Events of different senders are different events, even if they have the same event
+/// number and data id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
     /// Each address is one sender.

@@ -1,10 +1,12 @@
 //! The record of the bytes of an event that have arrived.
 //!
 //! A few intervals are enough for events whose segments arrive nearly in order, whatever the lengths of the segments
-//! are. The stride is the length of the first aligned segment, and a cell is a range of stride bytes that has one bit.
-//! If there is no room for another interval, segments that are aligned to the stride are recorded as cells. Every
-//! accepted byte is in one interval or one cell, so an event is complete when the number of accepted bytes is equal to
-//! the event's length.
+//! are. The stride is the length of the first segment whose offset in the event is a multiple of its length, without
+//! segments that are shorter than [`LEAST_STRIDE`] and without the last segment. A cell is a range of bytes that begins
+//! at a multiple of the stride and is as long as the stride. One bit of a cell records that all bytes of the cell have
+//! arrived. If there is no room for another interval, segments that are aligned to the stride are recorded as cells.
+//! Every accepted byte is in one interval or one cell, so an event is complete when the number of accepted bytes is
+//! equal to the event's length.
 
 use std::ops::Range;
 
@@ -141,7 +143,7 @@ impl Cover {
         true
     }
 
-    /// Records bytes that touch no interval, in a cell or in a new interval.
+    /// Records bytes that touch no existing interval. The bytes are recorded as a cell or as a new interval.
     #[inline]
     fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
         if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
@@ -167,7 +169,8 @@ impl Cover {
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Turns intervals of whole cells into cells, until no block is free.
+    /// Replaces intervals that consist of whole cells by the bits of these cells. If no block is free for the next cell
+    /// of an interval, the rest of the interval stays.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

@@ -16,7 +16,7 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// A number that distinguishes several ends of events with the same key.
+    /// The number of this end. Two events with the same key that ended one after the other have different numbers.
     number: u64,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Ended {
     complete: VecDeque<(Key, u64)>,
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
-    /// The time after an event's end in which a segment with the event's key and without a tick counts as late. After
-    /// this time, a segment with the event's key and without a tick belongs to a new event, because a sender that was
-    /// restarted uses its event numbers again.
+    /// The time after an event's end in which a segment with the event's key and without a tick counts as late. When
+    /// this time has passed since the end of an event, a segment with the event's key and without a tick belongs to a
+    /// new event, because a sender that was restarted uses its event numbers again.
     lateness: Duration,
     next: u64,
 }

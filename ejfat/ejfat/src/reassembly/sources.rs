@@ -148,7 +148,8 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// The time before which no entry is free, which may become earlier when the last open event of a sender ends.
+    /// No entry is free before this time. When the last open event of a sender ends, this time may be set to an earlier
+    /// time.
     none_free_until: Time,
 }
 
@@ -238,8 +239,9 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// Returns `source` if the sender still has its entry. If the sender has lost its entry, returns the entry of the
-    /// unknown senders, to which the sender's counters were added.
+    /// Returns `source` if the entry of its sender was not given to another sender in the meantime. If the entry was
+    /// given to another sender, returns the entry of the unknown senders, to which the counters of the sender without
+    /// an entry were added.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }

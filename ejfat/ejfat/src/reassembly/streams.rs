@@ -7,10 +7,11 @@ const WINDOW: u64 = 1024;
 /// The window of a new stream begins this many event numbers below the first received event number, because events with
 /// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// The largest accepted step from the highest event number of a stream to the next event number. If a step is larger
-/// than this maximum, the counting of missing events begins anew, because the sender must have been restarted. The
-/// counting of missing events also begins anew at an event number that is more than [`BACK`] below the window, and at
-/// an event number that is below the window and below [`BEFORE_FIRST`].
+/// The largest accepted step from the highest event number of a stream to the next event number. If an event number
+/// exceeds the highest event number of its stream by more than this maximum, the counting of missing events begins
+/// anew, because the sender must have been restarted. The counting of missing events also begins anew if an event
+/// number is more than [`BACK`] below the window. The counting of missing events also begins anew if an event number is
+/// both below the window and below [`BEFORE_FIRST`].
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
 /// The maximum number of counted streams of one sender.

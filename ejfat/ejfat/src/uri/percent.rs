@@ -10,7 +10,8 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 pub(super) fn decode(text: &str) -> Result<String, UriError> {
     let is_digits = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     let decoded = percent_decode_str(text).decode_utf8().ok();
-    // The crate leaves a `%` alone that no two digits follow.
+    // The crate `percent_encoding` accepts a `%` without two hexadecimal digits behind it, so this function refuses
+    // such a `%`.
     let decoded = decoded.filter(|_| text.split('%').skip(1).all(is_digits));
     decoded.map(Into::into).ok_or_else(|| UriError::Percent(text.to_owned()))
 }

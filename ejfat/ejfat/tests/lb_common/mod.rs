@@ -481,11 +481,13 @@ fn fill_lengths(packet: &mut [u8]) {
     fill_checksums(packet);
 }
 
-/// Damages some of the packets. A damaged packet is padded, truncated, shortened, or has a changed byte in its headers.
-/// Returns true if the packet was damaged.
+/// Damages some of the packets. A packet is damaged in one of four ways: padding is added behind the packet, the end of
+/// the packet is cut off, the payload is cut to less than 24 bytes and the length fields are updated, or one of the
+/// first 90 bytes is changed. Returns true if the packet was damaged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
-        // The padding is so long that a data plane forwards the packet itself before the end of the padding arrives.
+        // The padding of 5000 bytes is so long that a data plane forwards the packet before the end of the padding
+        // arrives.
         0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
         1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
