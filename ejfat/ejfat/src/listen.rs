@@ -172,8 +172,9 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
 /// `bind`, the port is in use and is skipped. Returns the bound ports and the skipped addresses.
 ///
 /// # Errors
-/// Returns the error of `bind` if `bind` fails for a [`Listen::Port`] or for all ports of a range, or if `is_busy`
-/// returns false for an error of `bind`.
+/// If `bind` fails for a [`Listen::Port`], the error of `bind` is returned. If `bind` fails for all ports of a range,
+/// the last error of `bind` is returned. If `bind` fails for a port of a range and `is_busy` returns false for the
+/// error of `bind`, this error is returned at once.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

@@ -131,7 +131,7 @@ fn events_longer_than_every_ring_are_too_large() {
     bench.acknowledge(large, 1);
     let (waits, home) = bench.open(3, ANYBODY);
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
-    // The event that waits for `large` does not block events for `small`.
+    // The event that waits for room in the ring of the worker `large` does not block events for the worker `small`.
     assert_eq!(bench.delivered(1, ANYBODY).0, small);
     let gone = Action::Forget { worker: large, given_up: 0 };
     assert_eq!(bench.remove(large), [Action::Drop { id: waits }, gone]);
@@ -187,7 +187,7 @@ fn small_events_do_not_starve_a_large_one() {
     let (behind, _) = bench.event(1, ANYBODY);
     for its in &small[..3] {
         assert_eq!(bench.give_back(worker, its), []);
-        // A new event does not get slots in the ring, because the large event waits for these slots.
+        // A new event gets no slots in the ring, because an event that needs all four slots of the ring waits for them.
         assert_eq!(bench.open(1, ANYBODY).1, Ok(Home::Spill));
     }
     let actions = bench.give_back(worker, &small[3]);

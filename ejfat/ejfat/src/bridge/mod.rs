@@ -15,9 +15,9 @@
 //!
 //! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends when
 //! the worker releases the event, or when the worker ends. An event that a worker had when it ended is delivered again
-//! to a worker that uses version 2 of the ring, if the bridge's memory has a copy of the event. The event waits for a
-//! worker of version 2 for at most [`Config::hold`]. A flag in the event's new descriptor shows that the event is
-//! delivered again.
+//! to a worker that uses version 2 of the ring, if the bridge's memory has a copy of the event. An event that must be
+//! delivered again waits for a worker of version 2 for at most [`Config::hold`]. A flag in the event's new descriptor
+//! shows that the event is delivered again.
 
 mod action;
 mod again;

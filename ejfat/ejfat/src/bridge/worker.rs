@@ -320,9 +320,10 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
-    /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. The
-    /// bridge's memory has a copy if the event was `moved` to the ring or the staging ring, or if the delivery mode is
-    /// not cut-through ([`Placing::Cut`]).
+    /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. If
+    /// `moved` is true, the event was in spill memory before, so the bridge's memory has a copy of the event. If the
+    /// delivery mode of the worker is not cut-through ([`Placing::Cut`]), the bridge's memory has a copy of every event
+    /// of the worker.
     pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
         let is_here = moved || worker.placing != Placing::Cut;
@@ -369,7 +370,8 @@ impl Workers {
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
             // A trial gives one event to a stalled worker, because some workers keep each event until the next event
-            // arrives. Without a trial, a worker that keeps its last event would never get another event.
+            // arrives. If stalled workers got no trials, a worker that keeps each event until the next event arrives
+            // would stay stalled for ever.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

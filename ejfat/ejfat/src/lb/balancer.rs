@@ -213,7 +213,8 @@ impl Balancer {
         self.find_places(lb, 0);
     }
 
-    /// Replaces the addresses to which packets are sent. The new addresses apply to all ticks at once.
+    /// Replaces the destination addresses of all load balancers, which are the addresses to which senders send packets.
+    /// The new addresses apply to all ticks at once.
     pub fn set_destinations(&mut self, rules: &Rules) {
         self.destinations = Arc::new(Tables::destinations(rules));
     }
@@ -221,9 +222,10 @@ impl Balancer {
     /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
     /// the horizon are not remembered as routed, so they do not block new tables. While a load balancer has a horizon,
     /// [`Balancer::age`] does not forget the ticks up to the horizon. The load balancer remembers the lowest and the
-    /// highest tick that it routed above the old horizon ([`BeyondHorizon`]). If neither of these two ticks is above
-    /// the new horizon, the highest tick counts as routed from now on. If only the highest of these two ticks is above
-    /// the new horizon, the lowest tick counts as routed from now on.
+    /// highest tick that it routed above the old horizon ([`BeyondHorizon`]). If the new horizon is not below the
+    /// highest tick that was routed above the old horizon, this highest tick counts as routed from now on. If only the
+    /// lowest tick that was routed above the old horizon is not above the new horizon, this lowest tick counts as
+    /// routed from now on.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -267,10 +269,10 @@ impl Balancer {
         self.of(lb).newest_tick()
     }
 
-    /// Forgets the ticks that load balancers without a horizon routed before the previous call of this function. A tick
-    /// that was not routed between two calls of this function belongs to no event in flight. Because old ticks are
-    /// forgotten, a wrong tick from a sender whose clock was wrong does not block new tables for long. The caller
-    /// should call this function every few seconds.
+    /// Forgets old ticks of all load balancers that have no horizon. A tick is old if it was routed only before the
+    /// previous call of this function. A tick that was not routed between two calls of this function belongs to no
+    /// event in flight. Because old ticks are forgotten, a wrong tick from a sender whose clock was wrong does not
+    /// block new tables for long. The caller should call this function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -293,7 +295,7 @@ impl Balancer {
     }
 
     /// Returns the route of a UDP datagram with an LB header, which came from the address `from` to the address `to`.
-    /// The counters of bytes count only the datagram.
+    /// The counters of bytes count only the payload of the UDP datagram, without IP and UDP headers.
     ///
     /// # Errors
     /// Fails with the cause for which the datagram is dropped.
@@ -340,8 +342,8 @@ impl Balancer {
         (at, found)
     }
 
-    /// Returns the member to which the tables send a packet with this LB header. The member needs an address in only
-    /// one IP version. This function counts no packets.
+    /// Returns the member to which the tables send a packet with this LB header. The member is found even if it has an
+    /// address in only one of the two IP versions. This function counts no packets.
     pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
         let sets = self.of(lb);
         let tables = &sets.sets[sets.at(header.tick)].tables;
@@ -398,10 +400,10 @@ impl Balancer {
     }
 
     /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
-    /// member for a minute, [`Balancer::members`] omits the member. A member that is omitted and is in no tables loses
-    /// its counters. The caller should call this function every few seconds. A second call within a second does nothing
-    /// if the tables have not changed. If `now` is earlier than in a previous call, the time of the previous call is
-    /// used.
+    /// member for a minute, [`Balancer::members`] omits the member. A member that [`Balancer::members`] omits loses its
+    /// counters if the member is in no tables. The caller should call this function every few seconds. A second call
+    /// within a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the
+    /// time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

@@ -5,8 +5,9 @@ use std::ops::Add;
 /// The number that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). By RFC 1071, 2 (B) and (C), the result does not
-/// depend on the byte order, and the words may be longer than 16 bits.
+/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). By RFC 1071, 2 (B), a one's complement sum can be
+/// computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from words that are longer
+/// than 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 
@@ -27,8 +28,8 @@ impl Change {
     pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
-        // The variable `sum` has at most 34 bits before the first addition, and at most 19 bits after it. The second
-        // addition may leave a carry, which the third addition adds to the sum.
+        // The variable `sum` has at most 34 bits before the loop, and at most 19 bits after the first addition in the
+        // loop. The second addition in the loop may leave a carry, which the third addition adds to the sum.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }

@@ -266,7 +266,8 @@ impl Balancer {
     }
 }
 
-/// Returns the source addresses of a load balancer, each with the index of the last set that allows the address.
+/// Returns the source addresses of a load balancer, each with the index of a set. Of all sets that allow the address,
+/// this set has the highest first tick.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -341,8 +342,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a range of ticks. `calendar` is the range's calendar, if the range has one, with the tables to which the
-    /// calendar belongs.
+    /// Adds a range of ticks. `calendar` is `None` if the range has no calendar. If the range has a calendar,
+    /// `calendar` is a pair of this calendar and the tables to which this calendar belongs.
     fn range(
         &mut self,
         lb: LbId,
@@ -422,8 +423,8 @@ impl Builder {
             }
         });
         // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer, so a look-up of
-        // this tick in hardware finds the last range. For this look-up, the last range gets the same entry as the last
-        // used range.
+        // this tick in hardware finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` is
+        // therefore a copy of the last used entry of `ImageTable::Ranges`.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

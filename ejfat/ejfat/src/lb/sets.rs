@@ -105,8 +105,8 @@ pub(super) struct Sets {
     pub(super) newest: Option<u64>,
     /// The highest tick that was routed between the last two calls of [`Balancer::age`].
     pub(super) before: Option<u64>,
-    /// The highest tick that was routed before [`Balancer::age`] forgot all ticks, because the load balancer got no
-    /// packets any more.
+    /// The highest tick that was remembered when [`Balancer::age`] forgot all ticks of the load balancer. A load
+    /// balancer's ticks are all forgotten if it routed no packet since the previous call of [`Balancer::age`].
     pub(super) last: Option<u64>,
     /// The highest tick that is remembered as routed. Packets with ticks above the horizon are routed, too, but their
     /// ticks are not remembered.
@@ -130,7 +130,8 @@ impl Sets {
     }
 
     /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read from the
-    /// header, the first set applies, so that [`Sets::allows`] also searches all other sets for the source address.
+    /// header, the first set applies. If the first set applies, [`Sets::allows`] searches all sets for the source
+    /// address, because all other sets are for later ticks.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))
@@ -151,8 +152,8 @@ impl Sets {
 
     /// Returns the index at which a set with the first tick `from` would be inserted. The first set also applies to all
     /// ticks below its first tick, so the new set is always inserted behind the first set, even if `from` is not above
-    /// the first tick of the first set. `from` may be equal to the first tick of the first set only if `past_first` is
-    /// true and a tick below `from` was routed.
+    /// the first tick of the first set. The function fails with [`StageError::Taken`] if `from` is the first tick of
+    /// the first set, unless `past_first` is true and a tick below `from` is remembered as routed.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -219,7 +220,8 @@ impl Sets {
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The horizon is applied again, because the engine may have had a lower horizon.
+        // If the engine's horizon was lower than `self.horizon`, some of the ticks that the engine routed above its own
+        // horizon are not above `self.horizon`. Setting `self.horizon` again makes these ticks count as routed.
         self.set_horizon(self.horizon);
     }
 

@@ -1,12 +1,12 @@
 //! The record of the bytes of an event that have arrived.
 //!
 //! A few intervals are enough for events whose segments arrive nearly in order, whatever the lengths of the segments
-//! are. The stride is the length of the first segment whose offset in the event is a multiple of its length, without
-//! segments that are shorter than [`LEAST_STRIDE`] and without the last segment. A cell is a range of bytes that begins
-//! at a multiple of the stride and is as long as the stride. One bit of a cell records that all bytes of the cell have
-//! arrived. If there is no room for another interval, segments that are aligned to the stride are recorded as cells.
-//! Every accepted byte is in one interval or one cell, so an event is complete when the number of accepted bytes is
-//! equal to the event's length.
+//! are. The stride is the length of the first segment that begins at a multiple of its own length. A segment that is
+//! shorter than [`LEAST_STRIDE`] does not set the stride, and neither does the last segment of an event. A cell is a
+//! range of bytes that begins at a multiple of the stride and is as long as the stride. One bit of a cell records that
+//! all bytes of the cell have arrived. If there is no room for another interval, segments that are aligned to the
+//! stride are recorded as cells. Every accepted byte is in one interval or one cell, so an event is complete when the
+//! number of accepted bytes is equal to the event's length.
 
 use std::ops::Range;
 

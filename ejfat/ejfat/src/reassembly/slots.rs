@@ -214,8 +214,8 @@ impl Slots {
         self.claimed
     }
 
-    /// Returns the open event of a sender that has the most memory. If several events have equal memory, the event that
-    /// got no segment for the longest time is returned.
+    /// Returns the open event that takes the largest part of a sender's memory. If several events have equal memory,
+    /// the event that got no segment for the longest time is returned.
     pub(super) fn largest_of(&self, source: u32) -> Option<u32> {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
@@ -311,8 +311,8 @@ impl Slots {
         Ok(complete)
     }
 
-    /// Finds the location at which the bytes of a segment are recorded for its event. `length` and `tick` are the
-    /// length and the tick of the event in the headers of this segment.
+    /// Finds the location in an event's [`Cover`] at which the arrival of a segment's bytes is recorded. `length` and
+    /// `tick` are the length and the tick of the event in the headers of this segment.
     #[inline]
     pub(super) fn check(
         &mut self,

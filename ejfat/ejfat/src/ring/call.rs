@@ -61,7 +61,7 @@ impl Parameter {
 /// refused [`Answer`].
 ///
 /// # Errors
-/// Fails with [`Malformed`] if the detail does not begin a refused answer.
+/// Fails with [`Malformed`] if `detail` is not the first eight bytes of a refused [`Answer`].
 pub fn refusal(detail: u64) -> Result<Refusal, Malformed> {
     let mut block = [0; BLOCK];
     block[..8].copy_from_slice(&detail.to_le_bytes());

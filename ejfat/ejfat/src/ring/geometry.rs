@@ -70,7 +70,8 @@ impl Geometry {
         (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
     }
 
-    /// Returns the number of bytes of the file of events in shared memory.
+    /// Returns the length in bytes of the shared file that contains the descriptors and the ring
+    /// ([`shared`](super::shared)).
     pub fn shared_bytes(self) -> usize {
         self.shared_ring_at() + self.ring_bytes()
     }

@@ -69,8 +69,8 @@ pub struct Slots {
     seen: Vec<u32>,
     /// The number of slots of events that were not sent yet.
     filling: u32,
-    /// The number of adjacent slots for which a search failed, or `u32::MAX` if slots became free after the last failed
-    /// search.
+    /// The last failed search was a search for this number of adjacent slots. The number is `u32::MAX` if slots became
+    /// free after the last failed search.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,

@@ -5,8 +5,8 @@
 //! v3   'L' 'B' | 3 | protocol u8 | slot select u16 | port select u16 | tick u64
 //! ```
 //!
-//! Any protocol and any value of version 2's zero field are accepted, because the P4 data plane does not check these
-//! fields.
+//! The field `protocol` may have any value, and so may the field `zero` of version 2, because the P4 data plane checks
+//! neither `protocol` nor `zero`.
 
 use super::Malformed;
 
