@@ -8,7 +8,7 @@
 //! The scheme `ejfats` stands for TLS. Programs read the URI from the environment variable EJFAT_URI. The parser
 //! accepts all forms that E2SAR and udplbd write: data addresses with a port, with a range of ports or without a port,
 //! IPv6 addresses with or without brackets, several `sync` addresses, `&` instead of `?`, percent-encoding, and unknown
-//! keys. Two equal EJFAT URIs are always written as the same text, even if they were parsed from different forms.
+//! keys. All URIs are written in one form, even URIs that were parsed from another accepted form.
 
 mod percent;
 

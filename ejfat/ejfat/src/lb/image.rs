@@ -266,8 +266,8 @@ impl Balancer {
     }
 }
 
-/// Returns the source addresses of a load balancer, each with the index of a set. Of all sets that allow the address,
-/// this set has the highest first tick.
+/// Returns the source addresses of a load balancer, each with the index of a set. The index is that of the set with the
+/// highest first tick among all sets that allow the address.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {

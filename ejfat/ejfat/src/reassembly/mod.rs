@@ -477,8 +477,8 @@ impl Reassembler {
         true
     }
 
-    /// Releases an event that the caller could not use. If the abandoned event is complete, it no longer counts as
-    /// complete, but as abandoned. Returns false if the event does not exist any more.
+    /// Releases an event that the caller could not use. If the abandoned event was complete, the event no longer counts
+    /// as complete, but counts as abandoned. Returns false if the event does not exist any more.
     pub fn abandon(&mut self, id: EventId) -> bool {
         if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
             let source = self.sources.present(self.slots.key(slot).source);
