@@ -6,7 +6,6 @@ use std::{
 };
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use naa_batch::{Interrupted, Phase};
 
 use super::stop;

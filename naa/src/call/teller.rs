@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::anyhow;
-
 use naa_batch::{Batch, Ended, Interrupted, Item, Report, Status, is_lost};
 
 use super::{
