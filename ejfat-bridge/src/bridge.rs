@@ -36,9 +36,9 @@ use kept::Kept;
 use lengths::{Told, TooLong};
 use report::level;
 
-/// The most batches that are received from one port before other ports and the RDMA device are served.
+/// The maximum number of batches that are received from one port before other ports and the RDMA device are served.
 const TURNS: usize = 4;
-/// The most time that an incomplete event is kept after its time-out, because the bridge may still have to receive
+/// The longest time that an incomplete event is kept after its time-out, because the bridge may still have to receive
 /// segments that arrived in time.
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
@@ -47,7 +47,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// time between two reads is an eighth of the time since segments or credits last arrived.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The most time between two reads of credits while events wait for room.
+/// The longest time between two reads of credits while events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
 /// A worker that acknowledges no WRITE for this time counts as dead, even if its connection still retransmits.
 const DEAD: Duration = Duration::from_secs(15);

@@ -22,7 +22,7 @@ pub struct BridgeConfig {
     pub route: Route,
     /// The path of the socket at which local workers subscribe.
     pub local: Option<PathBuf>,
-    /// The most bytes of all local workers' rings together.
+    /// The maximum number of bytes of all local workers' rings together.
     pub local_memory: u64,
     /// The number of receive buffers for segments, 64 KiB each. In the delivery mode cut-through, segments are sent to
     /// workers directly from these buffers.

@@ -105,7 +105,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most queries for event traces that may wait.
+/// The maximum number of queries for event traces that may wait.
 const MOST_QUESTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -33,9 +33,10 @@ use verbs::{
 
 use crate::{Error, bells::Bells, word::Word};
 
-/// The most connections that have not subscribed yet.
+/// The maximum number of connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
-/// The most connections that are accepted in one turn of the server loop. Further connections wait for the next turn.
+/// The maximum number of connections that are accepted in one turn of the server loop. Further connections wait for the
+/// next turn.
 const MOST_AT_ONCE: usize = 64;
 /// The time limit within which a new connection must subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -12,12 +12,12 @@ use verbs::{Mr, Payload, SendFlags, SendOp, SendWr, Sge};
 
 use crate::buffers::Buffers;
 
-/// The most scatter-gather elements of a WRITE.
+/// The maximum number of scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// The most queued entries that are posted in one call.
+/// The maximum number of queued entries that are posted in one call.
 const TOGETHER: usize = 16;
-/// The most bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of these WRITEs
-/// show that the worker is alive.
+/// The maximum number of bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of
+/// these WRITEs show that the worker is alive.
 const LONGEST: u32 = 1 << 20;
 /// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
 const BEHIND: usize = 4096;
@@ -68,7 +68,7 @@ pub(crate) enum Done {
 pub(crate) struct Remote {
     geometry: Geometry,
     placing: Placing,
-    /// The most bytes of a WRITE to this worker.
+    /// The maximum number of bytes of a WRITE to this worker.
     longest: u32,
     elements: usize,
     /// The entries that were not posted yet, in the order in which they will be posted.

@@ -95,8 +95,8 @@ pub struct SessionConfig {
     pub dialect: Dialect,
     /// The address on the accelerator that the host requests for the first region.
     pub address_start: NaaAddress,
-    /// The most regions that a session may request, counting parameters and internal regions. Servers of the C library
-    /// crash if a session has more than 31 regions.
+    /// The maximum number of regions that a session may request, counting parameters and internal regions. Servers of
+    /// the C library crash if a session has more than 31 regions.
     pub max_regions: u8,
     /// The layout of the parameters in the accelerator's regions. If the accelerator supports no layouts, the layout is
     /// symmetric. [`Session::layout`](crate::Session::layout) returns the layout that is used.

@@ -54,7 +54,7 @@ pub(crate) struct Extra {
 impl Extra {
     pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
 }
-/// The most completions that are taken from the completion queue at once.
+/// The maximum number of completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
 /// The reason that stands for "work requests were flushed". Work requests are flushed only after the connection has
@@ -82,7 +82,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
-    /// The most bytes of payload in a packet; 0 until the connection is established.
+    /// The maximum number of bytes of payload in a packet; 0 until the connection is established.
     pub(crate) path_mtu: u32,
     /// The accelerator's abilities beyond MRSP. The field is set when the connection is established.
     pub(crate) abilities: Abilities,

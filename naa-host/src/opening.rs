@@ -96,7 +96,7 @@ struct Room {
     regions: usize,
     /// The number of WRITEs of a call in addition to one WRITE for each region.
     further: u64,
-    /// The most elements in the scatter-gather list of a WRITE.
+    /// The maximum number of elements in the scatter-gather list of a WRITE.
     elements: u32,
 }
 

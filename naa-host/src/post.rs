@@ -9,7 +9,7 @@ use crate::{
     regions::Regions,
 };
 
-/// The most work requests that are posted at once.
+/// The maximum number of work requests that are posted at once.
 const CHUNK: usize = 8;
 /// The maximum number of bytes of inline data in all work requests that are posted together. If the bytes of a WRITE
 /// are not sent as inline data, the device reads the bytes from the regions.

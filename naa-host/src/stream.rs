@@ -26,12 +26,12 @@ use crate::{
     session::{Parts, probe_target},
 };
 
-/// The most immediates and WRITEs that a [`Stream`] has room for.
+/// The maximum number of immediates and WRITEs that a [`Stream`] has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRoom {
-    /// The most immediates that the accelerator may send before the program takes the first of them.
+    /// The maximum number of immediates that the accelerator may send before the program takes the first of them.
     pub immediates: u32,
-    /// The most WRITEs of the program that may be unacknowledged.
+    /// The maximum number of WRITEs of the program that may be unacknowledged.
     pub writes: u32,
 }
 

@@ -36,7 +36,7 @@ fn told_every(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
 
-/// The most WRITEs that are posted at once.
+/// The maximum number of WRITEs that are posted at once.
 const CHUNK: usize = 16;
 
 const EMPTY: SendWr<'static> = SendWr {

@@ -30,17 +30,17 @@ pub struct Config {
     /// The networks from which hosts may connect. RoCE has no authentication, so the server decides only by the host's
     /// address if a host may connect.
     pub allow: AllowList,
-    /// The most regions and bytes that a session may request.
+    /// The maximum number of regions and bytes that a session may request.
     pub limits: Limits,
-    /// The most bytes of all sessions' regions and scratch memory together, in whole pages.
+    /// The maximum number of bytes of all sessions' regions and scratch memory together, in whole pages.
     pub memory: u64,
-    /// The most bytes that the sessions of one source network may have together, or `None` for half of `memory`. An
-    /// eighth of `memory` is reserved for source networks that have little memory.
+    /// The maximum number of bytes that the sessions of one source network may have together, or `None` for half of
+    /// `memory`. An eighth of `memory` is reserved for source networks that have little memory.
     pub per_peer_memory: Option<u64>,
-    /// The most sessions that may be open at a time. If the completion queue of the device is too short for this
-    /// number, the server accepts fewer sessions.
+    /// The maximum number of sessions that may be open at a time. If the completion queue of the device is too short
+    /// for this number, the server accepts fewer sessions.
     pub max_sessions: usize,
-    /// The most sessions of one source network.
+    /// The maximum number of sessions of one source network.
     pub max_sessions_per_peer: usize,
     /// The time that a call may take, counted from the arrival of its request.
     pub call_time: Duration,
@@ -55,8 +55,8 @@ pub struct Config {
     pub pool: pool::Settings,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
-    /// The most work requests that a loop service may have unfinished on a session. Without a loop service, this
-    /// setting has no effect.
+    /// The maximum number of work requests that a loop service may have unfinished on a session. Without a loop
+    /// service, this setting has no effect.
     pub stream_sends: u32,
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
     /// provider. If the value is `None` and `NAA_PROVIDER` is not set, the server chooses the provider that fits the

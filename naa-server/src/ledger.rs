@@ -26,7 +26,7 @@ pub enum ArenaError {
         asked: u64,
         /// The number of bytes that the session may still get.
         left: u64,
-        /// The most bytes that the session may have.
+        /// The maximum number of bytes that the session may have.
         limit: u64,
     },
     /// The sessions of one source network would exceed the limit of this source network.
@@ -39,7 +39,7 @@ pub enum ArenaError {
         asked: u64,
         /// The number of bytes that the source network may still get.
         left: u64,
-        /// The most bytes that one source network may have.
+        /// The maximum number of bytes that one source network may have.
         limit: u64,
     },
     /// The memory that is left on the server is less than the requested memory, or is reserved for other source
@@ -53,7 +53,7 @@ pub enum ArenaError {
         asked: u64,
         /// The number of bytes that the server would still give to this source network.
         left: u64,
-        /// The most bytes that the server has for all source networks together.
+        /// The maximum number of bytes that the server has for all source networks together.
         limit: u64,
     },
     /// The Linux kernel provided no memory.
@@ -71,7 +71,7 @@ pub enum ArenaError {
     Files {
         /// The number of files that the source network may still open.
         left: u64,
-        /// The most files that the sessions of one source network may have open.
+        /// The maximum number of files that the sessions of one source network may have open.
         limit: u64,
     },
     /// The files that the server may still open are too few, or are reserved for other source networks.
@@ -82,7 +82,7 @@ pub enum ArenaError {
     ServersFiles {
         /// The number of files that the server would still open for this source network.
         left: u64,
-        /// The most files that all sessions of the server may have open.
+        /// The maximum number of files that all sessions of the server may have open.
         limit: u64,
     },
 }

@@ -37,13 +37,13 @@ pub struct Settings {
     /// The number of calls that the pool accepts beyond `workers`. The pool is full when `workers + queue` calls wait,
     /// run, or are done and not collected.
     pub queue: usize,
-    /// The most calls of one source network, including its abandoned calls.
+    /// The maximum number of calls of one source network, including its abandoned calls.
     pub per_peer: usize,
-    /// The most extra threads. An extra thread is for a source network that has no running call while all pool threads
-    /// are taken.
+    /// The maximum number of extra threads. An extra thread is for a source network that has no running call while all
+    /// pool threads are taken.
     pub guests: usize,
-    /// The most abandoned calls, and the most threads that are started in place of the threads of abandoned calls. One
-    /// source network may have at most half of `quarantine` abandoned calls.
+    /// The maximum number of abandoned calls, and the most threads that are started in place of the threads of
+    /// abandoned calls. One source network may have at most half of `quarantine` abandoned calls.
     pub quarantine: usize,
 }
 

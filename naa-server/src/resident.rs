@@ -63,7 +63,7 @@ pub struct Stream {
     pub peer: SocketAddr,
     /// The regions in the order in which the host described its parameters.
     pub regions: Vec<StreamRegion>,
-    /// The most work requests that may be unfinished at a time, signaled or not.
+    /// The maximum number of work requests that may be unfinished at a time, signaled or not.
     pub most_sends: u32,
     /// The protection domain of the session's queue pair. Memory from which the loop service writes is registered with
     /// this protection domain.

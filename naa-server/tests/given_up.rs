@@ -11,7 +11,7 @@ use mrsp::{
 };
 use naa_server::call::{Failure, Stop};
 
-/// The most CPU time from the moment at which a call is abandoned to its end: 100 ms, and a reserve for slower
+/// The longest CPU time from the moment at which a call is abandoned to its end: 100 ms, and a reserve for slower
 /// machines.
 const BOUND: Duration = Duration::from_millis(300);
 

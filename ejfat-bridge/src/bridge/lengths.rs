@@ -11,7 +11,7 @@ use ejfat::{
 
 use super::Bridge;
 
-/// The most events in [`TooLong::recent`], which is the list by which each event is counted only once.
+/// The maximum number of events in [`TooLong::recent`], which is the list by which each event is counted only once.
 const MOST: usize = 64;
 
 /// Counts the events that are longer than the bridge accepts. All segments of an event that is longer than the bridge

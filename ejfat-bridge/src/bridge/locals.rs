@@ -13,8 +13,8 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
-/// The most new workers that are taken in one turn of the server loop. Further workers wait for the
-/// next turn.
+/// The maximum number of new workers that are taken in one turn of the server loop. Further workers wait for the next
+/// turn.
 const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {

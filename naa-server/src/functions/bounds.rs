@@ -22,8 +22,8 @@ pub struct Bounds {
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,
-    /// The most bytes of regions in total for which a call runs in the server loop. Even with the slowest input, a call
-    /// with at most this number of bytes takes at most 100 microseconds.
+    /// The maximum number of bytes of regions in total for which a call runs in the server loop. Even with the slowest
+    /// input, a call with at most this number of bytes takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
 

@@ -19,7 +19,8 @@ const TILE: usize = 1 << 27;
 /// so that sums are added up in the same order as without tiles.
 const COLUMNS: usize = 1024;
 const DEPTH: usize = 256;
-/// The most rows of a tile. Each row of C may lie on pages of its own, which take time when they are first touched.
+/// The maximum number of rows of a tile. Each row of C may lie on pages of its own, which take time when they are first
+/// touched.
 const MOST_ROWS: usize = 8192;
 /// The rows of A that matrixmultiply packs at a time.
 const PACKED_ROWS: usize = 64;

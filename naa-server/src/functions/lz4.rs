@@ -127,7 +127,7 @@ impl Paid<'_> {
     }
 }
 
-/// The most bytes that the decoder allocates.
+/// The maximum number of bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
 /// Returns the bytes that the decoder allocates for the first frame of `data`. The decoder allocates a compressed block

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 
 use verbs::{Context, Cq, CqId, Error, Wc};
 
-/// The most completions that are polled at once.
+/// The maximum number of completions that are polled at once.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Queue {
     cq: Cq,
-    /// The most sessions whose completions fit into the completion queue at the same time.
+    /// The maximum number of sessions whose completions fit into the completion queue at the same time.
     places: usize,
     /// The number of sessions that ended since the completion queue was last empty.
     ended: usize,
@@ -55,7 +55,7 @@ impl Queue {
         self.cq.id()
     }
 
-    /// The most sessions that may exist at once.
+    /// The maximum number of sessions that may exist at once.
     pub(super) fn places(&self) -> usize {
         self.places
     }

@@ -41,7 +41,7 @@ impl From<Error> for SetupError {
     }
 }
 
-/// The most time between two checks of the sessions' timers.
+/// The longest time between two checks of the sessions' timers.
 const TICK: Duration = Duration::from_millis(500);
 /// The longest time between the flush of a session's work requests and the CM event of the host's disconnect. CM events
 /// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after

@@ -12,7 +12,7 @@ const RECEIVES: u32 = 4;
 /// The least number of work requests for the stream of each session. If the completion queue is too short for this
 /// number, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
-/// The most scatter-gather elements of a stream's work requests.
+/// The maximum number of scatter-gather elements of a stream's work requests.
 pub const STREAM_ELEMENTS: u32 = 16;
 
 /// Returns the number of work requests of a stream.

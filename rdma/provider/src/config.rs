@@ -10,8 +10,8 @@ pub struct DeviceConfig {
     /// and another socket holds the port, the embedded provider opens a device that cannot listen. The verbs provider
     /// ignores this field, because several processes can listen on one RDMA device.
     pub must_listen: bool,
-    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the largest path MTU
-    /// that the interface's MTU allows. Only the embedded provider can limit the path MTU.
+    /// The maximum number of payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the
+    /// largest path MTU that the interface's MTU allows. Only the embedded provider can limit the path MTU.
     pub max_path_mtu: Option<u32>,
     /// If true, memory stays registered after the program has deregistered it, so that a new registration of the same
     /// buffer is cheap. Peers can use the RKey of a deregistered region until the owner of the memory is dropped, so

@@ -23,13 +23,13 @@ use crate::{
     waiters::Waiters,
 };
 
-/// The most messages, of up to 64 KiB each, that are taken from the socket per turn.
+/// The maximum number of messages, of up to 64 KiB each, that are taken from the socket per turn.
 const RECEIVE_MESSAGES: usize = 16;
-/// The most datagrams that are built before they are handed to the kernel.
+/// The maximum number of datagrams that are built before they are handed to the kernel.
 const SEND_SEGMENTS: usize = 512;
 /// The bytes of a batch for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
-/// The most packets that are sent per turn, so that receiving and other threads get their time.
+/// The maximum number of packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
 /// The longest delay of a due timer of the endpoint. If datagrams are still in the socket when a timer is due, the
 /// datagrams are handled first, but for at most this time.

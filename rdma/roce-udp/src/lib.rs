@@ -79,8 +79,8 @@ pub struct Options {
     pub config: Config,
     /// The settings of the device's UDP socket.
     pub port: PortConfig,
-    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the largest path MTU
-    /// that the interface's MTU allows.
+    /// The maximum number of payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the
+    /// largest path MTU that the interface's MTU allows.
     pub max_path_mtu: Option<u32>,
     /// True if `open` is to fail when another socket holds the UDP port 4791 of the address. If this is false and
     /// another socket holds the port, `open` opens a device that cannot listen.

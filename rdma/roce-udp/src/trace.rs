@@ -57,7 +57,7 @@ pub struct Taken {
 }
 
 impl Trace {
-    /// The most packets that a trace stores until [`take`](Self::take) is called.
+    /// The maximum number of packets that a trace stores until [`take`](Self::take) is called.
     pub const ROOM: usize = 1024;
 
     /// Takes the packets that were refused since the last call.

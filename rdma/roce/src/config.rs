@@ -21,31 +21,31 @@ pub enum RKeys {
 /// The limits and settings of one device.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The most queue pairs of the device.
+    /// The maximum number of queue pairs of the device.
     pub max_qp: u32,
-    /// The most memory regions of the device.
+    /// The maximum number of memory regions of the device.
     pub max_mr: u32,
     /// The method by which the device makes RKeys.
     pub rkeys: RKeys,
-    /// The most completion queues of the device.
+    /// The maximum number of completion queues of the device.
     pub max_cq: u32,
-    /// The most completions of one completion queue.
+    /// The maximum number of completions of one completion queue.
     pub max_cq_depth: u32,
-    /// The most work requests in each of the two queues of a queue pair.
+    /// The maximum number of work requests in each of the two queues of a queue pair.
     pub max_wr: u32,
-    /// The most scatter-gather elements of one work request.
+    /// The maximum number of scatter-gather elements of one work request.
     pub max_sge: u32,
-    /// The most bytes of inline data, which are copied when a work request is posted.
+    /// The maximum number of bytes of inline data, which are copied when a work request is posted.
     pub max_inline_data: u32,
-    /// The most READs that a peer may have outstanding at one queue pair.
+    /// The maximum number of READs that a peer may have outstanding at one queue pair.
     pub max_responder_resources: u8,
     /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair that rdma_cm
     /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
-    /// The most bytes in flight before the first acknowledgement. A receive buffer of the default size has room for
-    /// about 50 packets of 4 KiB.
+    /// The maximum number of bytes in flight before the first acknowledgement. A receive buffer of the default size has
+    /// room for about 50 packets of 4 KiB.
     pub initial_window_bytes: u32,
-    /// The most bytes in flight.
+    /// The maximum number of bytes in flight.
     pub max_window_bytes: u32,
     /// The function that makes the congestion window of a connection. The arguments of the function are
     /// `initial_window_bytes` and `max_window_bytes`, converted to packets.

@@ -57,11 +57,11 @@ impl Access {
 /// The sizes that a program requests for a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCap {
-    /// The most send work requests that are posted and not completed.
+    /// The maximum number of send work requests that are posted and not completed.
     pub max_send_wr: u32,
-    /// The most receives that are posted and not completed.
+    /// The maximum number of receives that are posted and not completed.
     pub max_recv_wr: u32,
-    /// The most scatter-gather elements of one work request.
+    /// The maximum number of scatter-gather elements of one work request.
     pub max_sge: u32,
     /// If true, the device may delay acknowledgements, which is useful for a program that responds to each message that
     /// it receives. The acknowledgement of a message that completes a receive is delayed until the program posts its
@@ -99,21 +99,21 @@ pub struct DeviceAttr {
     pub name: String,
     /// The local address of the device.
     pub address: IpAddr,
-    /// The most bytes of payload per packet that this device's link allows.
+    /// The maximum number of bytes of payload per packet that this device's link allows.
     pub max_path_mtu: u32,
-    /// The most bytes of inline data in one work request.
+    /// The maximum number of bytes of inline data in one work request.
     pub max_inline_data: u32,
-    /// The most scatter-gather elements of one work request.
+    /// The maximum number of scatter-gather elements of one work request.
     pub max_sge: u32,
-    /// The most queue pairs of the device.
+    /// The maximum number of queue pairs of the device.
     pub max_qp: u32,
-    /// The most work requests per queue of a queue pair.
+    /// The maximum number of work requests per queue of a queue pair.
     pub max_qp_wr: u32,
-    /// The most memory regions of the device.
+    /// The maximum number of memory regions of the device.
     pub max_mr: u32,
-    /// The most completion queues of the device.
+    /// The maximum number of completion queues of the device.
     pub max_cq: u32,
-    /// The most completions that a completion queue can hold.
+    /// The maximum number of completions that a completion queue can hold.
     pub max_cqe: u32,
     /// The largest message in bytes.
     pub max_msg: u64,

@@ -12,11 +12,12 @@ use std::{
 
 use crate::peer::Peer;
 
-/// The most log lines that a peer may cause in one burst.
+/// The maximum number of log lines that a peer may cause in one burst.
 const BURST: u32 = 8;
 /// The time after which a peer that has used up its burst may cause one more line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most peers that are counted separately. When this number is reached, all other peers share one allowance.
+/// The maximum number of peers that are counted separately. When this number is reached, all other peers share one
+/// allowance.
 const PEERS: usize = 1024;
 
 /// Counts the log lines of each peer; `K` identifies peers.

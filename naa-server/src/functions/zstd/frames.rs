@@ -4,7 +4,7 @@ use ::zstd::zstd_safe;
 
 use crate::call::{Failure, Stop};
 
-/// The most bytes to which one block decompresses.
+/// The maximum number of bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
 /// The blocks or frames between two calls of [`Stop::check`]. The search for the end of a block may miss the cache.
 const STRIDE: usize = 1 << 16;

@@ -16,7 +16,7 @@ use crate::{
     stats::Cut,
 };
 
-/// The most bytes of regions that the server loop copies for an inline call.
+/// The maximum number of bytes of regions that the server loop copies for an inline call.
 const COPIED_INLINE: u64 = 64 << 10;
 
 impl Serving {

@@ -50,8 +50,8 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
-/// The most bytes that are copied at a time when the ICRC is computed from a copy. A packet's payload is at most 4096
-/// bytes long, because this is the largest path MTU.
+/// The maximum number of bytes that are copied at a time when the ICRC is computed from a copy. A packet's payload is
+/// at most 4096 bytes long, because this is the largest path MTU.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A shorter payload is
 /// copied to compute the ICRC, because folding a single block copies the block, too.

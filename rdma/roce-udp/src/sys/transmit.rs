@@ -9,13 +9,13 @@ use std::{
 use super::{address::RawAddress, arena::Arena, check, empty_header};
 use crate::socket::Port;
 
-/// The most pieces of one segment: the sum of its copied and gathered pieces.
+/// The maximum number of pieces of one segment: the sum of its copied and gathered pieces.
 pub const MAX_PIECES: usize = 40;
 /// The maximum number of segments of a super-packet: UDP_MAX_SEGMENTS of the first Linux kernels with super-packets.
 const GROUP_SEGMENTS: usize = 64;
-/// The most bytes of a super-packet, below the largest UDP payload of both families.
+/// The maximum number of bytes of a super-packet, below the largest UDP payload of both families.
 const GROUP_BYTES: usize = 65_000;
-/// The most pieces that the kernel takes for one message (UIO_MAXIOV).
+/// The maximum number of pieces that the kernel takes for one message (UIO_MAXIOV).
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;

@@ -45,7 +45,7 @@ impl AsFd for Waker {
     }
 }
 
-/// The most file descriptors in one wait; the limit keeps the array of `pollfd` on the stack small.
+/// The maximum number of file descriptors in one wait; the limit keeps the array of `pollfd` on the stack small.
 const MOST: usize = 32;
 
 /// Waits for events on `sources`, at most 32, and calls `came` with the index and the events of each; `timeout` `None`

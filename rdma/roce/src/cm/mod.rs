@@ -83,12 +83,12 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The most MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a CM message (max
-/// CM retries).
+/// The maximum number of MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a CM
+/// message (max CM retries).
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
-/// The most datagrams that may be queued for `poll_transmit`.
+/// The maximum number of datagrams that may be queued for `poll_transmit`.
 const MAX_TRANSMITS: usize = 1024;
 
 #[derive(Debug)]

@@ -27,10 +27,10 @@ pub struct CmConfig {
     pub confirm_timeout: Duration,
     /// The time limit for the application to accept or reject a request.
     pub answer_timeout: Duration,
-    /// The most connections, in all states together.
+    /// The maximum number of connections, in all states together.
     pub max_connections: usize,
-    /// The most half-open requests of all listeners together. A request is half-open until its connection is
-    /// established.
+    /// The maximum number of half-open requests of all listeners together. A request is half-open until its connection
+    /// is established.
     pub max_half_open: usize,
     /// The maximum number of ended connections that are kept to respond to repeated messages. If there are more ended
     /// connections than this limit, the oldest ended connection is forgotten.
@@ -112,9 +112,9 @@ pub struct Binding {
     pub rnr_retry: u8,
     /// The code of the local ACK timeout, 0-31. A code n stands for an ACK timeout of 4.096 us * 2^n.
     pub ack_timeout: u8,
-    /// The most READs that the peer may have outstanding at this side.
+    /// The maximum number of READs that the peer may have outstanding at this side.
     pub responder_resources: u8,
-    /// The most READs that this side may have outstanding at the peer.
+    /// The maximum number of READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
     /// True if the peer runs this stack.
     pub embedded_peer: bool,

@@ -30,10 +30,10 @@ pub struct QpAttr {
     pub rnr_retry_count: u8,
     /// The code of the local ACK timeout, 0-31. A code n stands for 4.096 us * 2^n, and the code 0 for no timeout.
     pub ack_timeout: u8,
-    /// The most READs that the peer may have outstanding at this end. The device limits `responder_resources` to
-    /// `Config::max_responder_resources`.
+    /// The maximum number of READs that the peer may have outstanding at this end. The device limits
+    /// `responder_resources` to `Config::max_responder_resources`.
     pub responder_resources: u8,
-    /// The most READs that this end may have outstanding at the peer.
+    /// The maximum number of READs that this end may have outstanding at the peer.
     pub initiator_depth: u8,
     /// True if the peer runs this stack.
     pub embedded_peer: bool,

@@ -113,7 +113,7 @@ pub struct Settings {
     pub pd: PdId,
     /// The path MTU in bytes.
     pub mtu: u32,
-    /// The most READs that may be unanswered at a time.
+    /// The maximum number of READs that may be unanswered at a time.
     pub reads: u8,
     /// The length of each receive in bytes.
     pub receive: u32,

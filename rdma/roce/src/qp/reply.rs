@@ -63,8 +63,8 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// The most replies that may wait. The limit is higher than the number of replies that a requester can cause in one
-    /// window. When the queue is full, a further reply is dropped, and the requester repeats its request.
+    /// The maximum number of replies that may wait. The limit is higher than the number of replies that a requester can
+    /// cause in one window. When the queue is full, a further reply is dropped, and the requester repeats its request.
     const MAX: usize = 256;
 
     pub(super) fn is_empty(&self) -> bool {

@@ -81,9 +81,9 @@ pub struct Req {
     pub q_key: u32,
     /// The number of the sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// The most READs that the receiver may have outstanding at the sender.
+    /// The maximum number of READs that the receiver may have outstanding at the sender.
     pub responder_resources: u8,
-    /// The most READs that the sender may have outstanding at the receiver.
+    /// The maximum number of READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
     /// The time within which the sender expects a response: 4.096 us * 2^n, where n has 5 bits.
     pub remote_cm_timeout: u8,
@@ -103,7 +103,7 @@ pub struct Req {
     pub mtu: u8,
     /// The RNR retry count, 3 bits.
     pub rnr_retry: u8,
-    /// The most repetitions of a CM message, 4 bits.
+    /// The maximum number of repetitions of a CM message, 4 bits.
     pub max_cm_retries: u8,
     /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
@@ -177,9 +177,9 @@ pub struct Rep {
     pub qpn: u32,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
-    /// The most READs that the receiver may have outstanding at the sender.
+    /// The maximum number of READs that the receiver may have outstanding at the sender.
     pub responder_resources: u8,
-    /// The most READs that the sender may have outstanding at the receiver.
+    /// The maximum number of READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
     /// The longest delay of the sender's ACKs: 4.096 us * 2^n, where n has 5 bits.
     pub target_ack_delay: u8,

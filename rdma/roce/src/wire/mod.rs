@@ -11,7 +11,7 @@ use crate::opcode::{self, OpcodeInfo};
 pub const ROCE_PORT: u16 = 4791;
 /// The number of bytes of the ICRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
-/// The most bytes of headers that a packet of this stack has: BTH, RETH and immediate.
+/// The maximum number of bytes of headers that a packet of this stack has: BTH, RETH and immediate.
 pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
 
 /// The reason why a datagram is not a packet that this stack handles. The receiver counts and drops the datagram.
