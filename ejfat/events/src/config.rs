@@ -23,7 +23,7 @@ pub enum Source {
     Local(PathBuf),
 }
 
-/// A text that names no bridge.
+/// The error for a text that is not the address of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no bridge; write ADDRESS, ADDRESS:PORT ([ADDRESS]:PORT for IPv6) or unix:PATH")]
 pub struct SourceError(String);
@@ -58,7 +58,7 @@ pub struct Config {
     /// The geometry of the ring. The default is 64 slots of 1 MiB. An event takes adjacent slots; an event that is
     /// larger than the ring never comes.
     pub geometry: Geometry,
-    /// Which events the worker gets. The default is all.
+    /// The selection of the events that the worker gets. By default, the worker gets all events.
     pub filter: Filter,
     /// A name that the bridge shows to people. The default is empty.
     pub name: WorkerName,
@@ -71,12 +71,14 @@ pub struct Config {
     /// Settings of the connection: how to wait, and how soon a dead bridge is noticed. The time limit of setting it up
     /// and the wait mode also apply to a bridge on the same machine.
     pub session: SessionConfig,
-    /// The local address to use. `None`: the address in `NAA_LOCAL_IP`, or else the source address of the route to the
-    /// bridge.
+    /// The local address of the connection. If `local` is `None`, the address is that of `NAA_LOCAL_IP`. If `NAA_LOCAL_IP`
+    /// is not set either, the address is the source address of the route to the bridge.
     pub local: Option<IpAddr>,
-    /// The provider of the device. `None`: the one in `NAA_PROVIDER`, or else the one that fits.
+    /// The provider of the RDMA device. If `provider` is `None`, `NAA_PROVIDER` names the provider. If `NAA_PROVIDER` is
+    /// not set either, the local address decides the provider.
     pub provider: Option<Choice>,
-    /// How long to look for a bridge that ended. The default is 30 s. `None`: not at all.
+    /// The time for which the worker tries to connect again after the bridge has ended, 30 s by default. If `reconnect` is
+    /// `None`, the worker does not try to connect again.
     pub reconnect: Option<Duration>,
 }
 

@@ -6,43 +6,91 @@ use ejfat::ring::{GeometryError, Malformed, ReaderError, Refusal};
 
 use crate::SourceError;
 
+/// The reason why a worker gets no events.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The text of a bridge's address is not valid.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The numbers of slots and bytes in [`Config`](crate::Config) are not a valid ring.
     #[error("invalid ring: {0}; choose other numbers of slots or bytes")]
     Geometry(#[from] GeometryError),
-    /// There is no connection, or it was lost. The error names the bridge.
+    /// A connection to the bridge over RDMA could not be set up, or was lost. The error names the bridge.
     #[error(transparent)]
     Session(#[from] naa_host::Error),
-    /// An error with a bridge on this machine.
+    /// An operation failed that needs a bridge on this machine.
     #[error("{bridge}: {what}: {source}; {remedy}")]
-    Local { bridge: String, what: &'static str, source: io::Error, remedy: &'static str },
+    Local {
+        /// The address of the bridge.
+        bridge: String,
+        /// The operation that failed.
+        what: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+        /// The advice how to avoid the error.
+        remedy: &'static str,
+    },
+    /// The bridge refused the subscription.
     #[error("the bridge {bridge} refused the subscription: {why}")]
-    Refused { bridge: String, why: Refusal },
+    Refused {
+        /// The address of the bridge.
+        bridge: String,
+        /// The reason that the bridge gave.
+        why: Refusal,
+    },
+    /// The bridge's answer to the subscription is not valid.
     #[error("the bridge {bridge} answered with what is no answer: {why}; see what really serves there")]
-    NoAnswer { bridge: String, why: Malformed },
-    /// It ended the subscription, which no other event can be trusted of.
+    NoAnswer {
+        /// The address of the bridge.
+        bridge: String,
+        /// The reason why the answer is not valid.
+        why: Malformed,
+    },
+    /// The bridge broke the protocol of the ring. The subscription has ended, because later events could be wrong, too.
     #[error("the bridge {bridge} breaks the protocol: {why}; see its version and its log")]
-    Protocol { bridge: String, why: ReaderError },
-    /// Files of a bridge on this machine.
+    Protocol {
+        /// The address of the bridge.
+        bridge: String,
+        /// The rule of the protocol that the bridge broke.
+        why: ReaderError,
+    },
+    /// A bridge on this machine sent files that are not the two files of a ring.
     #[error("the bridge {bridge} breaks the protocol: {why}; see its version and its log")]
-    Files { bridge: String, why: String },
-    /// The bridge was lost and not found again in time.
+    Files {
+        /// The address of the bridge.
+        bridge: String,
+        /// The description of the problem with the files.
+        why: String,
+    },
+    /// The connection to the bridge was lost, and the worker could not connect again in time.
     #[error("lost the bridge {bridge}: {why}{}; start it, or see whether it can be reached", looked(*.tried, .last))]
     BridgeGone {
+        /// The address of the bridge.
         bridge: String,
+        /// The reason why the connection to the bridge ended.
         why: String,
-        /// How long the bridge was looked for.
+        /// The time for which the worker tried to connect again, or `None` if the worker did not try.
         tried: Option<Duration>,
-        /// The result of the last attempt.
+        /// The text of the last attempt's error, which is empty if no attempt has failed.
         last: String,
     },
+    /// An earlier error has ended the subscription.
     #[error("the subscription at {bridge} is over: {why}")]
-    Over { bridge: String, why: String },
+    Over {
+        /// The address of the bridge.
+        bridge: String,
+        /// The text of the error that ended the subscription.
+        why: String,
+    },
+    /// An operation of this machine's operating system failed.
     #[error("this machine: {what}: {source}")]
-    Machine { what: &'static str, source: io::Error },
+    Machine {
+        /// The operation that failed.
+        what: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
 }
 
 impl Error {

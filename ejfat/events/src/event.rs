@@ -1,4 +1,4 @@
-//! An event that a program has.
+//! An event that a program has not released.
 
 use std::{fmt, io, sync::Arc};
 
@@ -6,7 +6,7 @@ use ejfat::ring::{Descriptor, Given};
 
 use crate::ring::Ring;
 
-/// An event, where the bridge put it. When it is dropped it is given back, and the bridge uses its slots again.
+/// An event in the worker's ring. When the event is dropped, it is released, and the bridge uses its slots again.
 ///
 /// An event keeps its ring mapped, also when the bridge is gone and the worker has another ring.
 ///
@@ -58,37 +58,39 @@ pub struct Event {
 }
 
 impl Event {
-    /// Bytes that [`try_pieces`](Self::try_pieces) copies at a time.
+    /// The number of bytes that [`try_pieces`](Self::try_pieces) copies at a time.
     pub const PIECE: usize = 32 << 10;
 
     pub(crate) fn new(ring: Arc<Ring>, given: Given) -> Self {
         Self { ring, given }
     }
 
-    /// Bytes of the event.
+    /// Returns the length of the event in bytes.
     pub fn len(&self) -> usize {
         self.given.descriptor().length as usize
     }
 
+    /// Returns true if the event has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies the bytes from `offset` on to `out`, as many as it has.
+    /// Copies the event's bytes from `offset` on to `out`. The length of `out` is the number of copied bytes.
     ///
     /// # Panics
-    /// If the event ends before.
+    /// Panics if the event ends before `offset + out.len()`.
     pub fn read_at(&self, offset: usize, out: &mut [u8]) {
         self.ring.read(&self.given, offset, out);
     }
 
-    /// Replaces what `buffer` holds by a copy of the event. One buffer serves many events without being allocated again.
+    /// Replaces the content of `buffer` by a copy of the event's bytes. If `buffer` is used again for the next event, its
+    /// memory is allocated again only for an event that is longer than all events before.
     pub fn copy_to(&self, buffer: &mut Vec<u8>) {
         buffer.resize(self.len(), 0);
         self.read_at(0, buffer);
     }
 
-    /// A copy of the event.
+    /// Returns a copy of the event's bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
         self.read_at(0, &mut bytes);
@@ -99,15 +101,15 @@ impl Event {
     /// until one fails. Nothing is allocated.
     ///
     /// # Errors
-    /// The first of `take`'s.
+    /// Fails with the first error that `take` returns.
     pub fn try_pieces<E>(&self, take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         self.ring.try_pieces::<{ Self::PIECE }, E>(&self.given, take)
     }
 
-    /// Writes a copy of the event, in pieces.
+    /// Writes a copy of the event's bytes to `writer`, in pieces of [`PIECE`](Self::PIECE) bytes.
     ///
     /// # Errors
-    /// The writer's.
+    /// Fails with the first error of the writer.
     pub fn write_to(&self, writer: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
         self.try_pieces(|piece| writer.write_all(piece))
     }
@@ -124,7 +126,7 @@ impl Event {
         self.descriptor().again
     }
 
-    /// What the bridge says of it: name, tick, when its first segment came.
+    /// Returns the event's descriptor, which has its numbers, its tick and the arrival time of its first segment.
     pub fn descriptor(&self) -> &Descriptor {
         self.given.descriptor()
     }

@@ -36,6 +36,7 @@
 //! | `remote`, `local` | the two ways, over `naa_host::Stream` and over a UNIX socket |
 //! | `memory` | bytes that the bridge writes |
 //! | `bell` | a descriptor that outlives connections |
+#![warn(missing_docs)]
 
 mod again;
 mod bell;

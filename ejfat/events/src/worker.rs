@@ -22,15 +22,15 @@ use crate::{
 /// Counters of a [`Worker`] since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Events that came.
+    /// The number of events that arrived.
     pub events: u64,
-    /// Their bytes.
+    /// The sum of the lengths of the events that arrived, in bytes.
     pub bytes: u64,
-    /// How many of these events another worker had before.
+    /// The number of events that were delivered again, because another worker had them before.
     pub again: u64,
-    /// How often the bridge was found again.
+    /// The number of times that the worker connected again after the bridge had ended.
     pub reconnects: u64,
-    /// Events that the program has.
+    /// The number of events that the program has not released.
     pub held: u64,
 }
 
@@ -68,11 +68,12 @@ enum How {
 }
 
 impl Worker {
-    /// Subscribes at a bridge.
+    /// Connects to a bridge and subscribes to its events.
     ///
     /// # Errors
-    /// [`Error::Session`] or [`Error::Local`] if it cannot be reached, or has not so much memory; [`Error::Refused`]
-    /// with its reason; [`Error::NoAnswer`] and [`Error::Files`] if it is no bridge of this version.
+    /// Fails with [`Error::Session`] or [`Error::Local`] if the bridge cannot be reached or a region cannot be allocated,
+    /// with [`Error::Refused`] if the bridge refuses the subscription, and with [`Error::NoAnswer`] or [`Error::Files`] if
+    /// the peer is not a bridge of a supported version.
     pub fn open(source: &Source, config: &Config) -> Result<Self, Error> {
         Self::open_within(source, config, config.session.setup_timeout)
     }
@@ -81,7 +82,7 @@ impl Worker {
     /// `config`.
     ///
     /// # Errors
-    /// The errors of [`Worker::open`].
+    /// Fails with the errors of [`Worker::open`].
     pub fn open_within(source: &Source, config: &Config, limit: Duration) -> Result<Self, Error> {
         let held = Arc::default();
         let connection = Connection::open(source, config, limit, &held)?;
@@ -103,9 +104,10 @@ impl Worker {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// [`Error::BridgeGone`] if the bridge ended and did not come back in time, [`Error::Refused`] if it came back and
-    /// refused; [`Error::Protocol`]; [`Error::Session`] and [`Error::Machine`] for what else ends the subscription;
-    /// [`Error::Over`] after that.
+    /// Fails with [`Error::BridgeGone`] if the bridge ended and the worker could not connect again in time, with
+    /// [`Error::Refused`] if a bridge that was started again refuses the subscription, and with [`Error::Protocol`] if the
+    /// bridge breaks the protocol. Fails with [`Error::Session`] or [`Error::Machine`] if another problem ends the
+    /// subscription, and with [`Error::Over`] if an earlier error has ended the subscription.
     #[allow(clippy::should_implement_trait, reason = "not an iterator: it has errors, and no end")]
     pub fn next(&mut self) -> Result<Event, Error> {
         loop {
@@ -115,10 +117,10 @@ impl Worker {
         }
     }
 
-    /// Waits for the next event; `None` if none came before `deadline`.
+    /// Waits for the next event, and returns `None` if no event came before `deadline`.
     ///
     /// # Errors
-    /// The errors of [`next`](Self::next).
+    /// Fails with the errors of [`next`](Self::next).
     pub fn next_until(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.step(How::Wait(deadline))? {
@@ -130,10 +132,10 @@ impl Worker {
         }
     }
 
-    /// Returns the next event, if there is one. It never waits, not even while the bridge is looked for.
+    /// Returns the next event, or `None` if no event has arrived. The call never waits.
     ///
     /// # Errors
-    /// The errors of [`next`](Self::next).
+    /// Fails with the errors of [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<Event>, Error> {
         self.bell.silence();
         self.step(How::Test)
@@ -227,7 +229,7 @@ impl Worker {
     /// worker, whatever becomes of the bridge.
     ///
     /// # Errors
-    /// [`Error::Machine`] and [`Error::Session`].
+    /// Fails with [`Error::Machine`] or [`Error::Session`] if no file descriptor can be made or watched.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         let both = match self.descriptor.take() {
             Some(both) => both,
@@ -251,11 +253,12 @@ impl Worker {
         self.answer
     }
 
+    /// Returns the counters since the worker was opened.
     pub fn stats(&self) -> Stats {
         Stats { held: self.held.load(Ordering::Relaxed), ..self.stats }
     }
 
-    /// Which way events come, and why, for people.
+    /// Returns a text for people that says by which transport the events come, and why.
     pub fn describe(&self) -> String {
         let Self { source, answer, .. } = self;
         match &self.state {
