@@ -38,41 +38,63 @@ impl fmt::Debug for Caller<'_> {
 /// When a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
+    /// The time at which the request arrived, by the control plane's clock.
     pub now: ejfat::Time,
+    /// The time of day at which the request arrived.
     pub wall: WallTime,
 }
 
 /// A call of the API that reads or changes what the registry keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
+    /// Reserves a load balancer.
     Reserve(Reserve),
+    /// Returns the addresses of a reservation.
     Get(LbName),
+    /// Returns the workers and the senders of a reservation.
     Status(LbName),
+    /// Ends a reservation.
     Free(LbName),
+    /// Resets parts of a reservation.
     Reset(Reset),
+    /// Changes the end of a reservation.
     Extend(Extend),
+    /// Adds addresses to the list of a reservation's senders.
     AddSenders(Senders),
+    /// Removes addresses from the list of a reservation's senders.
     RemoveSenders(Senders),
+    /// Registers a worker.
     Register(Register),
+    /// Sets the slot demands of all workers of a reservation.
     SetSlotDemands(SetSlotDemands),
+    /// Ends a worker session.
     Deregister(Deregister),
+    /// Reports the state of a worker.
     SendState(SendState),
+    /// Returns all reservations that the caller may read.
     Overview,
     /// The registry says what the caller may read; it has no time series.
     Timeseries,
     /// The registry only checks that the token exists.
     Version,
+    /// Makes a token.
     CreateToken(CreateToken),
+    /// Returns the permissions of a token.
     ListTokenPermissions(TokenSelector),
+    /// Returns the tokens that were made with a token.
     ListChildTokens(TokenSelector),
+    /// Revokes a token and all tokens below it.
     RevokeToken(TokenSelector),
-    /// The registry only checks the right, here and in the next two: it has no chains.
+    /// The call `ChainLoadBalancer`. The registry has no chains, and only checks the right to the call.
     Chain(LbName),
+    /// The call `UnchainLoadBalancer`. The registry has no chains, and only checks the right to the call.
     Unchain(LbName),
+    /// The call `GetChainGraph`. The registry has no chains, and only checks the right to the call.
     GetChainGraph(LbName),
 }
 
 impl Request {
+    /// Returns the call of the API to which the request belongs.
     pub fn call(&self) -> ApiCall {
         match self {
             Self::Reserve(_) => ApiCall::Reserve,
@@ -130,12 +152,16 @@ impl Request {
     }
 }
 
+/// The arguments of the call that reserves a load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
+    /// The name of the reservation, which is only shown to people.
     pub name: String,
     /// `None`: the site's default. 0: no end.
     pub until: Option<WallTime>,
+    /// The addresses of the first senders, as texts.
     pub senders: Vec<String>,
+    /// The IP versions that the caller needs.
     pub ip_family: IpFamily,
     /// No text: dynamic.
     pub strategy: String,
@@ -144,14 +170,18 @@ pub struct Reserve {
 /// The reservation that a request is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LbName {
+    /// The id of the reservation.
     pub lb_id: String,
 }
 
 /// What of a reservation is to begin anew. Syncs and epochs are not the registry's: it only checks the right to reset them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reset {
+    /// The id of the reservation.
     pub lb_id: String,
+    /// True if the ticks of the sync datagrams are to be forgotten.
     pub sync: bool,
+    /// True if the epochs are to begin again.
     pub epochs: bool,
     /// All senders are removed.
     pub senders: bool,
@@ -159,31 +189,47 @@ pub struct Reset {
     pub workers: bool,
 }
 
+/// The arguments of the call that changes the end of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extend {
+    /// The id of the reservation.
     pub lb_id: String,
     /// The end of the reservation, as in [`Reserve`].
     pub until: Option<WallTime>,
 }
 
+/// The arguments of the calls that change the list of a reservation's senders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Senders {
+    /// The id of the reservation.
     pub lb_id: String,
+    /// The addresses of the senders, as texts.
     pub addresses: Vec<String>,
 }
 
+/// The arguments of the call that registers a worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Register {
+    /// The id of the reservation.
     pub lb_id: String,
+    /// The name of the worker, which is only shown to people.
     pub name: String,
+    /// The worker's share of the slots in proportion to the weights of other workers, until the worker reports its
+    /// state.
     pub weight: f32,
+    /// The IP address of the worker, as text.
     pub address: String,
+    /// The first UDP port of the worker.
     pub port: u32,
     /// The worker has 2^`port_range` ports.
     pub port_range: u32,
+    /// The least share of the worker, as a factor of an even share. The value 0 means no limit.
     pub min_factor: f32,
+    /// The greatest share of the worker, as a factor of an even share. The value 0 means no limit.
     pub max_factor: f32,
+    /// True if the load balancer leaves the LB header in the worker's segments.
     pub keep_lb_header: bool,
+    /// The calendar slots that the worker demands for itself.
     pub slot_demands: Vec<SlotDemand>,
 }
 
@@ -192,19 +238,25 @@ pub struct Register {
 pub struct SlotDemand {
     /// The first slot; -1: where the first gap is.
     pub index: i32,
+    /// The number of adjacent slots.
     pub length: u32,
 }
 
+/// The arguments of the call that sets the slot demands of all workers of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetSlotDemands {
+    /// The id of the reservation.
     pub lb_id: String,
     /// Each session with its demands. Sessions of the reservation that are not named have none afterwards.
     pub sessions: Vec<(String, Vec<SlotDemand>)>,
 }
 
+/// The arguments of the call that ends a worker session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deregister {
+    /// The id of the reservation.
     pub lb_id: String,
+    /// The id of the worker session.
     pub session_id: String,
 }
 
@@ -213,23 +265,36 @@ pub struct Deregister {
 pub struct SendState {
     /// It counts only if there is no such session: who has the right on this reservation learns it.
     pub lb_id: String,
+    /// The id of the worker session.
     pub session_id: String,
     /// The part of its queue that is full. Above 1 it counts as 1.
     pub fill_level: f32,
+    /// The control signal of the worker's own controller, or 0 if the control plane decides the worker's share.
     pub control_signal: f32,
+    /// True if the worker takes new events.
     pub is_ready: bool,
+    /// The number of events of which at least one segment arrived.
     pub events_received: i64,
+    /// The number of events that became complete.
     pub events_reassembled: i64,
+    /// The number of events that were given up before they were complete.
     pub reassembly_errors: i64,
+    /// The number of events that the worker's program took.
     pub events_dequeued: i64,
+    /// The number of complete events that were lost because there was no room for them.
     pub enqueue_errors: i64,
+    /// The number of bytes of all segments that arrived.
     pub bytes_received: i64,
+    /// The number of segments that arrived.
     pub packets_received: i64,
 }
 
+/// The arguments of the call that makes a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateToken {
+    /// The name of the token, which is only shown to people.
     pub name: String,
+    /// The permissions of the new token.
     pub permissions: Vec<AskedPermission>,
     /// Beside those of the calling token, which hold anyway.
     pub limits: TokenLimits,
@@ -238,17 +303,24 @@ pub struct CreateToken {
 /// A permission that a new token is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedPermission {
+    /// The kind of the resource.
     pub resource: ResourceType,
     /// Its id. None for all resources; for a load balancer none means every one of them.
     pub id: String,
+    /// The right on the resource and on all resources inside it.
     pub right: Right,
 }
 
+/// The kinds of resources that a permission can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceType {
+    /// All resources.
     All,
+    /// One load balancer, or all load balancers if the permission names none.
     LoadBalancer,
+    /// One reservation.
     Reservation,
+    /// One worker session.
     Session,
 }
 
@@ -257,6 +329,7 @@ pub enum ResourceType {
 pub enum TokenSelector {
     /// 0: the calling token.
     Id(u32),
+    /// The text of a token.
     Token(String),
 }
 
@@ -282,12 +355,19 @@ pub struct Accepted {
 /// Why a request was refused, in the classes of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
+    /// An argument is not valid.
     InvalidArgument,
+    /// The reservation, the session or the token does not exist.
     NotFound,
+    /// Another worker session has the ports already.
     AlreadyExists,
+    /// The token is unknown, or has no right to the call.
     PermissionDenied,
+    /// A limit is reached.
     ResourceExhausted,
+    /// The state or the configuration of the control plane does not allow the call.
     FailedPrecondition,
+    /// The call has no token.
     Unauthenticated,
 }
 
@@ -310,7 +390,9 @@ impl RefusalKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Refusal {
+    /// The class of the refusal.
     pub kind: RefusalKind,
+    /// The reason as text for people.
     pub why: String,
 }
 

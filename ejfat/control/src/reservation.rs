@@ -30,7 +30,9 @@ pub enum IpFamily {
     /// Both, as far as the load balancer has them.
     #[default]
     DualStack,
+    /// Only IPv4.
     V4,
+    /// Only IPv6.
     V6,
 }
 
@@ -66,8 +68,10 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// All strategies.
     pub const ALL: [Self; 3] = [Self::Dynamic, Self::Static, Self::Explicit];
 
+    /// Returns the name of the strategy in requests and replies.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dynamic => "dynamic",
@@ -91,24 +95,32 @@ impl Strategy {
 /// A load balancer that is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
+    /// The number of the reservation.
     pub id: ReservationId,
+    /// The load balancer that is reserved.
     pub lb: LbId,
+    /// The name of the reservation, which is only shown to people.
     pub name: String,
     /// The token against whose limits, and whose parents', the reservation counts.
     pub owner: TokenId,
     /// The token that came with the reservation, until it is revoked.
     pub token: Option<TokenId>,
+    /// The IP versions that the reservation has.
     pub ip_family: IpFamily,
+    /// The strategy by which the calendar is computed.
     pub strategy: Strategy,
     /// `None`: it has no end.
     pub until: Option<WallTime>,
+    /// The time of day at which the reservation was made.
     pub created: WallTime,
 }
 
 /// An address from which a load balancer takes segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SenderAddress {
+    /// The load balancer that takes the segments.
     pub lb: LbId,
+    /// The source address of the segments.
     pub address: IpAddr,
 }
 

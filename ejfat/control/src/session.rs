@@ -44,32 +44,42 @@ pub const LEAST_WEIGHT: f32 = 1e-6;
 /// A registered worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerSession {
+    /// The number of the session.
     pub id: SessionId,
+    /// The reservation to which the worker belongs.
     pub reservation: ReservationId,
+    /// The load balancer of the reservation.
     pub lb: LbId,
     /// The token that came with the session, until it is revoked.
     pub token: Option<TokenId>,
     /// The worker's number in the tables of its load balancer.
     pub member: MemberId,
+    /// The registration of the worker.
     pub worker: Worker,
     /// Its slot demands.
     pub slots: Vec<SlotRange>,
+    /// The time of day at which the worker registered.
     pub registered: WallTime,
 }
 
 /// What a worker says of itself when it registers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
+    /// The name of the worker, which is only shown to people.
     pub name: String,
     /// Its part of all slots beside others, before anything is known of it.
     pub weight: f32,
+    /// The IP address to which the load balancer sends segments.
     pub address: IpAddr,
     /// The first of its 2^`port_bits` UDP ports.
     pub port: u16,
+    /// The worker has 2^`port_bits` UDP ports, from 2^0 to 2^14.
     pub port_bits: u8,
     /// Slots that it gets at least and at most, as a part of an even share; the latter 0: as many as there are.
     pub min_factor: f32,
+    /// The greatest share of slots, as a factor of an even share. The value 0 means no limit.
     pub max_factor: f32,
+    /// True if the load balancer leaves the LB header in the worker's segments.
     pub keep_lb_header: bool,
 }
 

@@ -28,6 +28,7 @@ impl Secret {
         Self(hex(&bytes))
     }
 
+    /// Returns the text of the token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -44,6 +45,7 @@ impl fmt::Debug for Secret {
 pub struct TokenHash(pub [u8; 32]);
 
 impl TokenHash {
+    /// Returns the hash of a token's text.
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
@@ -77,13 +79,18 @@ impl fmt::Display for TokenId {
 /// What a permission allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
+    /// The right to read.
     ReadOnly,
+    /// The right to register workers, which includes the right to read.
     Register,
+    /// The right to reserve load balancers, which includes the right to read.
     Reserve,
+    /// The right to change anything, which includes all other rights.
     Update,
 }
 
 impl Right {
+    /// All rights.
     pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Register, Self::Reserve, Self::Update];
 
     /// Whether a caller with this right may do what needs `other`. The right to reserve does not include the right to
@@ -106,12 +113,15 @@ impl Right {
 /// What a permission is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
+    /// All resources.
     All,
     /// Every load balancer, with its reservations and their sessions.
     LoadBalancers,
+    /// One load balancer with its reservations and their sessions.
     LoadBalancer(LbId),
     /// A reservation with its sessions.
     Reservation(ReservationId),
+    /// One worker session.
     Session(SessionId),
 }
 
@@ -119,14 +129,20 @@ pub enum Scope {
 /// no reservation, so that only those learn of it who have the right on all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
+    /// All resources.
     All,
+    /// All load balancers.
     LoadBalancers,
+    /// One load balancer.
     LoadBalancer(LbId),
+    /// A reservation, with its load balancer if the reservation exists.
     Reservation(ReservationId, Option<LbId>),
+    /// A worker session, with its reservation and load balancer if the session exists.
     Session(SessionId, Option<(ReservationId, LbId)>),
 }
 
 impl Scope {
+    /// Returns true if the scope contains the resource.
     pub fn covers(self, resource: Resource) -> bool {
         match self {
             Self::All => true,
@@ -150,7 +166,9 @@ impl Scope {
 /// A right on a resource and on all that lies in it. As text `RESERVATION/5:UPDATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permission {
+    /// The resources for which the permission holds.
     pub scope: Scope,
+    /// The right on the resources.
     pub right: Right,
 }
 
@@ -158,6 +176,7 @@ impl Permission {
     /// The most that a token may have.
     pub const MOST: usize = 32;
 
+    /// Returns true if the permission gives the right `right` on the resource `resource`.
     pub fn allows(&self, right: Right, resource: Resource) -> bool {
         self.right.implies(right) && self.scope.covers(resource)
     }
@@ -237,13 +256,21 @@ pub enum TokenKind {
 /// A token, without its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
+    /// The number of the token.
     pub id: TokenId,
+    /// The number of the token with which the token was made.
     pub parent: TokenId,
+    /// The way in which the token was made, which decides when the token ends.
     pub kind: TokenKind,
+    /// The name of the token, which is only shown to people.
     pub name: String,
+    /// The SHA-256 of the token's text.
     pub hash: TokenHash,
+    /// The permissions of the token.
     pub permissions: Vec<Permission>,
+    /// The token's own limits. The limits of its parents hold, too.
     pub limits: TokenLimits,
+    /// The time of day at which the token was made.
     pub created: WallTime,
 }
 

@@ -15,20 +15,30 @@ use crate::{
 pub struct WorkerState {
     /// The part of its queue that is full, from 0 to 1.
     pub fill_level: f32,
+    /// The control signal of the worker's own controller, or 0 if the control plane decides the worker's share.
     pub control_signal: f32,
+    /// True if the worker takes new events.
     pub is_ready: bool,
+    /// The counters that the worker reported.
     pub counters: EventCounters,
 }
 
 /// What a worker counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounters {
+    /// The number of events of which at least one segment arrived.
     pub events_received: u64,
+    /// The number of events that became complete.
     pub events_reassembled: u64,
+    /// The number of events that were given up before they were complete.
     pub reassembly_errors: u64,
+    /// The number of events that the worker's program took.
     pub events_dequeued: u64,
+    /// The number of complete events that were lost because there was no room for them.
     pub enqueue_errors: u64,
+    /// The number of bytes of all segments that arrived.
     pub bytes_received: u64,
+    /// The number of segments that arrived.
     pub packets_received: u64,
 }
 
@@ -66,11 +76,24 @@ impl WorkerState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Liveness {
     /// The worker registered, and sent no state yet.
-    Registered { at: Time },
+    Registered {
+        /// The time at which the worker registered, by the control plane's clock.
+        at: Time,
+    },
     /// The session was there before a restart, and sent no state since.
-    Restored { at: Time },
+    Restored {
+        /// The time of the restart, by the control plane's clock.
+        at: Time,
+    },
     /// The worker's newest state.
-    Reported { at: Time, wall: WallTime, state: WorkerState },
+    Reported {
+        /// The time at which the newest state arrived, by the control plane's clock.
+        at: Time,
+        /// The time of day at which the newest state arrived.
+        wall: WallTime,
+        /// The newest state.
+        state: WorkerState,
+    },
 }
 
 /// Whether a worker may get events.
@@ -89,6 +112,7 @@ pub enum Readiness {
 }
 
 impl Liveness {
+    /// Returns the readiness of the worker at the time `now`.
     pub fn readiness(&self, now: Time, times: &LivenessTimes) -> Readiness {
         match self {
             Self::Registered { .. } => Readiness::Registered,

@@ -5,7 +5,9 @@ use crate::request::{Refusal, SlotDemand};
 /// Calendar slots next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotRange {
+    /// The number of the first slot.
     pub first: u32,
+    /// The number of slots.
     pub count: u32,
 }
 

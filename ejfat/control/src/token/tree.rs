@@ -28,10 +28,12 @@ impl Tokens {
         }
     }
 
+    /// Returns the token with the number `id`.
     pub fn get(&self, id: TokenId) -> Option<&Token> {
         self.by_id.get(&id)
     }
 
+    /// Returns the token whose text has the hash `hash`.
     pub fn find(&self, hash: &TokenHash) -> Option<&Token> {
         self.by_hash.get(hash).and_then(|id| self.by_id.get(id))
     }
@@ -41,6 +43,7 @@ impl Tokens {
         self.by_id.values()
     }
 
+    /// Returns the tokens that were made with the token `id`, in ascending order of their numbers.
     pub fn children(&self, id: TokenId) -> impl Iterator<Item = &Token> {
         let range = (id, TokenId(0))..=(id, TokenId(u32::MAX));
         self.children.range(range).filter_map(|(_, child)| self.by_id.get(child))
