@@ -53,7 +53,7 @@ impl Serialize for Target {
     }
 }
 
-/// The form in JSON is stable.
+/// A row of the table: a figure, its reference and its verdict. The names of the fields in JSON are stable.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The name of what was measured.

@@ -80,7 +80,7 @@ impl TextTable {
     /// Prints a row.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if the output stream cannot be written.
     pub fn row(&mut self, cells: impl IntoIterator<Item: ToString>) -> anyhow::Result<()> {
         let line = self.format(cells);
         self.line(&line)
@@ -89,7 +89,7 @@ impl TextTable {
     /// Prints a line that is not in columns.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if the output stream cannot be written.
     pub fn line(&self, text: &str) -> anyhow::Result<()> {
         let written = if self.on_stderr { writeln!(io::stderr(), "{text}") } else { line(text) };
         Ok(written?)
@@ -99,7 +99,7 @@ impl TextTable {
 /// Prints a line to standard output.
 ///
 /// # Errors
-/// If it cannot be written; `println!` would panic when a pipe's reader is gone.
+/// Fails if standard output cannot be written, for example because the reader of a pipe has ended.
 pub fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written =
