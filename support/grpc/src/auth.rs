@@ -12,7 +12,7 @@ pub const SCHEME: &[u8] = b"Bearer ";
 /// The token is empty, or has characters that no header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// The token has no characters other than spaces.
+    /// The token is empty or consists of white space.
     #[error(
         "the token is empty; give one of visible ASCII characters, or none at all (unset its environment variable)"
     )]
