@@ -54,7 +54,7 @@ pub struct TaskId(u64);
 /// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The pool is full, and no other source network has so many calls that a call of it could be displaced.
+    /// The pool is full, and no waiting call of another source network may lose its place to the new call.
     #[error(
         "all workers of the server are busy and its queue is full; call again later or start it with more"
     )]
