@@ -144,7 +144,10 @@ fn queue_pairs_may_go_while_they_send() {
         let Side { qp, cq, .. } = near;
         drop(qp);
         drop(source);
-        assert_eq!(cq.wait(WaitMode::Block, Some(Instant::now())).unwrap(), Wake::TimedOut);
+        // A queue pair that is dropped completes nothing. On a busy machine, the WRITE may have ended before the drop.
+        let wake = cq.wait(WaitMode::Block, Some(Instant::now())).unwrap();
+        let ended = cq.poll_one().unwrap().is_some_and(|wc| wc.status == WcStatus::Success);
+        assert!(wake == Wake::TimedOut || ended, "round {round}");
     }
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
