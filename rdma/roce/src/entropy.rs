@@ -6,3 +6,18 @@ pub trait Entropy {
     /// Returns the next random number; all 32 bits are random.
     fn next_u32(&mut self) -> u32;
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Entropy;
+
+    /// Counts up from a first number, so that tests know what comes next.
+    pub(crate) struct Counting(pub(crate) u32);
+
+    impl Entropy for Counting {
+        fn next_u32(&mut self) -> u32 {
+            self.0 += 1;
+            self.0
+        }
+    }
+}

@@ -182,16 +182,7 @@ fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy, of: impl Fn(u32) -> u32)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug)]
-    struct Counting(u32);
-
-    impl Entropy for Counting {
-        fn next_u32(&mut self) -> u32 {
-            self.0 += 1;
-            self.0
-        }
-    }
+    use crate::entropy::tests::Counting;
 
     #[test]
     fn access_changes_within_what_was_registered() {

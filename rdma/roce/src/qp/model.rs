@@ -282,17 +282,8 @@ fn answer(reply: Reply) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entropy::tests::Counting;
     use crate::wire::{Bth, Reth};
-
-    #[derive(Debug)]
-    struct Counting(u32);
-
-    impl Entropy for Counting {
-        fn next_u32(&mut self) -> u32 {
-            self.0 += 1;
-            self.0
-        }
-    }
 
     #[test]
     fn a_read_that_is_requested_again_drops_its_unanswered_reply() {
