@@ -87,8 +87,8 @@ pub struct Bridge {
     told_of_addresses: bool,
     too_long: TooLong,
     told_of_lengths: Told,
-    /// The number of unreleased events of workers that were removed while the bridge was ending. These unreleased
-    /// events do not count as lost.
+    /// The number of unreleased events of workers that were removed while the bridge was ending, which do not count as
+    /// lost.
     left: u64,
     /// The last time at which no port had anything to receive.
     dry: Time,
@@ -244,7 +244,7 @@ impl Bridge {
     }
 
     /// Gives up incomplete events that timed out. Segments that arrived before the time-out of their event may still
-    /// wait in a socket. An event that timed out is therefore kept until all ports have been read and no segment was
+    /// wait in a socket. The function keeps an event that timed out until all ports have been read and no segment was
     /// left, but at most for the time `BEHIND`.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
@@ -327,8 +327,8 @@ impl Bridge {
     }
 
     /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
-    /// receive buffers are free, the payload is written to the worker from its receive buffer. Otherwise, the payload
-    /// is copied to the shared memory or the staging ring.
+    /// receive buffers are free, the payload is written to the worker from its receive buffer. If the payload is not
+    /// written from its receive buffer, it is copied to the shared memory or the staging ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
@@ -529,8 +529,8 @@ impl Bridge {
         }
     }
 
-    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the credits are next
-    /// read in the next call of `tick`.
+    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the result is the
+    /// time of the next call of `tick`, which also reads the credits.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;

@@ -52,7 +52,7 @@ impl Intake {
     }
 
     /// Receives a batch of segments from a port. Returns the number of buffers that the batch uses. The caller must
-    /// call [`Buffers::done`] with this number after the batch is handled.
+    /// call [`Buffers::done`] with the returned number after the batch is handled.
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);

@@ -35,8 +35,8 @@ use crate::{Error, bells::Bells, word::Word};
 
 /// The maximum number of connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
-/// The maximum number of connections that are accepted in one turn of the server loop. Further connections wait for the
-/// next turn.
+/// The maximum number of connections that one call of [`Listener::next`] accepts. Further connections wait for the next
+/// call.
 const MOST_AT_ONCE: usize = 64;
 /// The time limit within which a new connection must subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -137,7 +137,8 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// The connections that have not subscribed yet, in the order of arrival.
     pending: BTreeMap<u64, Pending>,
-    /// Admissions are shared among users, so that connections which send nothing do not keep other users out.
+    /// Admissions are shared among the user IDs of the connected processes, so that one user's connections that send
+    /// nothing do not keep other users out.
     seats: Seats<u64, u32>,
     arrived: u64,
     /// The number of messages that were no valid subscription.
@@ -201,20 +202,20 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // An error other than `EAGAIN` and `EINTR` most likely means that the process has no free file
-                // descriptor. The new connection then waits in the queue of the listening socket. The listening socket
-                // does not wake the server loop until the next call of this function.
+                // If accepting a connection fails with an error other than `EAGAIN` and `EINTR`, most likely this
+                // process has no free file descriptor. The connection waits in the queue of the listening socket. The
+                // listening socket does not wake the server loop until the next call of this function.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // An error of `hear` is ignored. A socket that is not in the set of `bells` does not wake the server loop,
-            // but each call of this function reads this socket.
+            // An error of `hear` is ignored, because each call of this function also reads the sockets that do not wake
+            // the server loop.
             let _ = bells.hear(socket.as_fd());
-            // If a connection must be ended because there is no room for all connections, the socket of the ended
-            // connection is read once more, because its subscription may have arrived since the last read.
+            // If there is no room for all connections, `seat` returns the socket of the connection that must be ended.
+            // This socket is read once more, because a subscription may have arrived since the last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }
@@ -325,8 +326,8 @@ mod tests {
             silent.push(connected(&path));
             assert!(listener.next(now, &bells).is_none());
         }
-        // Before the next call of `next`, a worker subscribes, and then `MOST_PENDING` other clients connect and send
-        // nothing.
+        // Between two calls of `next`, a worker subscribes, and then `MOST_PENDING` further connections arrive that
+        // send nothing.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());

@@ -19,7 +19,8 @@ const TOGETHER: usize = 16;
 /// The maximum number of bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of
 /// these WRITEs show that the worker is alive.
 const LONGEST: u32 = 1 << 20;
-/// A worker with more than this number of queued WRITEs gets no new events until only half that number is queued.
+/// If more than this number of entries are queued for a worker, the worker gets no new events until at most half as
+/// many entries are queued.
 const BEHIND: usize = 4096;
 
 /// A WRITE to one contiguous range of the worker's ring.

@@ -7,10 +7,12 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// A worker writes credit words, and then changes the count in the first word of its credits. If a ring has at most
-/// this number of credit words, the bridge reads all credit words after each change of the count.
+/// If a ring has more than this number of credit words, the bridge limits how often it reads them, else it reads them
+/// after each change of the count in the first word of the credits. A worker changes the count after it has written
+/// credit words.
 const MANY: usize = 4096;
-/// The least time between two reads of the credit words of a ring with more than `MANY` words.
+/// The least time between two reads of the credit words of a ring with more than `MANY` credit words. Only a read with
+/// `in_any_case` does not wait for this time.
 const REST: Duration = Duration::from_millis(1);
 
 /// The credits of a ring, which the worker writes.
@@ -38,9 +40,9 @@ impl Credits {
         }
     }
 
-    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` in two cases. In the
-    /// first case, the count in the first word of the credits has not changed since the last read. In the second case,
-    /// the ring has more than `MANY` credit words, and `REST` has not passed since the last read.
+    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` if the count in the
+    /// first word of the credits has not changed since the last read. If `in_any_case` is false and the ring has more
+    /// than `MANY` credit words, the function also returns `None` if `REST` has not passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

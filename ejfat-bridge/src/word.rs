@@ -24,8 +24,8 @@ impl Word {
     fn atomic(&self) -> &AtomicU32 {
         // SAFETY: `new` has checked that the word lies inside the memory and is aligned. The memory is mapped for
         // reading and writing as long as `self.memory` exists. Other processes and devices either access the whole word
-        // at once, or copy bytes into the word. A read during such a copy may return a mix of old and new bytes, which
-        // is a valid `u32` like any other.
+        // at once, or copy bytes into the word. A read while bytes are copied into the word may return a mix of old and
+        // new bytes, which is a valid `u32` like any other.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.at).cast()) }
     }
 

@@ -25,7 +25,7 @@ use crate::immediate::FunctionCode;
 pub use decode::{CatalogueError, Header};
 pub use encode::EncodeError;
 
-/// The size in bytes of a region that is large enough for the catalogue of a usual server.
+/// The size in bytes of a region that is large enough for the catalogues of most servers.
 pub const USUAL_BYTES: usize = 64 << 10;
 /// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 16;
@@ -52,8 +52,8 @@ pub struct Function {
     pub description: String,
     /// True if calls of the function run on pool threads and not in the server loop.
     pub pooled: bool,
-    /// The function's parameters, up to 255, in their order in the AAR. The list is empty if the function takes any
-    /// parameters.
+    /// The function's parameters, up to 255, in their order in the AAR. The list is empty if the function accepts every
+    /// list of parameters.
     pub parameters: Vec<Parameter>,
 }
 
@@ -115,9 +115,9 @@ impl Direction {
 pub enum Kind {
     /// Bytes without a number type.
     Bytes = 0,
-    /// An [`ArgumentBlock`](crate::builtin::ArgumentBlock).
+    /// The argument block of a built-in function, see [`ArgumentBlock`](crate::builtin::ArgumentBlock).
     Arguments = 1,
-    /// A [`StatusBlock`](crate::builtin::StatusBlock).
+    /// The status block of a built-in function, see [`StatusBlock`](crate::builtin::StatusBlock).
     Status = 2,
     /// Unsigned integers of 32 bits.
     U32 = 3,

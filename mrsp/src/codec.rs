@@ -8,10 +8,10 @@
 //!
 //! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! The length of a message must be exactly the length that follows from the count in its header. The C library checks
-//! only the count, so that a message that is too short makes the C library read beyond its buffer. The decoder accepts
-//! unknown flag bits and every value of address, RKey and size. The decoder also accepts any padding, because the C
-//! library does not clear the padding of an ERR.
+//! A message must have exactly as many entries as the count in its header says. The C library checks only this count,
+//! so that a message with too few entries makes the C library read beyond its buffer. The decoder accepts unknown flag
+//! bits and every value of address, RKey and size. The decoder accepts any bytes as padding, because the C library does
+//! not clear the padding of an ERR.
 
 use crate::{
     layout::block::{self, Slot},
@@ -33,10 +33,10 @@ pub enum DecodeError {
     /// MRSP does not define the message's type. The value is the type.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
-    /// The length of the message does not agree with the count in its header.
+    /// The length of the message is not the length that its header requires.
     #[error("the length of the MRSP message does not fit its count: {actual} bytes instead of {expected}")]
     Length {
-        /// The length in bytes that follows from the count, including the header.
+        /// The length of the message in bytes that its header requires.
         expected: usize,
         /// The length of the message in bytes.
         actual: usize,

@@ -18,9 +18,9 @@
 //! unchanged. If a response arrives while no call runs, the session fails, because the next call could not distinguish
 //! this response from its own response.
 //!
-//! Single-send parameters are written by the first call only. In a call that does not send single-send parameters, the
-//! immediate is on the WRITE of the last input that is sent, or on a WRITE of no bytes if no input is sent. Single-send
-//! parameters count as sent when the first response arrives, because the response proves that their WRITEs arrived.
+//! Single-send parameters are written by the first call only. The immediate of a call is on the last WRITE of its
+//! inputs. If a call sends no input, the immediate is on a WRITE of no bytes. Single-send parameters count as sent when
+//! the first response arrives, because the response proves that their WRITEs arrived.
 
 mod arranged;
 mod setup;
@@ -55,7 +55,8 @@ pub enum PeerError {
         /// The name of the state in which the message arrived.
         state: &'static str,
     },
-    /// The advertisement has another number of regions than the host requested, without internal regions.
+    /// The advertisement has more or fewer regions than the host requested. Internal regions do not count, because the
+    /// accelerator does not announce them.
     #[error("the accelerator announced {announced} regions for {asked} parameters")]
     RegionCount {
         /// The number of requested regions that are not internal.
@@ -113,8 +114,8 @@ pub struct CallOutcome {
     pub function: FunctionCode,
     /// The meaning of the response immediate.
     pub answer: Answer,
-    /// The number of bytes in the last WRITE of the response. After a successful call of a session with outputs, the
-    /// last WRITE of the response contains bytes of the last output.
+    /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE of a successful
+    /// call's response goes to the last output, if the session has outputs.
     pub last_write_bytes: u32,
 }
 
@@ -176,9 +177,9 @@ impl HostSession {
     }
 
     /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
-    /// have computed `placed` from the same parameters in the same order. The accelerator must support layouts. The
-    /// accelerator writes each result to the address and RKey in `params`. If results of several parameters are copied
-    /// together, the addresses of these parameters in `params` must lie in the host's staging region.
+    /// have computed `placed` from the same parameters in the same order. The accelerator must accept layout blocks.
+    /// The accelerator writes each result to the address and RKey in `params`. If results of several parameters are
+    /// copied together, the addresses of these parameters in `params` must lie in the host's staging region.
     ///
     /// # Errors
     /// Returns an error for the reasons of [`new`](Self::new), or if `placed` was computed for another number of

@@ -11,14 +11,15 @@
 //! A region has at most 2 GiB. If a parameter does not fit into the last region, the parameter lies in a new region.
 //!
 //! # Extension
-//! All layouts except the symmetric layout are an extension of this project. If the layout is not symmetric, the host's
-//! AAR has a [layout block](block) that says where the parameters lie in the regions. A host sends a layout block only
-//! to an accelerator that declares support for layout blocks in the [private data](crate::private_data) of its CM
-//! reply.
+//! All layouts except the symmetric layout are this project's extension of MRSP. If the layout is not symmetric, the
+//! host's AAR has a [layout block](block) that says where the parameters lie in the regions. A host sends a layout
+//! block only to an accelerator that declares support for layout blocks in the [private data](crate::private_data) of
+//! its CM reply.
 //!
 //! # Source
-//! The NAAICE project's "low-level API: introduction" describes the symmetric layout and the layout with one region on
-//! the accelerator, but does not compare these two layouts.
+//! The document "low-level API: introduction" of the NAAICE project describes the symmetric layout, and the idea of a
+//! layout with one region on the accelerator. The wire
+//! format of the second layout is this project's own.
 
 pub mod block;
 mod choice;

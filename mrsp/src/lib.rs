@@ -13,9 +13,9 @@
 //! three rules:
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
-//! - A side posts its receive before it sends the message that causes the response.
-//! - Each request is acknowledged before its response is sent. Only between two devices of this project's embedded
-//!   RDMA stack, a response may come before the acknowledgement of its request.
+//! - Before a side sends a message to which its peer responds, it posts the receive for the response.
+//! - The accelerator's device acknowledges each request before the accelerator sends the response. Only between two
+//!   devices of this project's embedded RDMA stack, a response may come before the acknowledgement of its request.
 //!
 //! # Example
 //! Both sides in one program agree on two regions and make one call:
@@ -45,9 +45,8 @@
 //! ```
 //!
 //! # Source
-//! This crate follows the NAAICE project's "low-level API: introduction". If the messages of NAAICE's C library
-//! (naa-communication-library, `main` of 2026-03) differ from the document "low-level API: introduction", this crate
-//! follows the C library:
+//! This crate follows the document "low-level API: introduction" of the NAAICE project. If the messages of NAAICE's C
+//! library (naa-communication-library, `main` of 2026-03) differ from this document, this crate follows the C library:
 //!
 //! | introduction | C library and this crate |
 //! |---|---|

@@ -16,7 +16,7 @@ pub enum ErrorCode {
     Address,
     /// Code 3: the number of regions is not supported.
     TooManyRegions,
-    /// A code that MRSP does not define.
+    /// An error code that MRSP does not define.
     Other(u8),
 }
 
@@ -53,8 +53,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A decoded message, whose length agrees with the count in its header. The values in the message's entries are not
-/// checked.
+/// A decoded message of the length that its header requires. The values in the message's entries are not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// The message ERR, type 0, which both sides may send.

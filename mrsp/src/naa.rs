@@ -19,14 +19,14 @@
 //! second AAR ends the session and does not replace the session's regions, because a call may be using these regions.
 //! If a session fails while a function is running, the function may continue, but no response is sent.
 //!
-//! An AAR with a [layout block](crate::layout::block) goes through the same states as any other AAR. The slots of a
-//! layout block must lie in the regions as [`layout::block`](crate::layout::block) documents.
+//! An AAR with a [layout block](crate::layout::block) leads to the same states as any other AAR. The slots of a layout
+//! block must lie in the regions as [`layout::block`](crate::layout::block) documents.
 //!
 //! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
 //! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
 //! writes to the host's side of an internal region. About the requested accelerator addresses, the session checks only
-//! that each region ends inside the 56-bit address space. Regions may have the same accelerator address, because each
-//! host counts its addresses from 0.
+//! that each region ends inside the 56-bit address space. The requested addresses of two regions may be equal, because
+//! the accelerator need not place a region at its requested address.
 
 mod arranged;
 mod limits;
@@ -107,15 +107,16 @@ pub enum LocalError {
         /// The name of the state that the method needs.
         needed: &'static str,
     },
-    /// The number of allocated regions differs from the number of requested regions, without internal regions.
+    /// The caller gave the addresses of more or fewer regions than the AAR requests. Internal regions do not count.
     #[error("{given} regions were given for {params} parameters")]
     RegionCount {
-        /// The number of placements that the caller gave.
+        /// The number of [`Placement`]s that the caller gave.
         given: usize,
         /// The number of requested regions that are not internal.
         params: usize,
     },
-    /// A prefix or the status is longer than its parameter, or the list of prefixes is too long.
+    /// A prefix is longer than its parameter, there are more prefixes than parameters, or the first output is smaller
+    /// than [`Failure::status_bytes`].
     #[error(transparent)]
     Prefix(#[from] PrefixError),
 }
@@ -293,8 +294,9 @@ impl NaaSession {
     /// Outputs without an entry in `prefixes` are sent whole.
     ///
     /// # Errors
-    /// Returns an error if no call is running, or if a prefix or the status is longer than its parameter. After an
-    /// error, the session is unchanged.
+    /// Returns an error if no call is running, if a prefix is longer than its parameter, if there are more prefixes
+    /// than parameters, or if the first output is smaller than [`Failure::status_bytes`]. After an error, the session
+    /// is unchanged.
     pub fn respond(
         &mut self,
         result: Result<&[Prefix], Failure>,
@@ -327,9 +329,9 @@ impl NaaSession {
         matches!(self.state, State::Failed)
     }
 
-    /// While the caller allocates the regions, the method returns all regions of the AAR. While the session is ready or
-    /// calculating, the method returns the parameters, each described as if it had its own region. In all states except
-    /// allocating, ready and calculating, the method returns an empty list.
+    /// Returns the regions of the session. While the caller allocates the regions, the method returns all regions of
+    /// the AAR. While the session is ready or calculating, the method returns the parameters, each described as if it
+    /// had its own region. In all states except allocating, ready and calculating, the method returns an empty list.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,

@@ -79,19 +79,20 @@ pub enum PrefixError {
     Outside {
         /// The number of the parameter, counted from 0.
         param: usize,
-        /// The offset of the part in bytes.
+        /// The offset of the part in the parameter, in bytes.
         offset: u64,
         /// The length of the part in bytes.
         bytes: u64,
         /// The size of the parameter in bytes.
         size: u32,
     },
-    /// A part that begins at offset 0, a prefix or a status is longer than its parameter.
+    /// A part that begins at offset 0, or a prefix, is longer than its parameter. The status bytes of a failed call are
+    /// also a prefix: they go to the start of the first output.
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong {
         /// The number of the parameter, counted from 0.
         param: usize,
-        /// The length of the part, prefix or status in bytes.
+        /// The length of the part or prefix in bytes.
         bytes: u64,
         /// The size of the parameter in bytes.
         size: u32,
@@ -126,7 +127,7 @@ impl CallPlan {
     /// Returns an empty plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
         // The plan has room for one WRITE more than there are parameters, because the response to a failed call with
-        // one parameter has two WRITEs: the status, and a WRITE of no bytes with the immediate.
+        // one parameter has two WRITEs: the status block, and a WRITE of no bytes with the immediate.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }

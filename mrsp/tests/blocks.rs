@@ -89,8 +89,8 @@ fn blocks_are_strict() {
     assert_eq!(with(4, 1), BlockError::Reserved);
     assert_eq!(with(63, 1), BlockError::Reserved);
     assert_eq!(with(48, 1), BlockError::Argument { index: 5, value: 1 });
-    // The compression level in bytes 16 to 23 is negative, so byte 22 is 0xff. If byte 22 is set to 0, the compression
-    // level does not fit into 32 bits.
+    // The compression level in bytes 16 to 23 is negative, so byte 22 is 0xff. With 0 in byte 22, bytes 16 to 23 are no
+    // longer the sign extension of a number of 32 bits.
     assert!(matches!(with(22, 0), BlockError::Argument { index: 1, .. }));
     assert_eq!(Arguments::decode(&good[..63]), Err(BlockError::Short(63)));
 

@@ -41,8 +41,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. If `together` is true and the accelerator has only one region, the results of the gathered
-    /// layout lie in one [`Memory`], and not in one [`Memory`] for each result.
+    /// Sets up a session. In the gathered layout with only one region on the accelerator, `together` decides whether
+    /// all results lie in one [`Memory`] or each result lies in its own [`Memory`].
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -135,9 +135,9 @@ fn memory(key: u32, size: u32) -> Memory {
 }
 
 /// Returns the host's memories to which results are written, and the location of each result. Results that the packed
-/// layout copies together share one memory, as they share the staging region of a real host. If `together` is true and
-/// the accelerator has only one region, the results of the gathered layout also lie in one [`Memory`], and not in one
-/// [`Memory`] for each result.
+/// layout copies together share one memory, as they share the staging region of a real host. In the gathered layout
+/// with only one region on the accelerator, `together` decides whether all results lie in one [`Memory`] or each result
+/// lies in its own [`Memory`].
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

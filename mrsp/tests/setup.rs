@@ -192,10 +192,10 @@ fn messages_out_of_order() {
     assert_eq!(rejection.reply(), Some([0, 3, 0, 0]));
     assert!(naa.is_failed() && naa.regions().is_empty());
 
-    // A host's session fails if an advertisement arrives before the host has sent the AAR. An accelerator's session
-    // fails if an advertisement, an ERR or a call arrives before the AAR.
+    // A host's session fails if an advertisement arrives before the host has sent the AAR.
     let mut session = host(&[param(0, IN, 8)], &[]).unwrap();
     assert!(matches!(session.handle_message(&advertisement), Err(PeerError::UnexpectedMessage { .. })));
+    // An accelerator's session fails if an advertisement, an ERR or a call arrives before the AAR.
     let mut naa = NaaSession::new(Limits::default());
     assert!(matches!(naa.handle_message(&advertisement), Err(Rejection::Unexpected { .. })));
     let mut naa = NaaSession::new(Limits::default());

@@ -47,9 +47,9 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
 }
 
 /// Returns [`Any::Ended`] if a call has ended, and [`Any::Running`] if `deadline` has passed. Returns `None` if the
-/// caller is to sleep, because neither a call has ended nor `deadline` has passed. The sessions are checked once if
-/// `mode` does not spin, repeatedly for the time `SPIN` if `mode` is adaptive, and repeatedly until `deadline` if
-/// `mode` only spins.
+/// caller is to sleep, because neither a call has ended nor `deadline` has passed. With [`WaitMode::Block`], the
+/// function checks the sessions only once. With [`WaitMode::Adaptive`], the function checks the sessions repeatedly for
+/// the time `SPIN`. With [`WaitMode::Spin`], the function checks the sessions repeatedly until `deadline`.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {

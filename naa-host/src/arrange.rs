@@ -15,8 +15,8 @@ pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
         // The numbers in this rule were not measured on a NIC. A WRITE costs less on a NIC than with the embedded
-        // provider, so the rule copies only smaller parameters. The program can copy bytes while the NIC sends, so the
-        // rule lets the program copy more bytes in all.
+        // provider, so `small` is less than in the rule of the embedded provider. The program can copy bytes while the
+        // NIC sends, so `most` is more than in the rule of the embedded provider.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
@@ -53,7 +53,7 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
     }
 }
 
-/// The layout rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if the variable is not set, or empty.
+/// Returns the layout rule in [`LAYOUT_RULE_VARIABLE`], or `None` if the variable is not set or is empty.
 ///
 /// # Errors
 /// Fails with [`Error::Environment`] if the value of the variable is not a layout rule.

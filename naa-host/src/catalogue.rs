@@ -14,11 +14,11 @@ use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, Sessio
 /// functions, each of which has a description of 64 KiB: the descriptions take about 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The functions that `peer` offers.
+/// Asks the accelerator `peer` for the functions that it offers, and returns these functions.
 ///
 /// # Errors
-/// Fails with [`Error::Function`] if the accelerator has no catalogue. The error's return code is then the
-/// accelerator's choice, for example [`ReturnCode::UNKNOWN_FUNCTION`]. Fails with [`Error::Catalogue`] if the
+/// Fails with [`Error::Function`] if the accelerator has no catalogue. An accelerator without a catalogue chooses the
+/// return code of this error, for example [`ReturnCode::UNKNOWN_FUNCTION`]. Fails with [`Error::Catalogue`] if the
 /// accelerator wrote no valid catalogue. The function can also fail with the errors of [`Session::connect`] and
 /// [`Session::call`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {

@@ -10,8 +10,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// ended, the clock reads the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The coarse time at the last call of [`look`](Self::look). If `tick` is `None`, the next call of `look` reads the
-    /// exact time, even if the coarse time has not advanced.
+    /// The coarse time of the Linux kernel at the last call of [`look`](Self::look). If `tick` is `None`, the next call
+    /// of `look` reads the exact time, even if the coarse time has not advanced.
     tick: Option<Timespec>,
     now: Instant,
 }

@@ -96,7 +96,7 @@ pub struct SessionConfig {
     /// The address on the accelerator that the host requests for the first region.
     pub address_start: NaaAddress,
     /// The maximum number of regions that a session may request, counting parameters and internal regions. Servers of
-    /// the C library crash if a session has more than 31 regions.
+    /// NAAICE's C library crash if a session has more than 31 regions.
     pub max_regions: u8,
     /// The layout of the parameters in the accelerator's regions. If the accelerator supports no layouts, the layout is
     /// symmetric. [`Session::layout`](crate::Session::layout) returns the layout that is used.
@@ -145,8 +145,8 @@ impl SessionConfig {
             ack_timeout: Some(self.ack_timeout),
             connect_timeout: Some(timeout),
             retry_count: self.retry_count.min(7),
-            // The C library also uses the value 6. With the value 7, the device would retry without limit if the peer
-            // posts no receive.
+            // NAAICE's C library also uses the value 6. With the value 7, the device would retry without limit if the
+            // peer posts no receive.
             rnr_retry_count: 6,
             ..ConnParam::default()
         }

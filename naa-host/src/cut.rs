@@ -15,14 +15,15 @@ static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 /// Returns the number of calls that were cut, that is, ended without the result of the function, in all sessions of
 /// this process. A call is cut if an error ended the session before the response, or if the response was
 /// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that this function counts is logged at the level
-/// `warn` when the call is cut. Calls that the host gives up are not counted, that is, calls that take longer than
-/// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), and calls that still run when the program ends
-/// their session.
+/// `warn` when the call is cut. Calls that take longer than
+/// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout) are not counted, because the host itself gives
+/// them up. Calls that still run when the program ends their session are not counted either. A streaming call that was
+/// posted is not counted.
 pub fn calls_cut() -> u64 {
     CALLS_CUT.load(Ordering::Relaxed)
 }
 
-/// Counts and logs a call that was cut by `cause`.
+/// Counts and logs a call that ended without the function's result because of `cause`.
 pub(crate) fn cut(peer: SocketAddr, function: FunctionCode, cause: &dyn Display) {
     CALLS_CUT.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(%peer, function = function_name(function), %cause, "a call was cut");

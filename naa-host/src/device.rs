@@ -29,7 +29,8 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An opened device. Clones of a `Device`, and all callers in one process that open the same address, share one device.
+/// An opened device. Clones of a `Device`, and all callers in one process that open the same address with the same
+/// provider, share one device.
 ///
 /// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For an address that does not
 /// belong to an RDMA device, the embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a
@@ -109,8 +110,8 @@ impl Device {
             if let Some(inner) = device.upgrade() {
                 return Ok(Self(inner));
             }
-            // The device on this address is being closed. This thread sleeps until the device is closed and the
-            // device's entry is removed from the map of open devices.
+            // The previous device on the address `local` is being closed. This thread sleeps until the previous device
+            // is closed and its entry is removed from the map of open devices.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
         // The device keeps registrations, so that a program that uses a buffer in a second session need not wait until

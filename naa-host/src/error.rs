@@ -84,7 +84,7 @@ pub enum Error {
     /// The system cannot resolve the name of an accelerator.
     #[error("the name {name} is not known here: {source}; correct it, or give an address")]
     Name {
-        /// The name as the program gave it.
+        /// The name of the accelerator, as the program gave it.
         name: String,
         /// The error of the name resolution.
         source: std::io::Error,
@@ -92,7 +92,7 @@ pub enum Error {
     /// The attempts with all addresses of a name failed.
     #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
     NoneReached {
-        /// The name as the program gave it.
+        /// The name of the accelerator, as the program gave it.
         name: String,
         /// The tried addresses in order, each with the error of its attempt.
         tried: Vec<(SocketAddr, Self)>,
@@ -226,7 +226,7 @@ pub enum Error {
     /// The session has no parameter with this number.
     #[error("there is no parameter {index}, the session has {params}, counted from 0 without internal ones")]
     NoSuchParam {
-        /// The number that the program gave.
+        /// The number of the parameter, as the program gave it.
         index: usize,
         /// The number of the session's parameters, without internal regions.
         params: usize,
@@ -260,9 +260,9 @@ pub enum Error {
     OutOfBounds {
         /// The number of the parameter, counted from 0 without internal regions.
         index: usize,
-        /// The offset of the range in bytes.
+        /// The offset in the parameter of the bytes that were to be accessed.
         offset: usize,
-        /// The length of the range in bytes.
+        /// The number of bytes that were to be accessed.
         len: usize,
         /// The size of the parameter in bytes.
         size: usize,

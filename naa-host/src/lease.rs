@@ -62,10 +62,10 @@ impl Buffer {
     /// # Safety
     /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
     /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
-    /// until the outcome of the call was returned. The rule about raw pointers and the rule about calls also hold for
-    /// other buffers of the same memory. The caller must ensure that no accelerator has write access to the buffer's
-    /// memory while the buffer is borrowed as a slice. An accelerator has write access if another buffer of the same
-    /// memory was an output of a session whose device does not take access back.
+    /// until the outcome of the call was returned. The rules of this section also hold when the program uses the same
+    /// bytes through another buffer of the same memory. The caller must ensure that no accelerator has write access to
+    /// the buffer's memory while the buffer is borrowed as a slice. An accelerator has write access if another buffer
+    /// of the same memory was an output of a session whose device does not take access back.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }

@@ -24,15 +24,15 @@
 //! | setting a session up without waiting | [`Opening`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
-//! | how many calls were cut | [`calls_cut`] |
+//! | how many calls ended without the function's result | [`calls_cut`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
 //! A region belongs to the program between calls. During a call, the region belongs to the device and the accelerator.
-//! Device and accelerator get access to the region when the call is posted, and lose their access before the outcome of
-//! the call is returned. Between calls, the program can use a region as an ordinary slice, because the region then
-//! belongs to the program. When the next call starts, the borrow checker ensures that the program has no slice of a
-//! region any more. Over a NIC, the accelerator keeps its access to outputs, so outputs are copied. The table at
-//! [`Session`] says which bytes are copied.
+//! With the embedded provider, device and accelerator get access to the region when the call is posted, and lose their
+//! access before the outcome of the call is returned. Between calls, the program can use a region as an ordinary slice,
+//! because the region then belongs to the program. When the next call starts, the borrow checker ensures that the
+//! program has no slice of a region any more. Over a NIC, the accelerator keeps its access to outputs, so the program
+//! gets copies of outputs instead of slices. The table at [`Session`] says which bytes are copied.
 
 mod alarm;
 mod any;

@@ -17,7 +17,7 @@ use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
 /// The kind of a work request that sends the host's own MRSP message.
 const MESSAGE: u64 = 1;
-/// The kind of work request that marks the last WRITE of a call.
+/// The kind of the WRITEs of a call, of which only the last one asks for a completion.
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
@@ -47,7 +47,8 @@ const RECEIVES: u32 = 2;
 pub(crate) struct Extra {
     pub(crate) sends: u32,
     pub(crate) receives: u32,
-    /// The value of [`QpCap::late_acks`] for the queue pair.
+    /// True if the device may delay acknowledgements to send them together with the next request; see
+    /// [`QpCap::late_acks`].
     pub(crate) late_acks: bool,
 }
 
@@ -57,8 +58,8 @@ impl Extra {
 /// The maximum number of completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The reason that stands for "work requests were flushed". Work requests are flushed only after the connection has
-/// ended for another reason. If the other reason is known, the other reason is reported instead of the flush.
+/// The reason that is recorded when a work request was flushed. A flush is only a consequence of the end of the
+/// connection. If the reason for the end of the connection becomes known, it replaces `FLUSHED`.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// Something that happened on a connection.
@@ -75,7 +76,7 @@ pub(crate) enum Event {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
-    /// The next signaled WRITE of a stream, and all WRITEs before it, are acknowledged.
+    /// A signaled WRITE of a stream, and all WRITEs that were posted before this WRITE, are acknowledged.
     Streamed,
 }
 
@@ -97,8 +98,8 @@ pub(crate) struct Link {
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
-    /// The time at which the next liveness probe is due. If a probe is not answered, the transport reports this
-    /// failure.
+    /// Says when the next liveness probe of the accelerator is due. If a probe is not answered, the device completes
+    /// the probe with an error.
     pub(crate) liveness: Liveness,
     /// The timer and the file descriptor, which exist if the program waits for the connection in its own event loop.
     alarm: Option<Alarm>,
@@ -325,8 +326,7 @@ impl Link {
     }
 
     /// Records why the connection ended. The first reason for the end of the connection is kept. Only the reason
-    /// `FLUSHED` is replaced by a later reason, because work requests are flushed only after the connection has ended
-    /// for another reason.
+    /// `FLUSHED` is replaced by a later reason, because a flush is only a consequence of the end of the connection.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
@@ -367,8 +367,8 @@ impl Link {
         Ok(alarm.as_fd())
     }
 
-    /// Lets the clock read the exact time if the connection has a file descriptor for event loops, since perhaps the
-    /// program looks at the connection because the timer of the file descriptor has expired.
+    /// If the connection has a file descriptor for event loops, makes the clock read the exact time at its next use,
+    /// because the timer of this file descriptor may have expired.
     pub(crate) fn rang_if_armed(&mut self) {
         if self.alarm.is_some() {
             self.clock.rang();
@@ -377,7 +377,7 @@ impl Link {
 
     /// Arms the file descriptor for event loops, so that the file descriptor becomes readable when a completion or a CM
     /// event arrives, or at the time `until`. Returns false if a completion or a CM event has already arrived. If the
-    /// connection has no such file descriptor, the method only returns true.
+    /// connection has no file descriptor for event loops, the method only returns true.
     pub(crate) fn arm(&self, until: Option<Instant>) -> Result<bool, Error> {
         let Some(alarm) = &self.alarm else { return Ok(true) };
         set(alarm, until)?;

@@ -21,8 +21,8 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 ///
 /// # Errors
 /// Fails with [`Error::Environment`] if the value is not a valid filter. An element of the filter that has no `=` must
-/// be a level, or must begin with the first word of a module path of this project, such as `naa` or `verbs`. Any other
-/// word is refused, because it would silently filter for a module that does not exist.
+/// be a level, or must begin with the first word of a module path of this project, such as `naa` or `verbs`, because
+/// any other element would silently filter for a module that does not exist.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

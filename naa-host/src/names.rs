@@ -1,4 +1,4 @@
-//! Finds an address that works for an accelerator whose name has several addresses.
+//! Chooses an address of an accelerator whose name has several addresses.
 
 use std::{
     io,
@@ -17,9 +17,10 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Finds an address of `host` that works, and opens a device for this address with `open`. `resolve` looks the name up,
-/// as [`addresses_of`] does. If the name has several addresses, the addresses are tried in order: a connection to each
-/// address is set up and closed at once, and the first address that accepts a connection is used.
+/// Chooses an address of `host`, and calls `open` to open a device for this address. The function looks the name up
+/// with `resolve`, which does the same as [`addresses_of`]. If the name has several addresses, the addresses are tried
+/// in order: a connection to each address is set up and closed at once, and the first address that accepts a connection
+/// is used.
 ///
 /// If the name has several addresses, this function sets up a connection only to try an address, and the accelerator
 /// counts and logs this trial connection as a session of its own. An accelerator with room for only one session may
@@ -54,9 +55,9 @@ pub fn find(
 }
 
 /// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Before each attempt, the time
-/// that is left of `limit` is divided equally among the addresses that were not tried yet, and the attempt gets one
-/// such part. If an error of `attempt` does not concern the address, it ends the search at once. `name` is the name
-/// that has these addresses.
+/// that is left of `limit` is divided equally among the addresses that were not tried yet, and the attempt gets its
+/// share. If an error of `attempt` does not concern the address, it ends the search at once. `name` is the name of the
+/// accelerator, for log lines and errors.
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all

@@ -49,8 +49,8 @@ impl Terms {
         self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
     }
 
-    /// Changes to the symmetric layout if the layout has more parameters than `slots`, the most that the accelerator
-    /// takes in a layout.
+    /// Changes to the symmetric layout if the accelerator does not support the layout. `slots` is the maximum number of
+    /// parameters that the accelerator supports in a layout.
     fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());
@@ -118,8 +118,8 @@ impl Room {
 const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
-    /// Makes the objects that a session with the parameters `params` needs, except the connection and the regions. This
-    /// method uses only the number and the sizes of `params`.
+    /// Makes the objects that a session with the parameters `params` needs, except the connection and the regions. The
+    /// method uses only the number and the sizes of `params`, and which of them are internal.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated, and with

@@ -9,7 +9,7 @@ use mrsp::{FunctionCode, Liveness};
 
 use crate::error::function_name;
 
-/// The time for which the session delays the report of a late call while a probe is not answered.
+/// The maximum time for which the report of a late call waits for the answer to a probe.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The time limits after which a call that has not ended is reported and given up.
@@ -56,8 +56,7 @@ impl Overdue {
         self.limit = limit.and_then(|limit| Some((self.since.checked_add(limit)?, limit)));
     }
 
-    /// Returns the next time at which the call is to be reported or given up. `liveness` is the liveness of the
-    /// accelerator.
+    /// Returns the next time at which the call is to be reported or given up.
     pub(crate) fn next(&self, liveness: &Liveness) -> Option<Instant> {
         [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
     }
@@ -122,7 +121,7 @@ impl Overdue {
     }
 }
 
-/// The state of a call that has not ended, for the report that the call takes too long.
+/// The state of a call that takes too long, for the text of the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) liveness: &'a Liveness,

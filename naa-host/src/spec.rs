@@ -4,11 +4,11 @@
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! The format of `NAA_SPEC` is that of the C library's middleware. If the port is empty, the port is 12345. The field
-//! `inputs` of an entry is the number of the function's input parameters. Unlike the C library, this module accepts
-//! IPv6 addresses, which are in brackets. If an entry of `NAA_SPEC` is not valid, this module fails to read `NAA_SPEC`,
-//! whereas the C library skips the entry. After a session has ended, this module can use the session's accelerator for
-//! another session, which the C library cannot.
+//! The format of `NAA_SPEC` is the same as in the middleware of NAAICE's C library. If the port is empty, the port is
+//! 12345. The field `inputs` of an entry is the number of the function's input parameters. Unlike NAAICE's C library,
+//! this module accepts IPv6 addresses, which are in brackets. If an entry of `NAA_SPEC` is not valid, this module fails
+//! to read `NAA_SPEC`, whereas NAAICE's C library skips the entry. After a session has ended, this module can use the
+//! session's accelerator for another session, whereas NAAICE's C library cannot.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use crate::{Device, Error, Param, Session, SessionConfig};
 
 /// The name of the environment variable that lists the accelerators.
 pub const SPEC_VARIABLE: &str = "NAA_SPEC";
-/// The default port of accelerators, the same as the C library's.
+/// The default port of accelerators, which is the same as in NAAICE's C library.
 pub const DEFAULT_PORT: u16 = 12345;
 
 /// An accelerator for one function, which serves one session at a time.

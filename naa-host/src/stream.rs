@@ -173,8 +173,8 @@ impl Stream {
     }
 
     /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
-    /// the deadline passes or a WRITE is acknowledged. The method may also return `None` before the deadline without a
-    /// reason. During the wait, the accelerator is probed at intervals of `probe_interval` of the configuration.
+    /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
+    /// acknowledged. During the wait, the accelerator is probed at intervals of `probe_interval` of the configuration.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).

@@ -227,10 +227,11 @@ fn what_is_registered_is_counted_once() {
         |layout| Session::connect(&device, fake.address, &params, &with(layout)).unwrap().registered_bytes();
     assert_eq!(registered(Layout::Symmetric), 1128);
     assert_eq!(registered(Layout::Asymmetric), 1128);
-    // The outputs and the 28 bytes between them are one registration of 156 bytes. The input has 1000 bytes, and the
-    // staging region has 64 zeros.
+    // The outputs and the 28 bytes between them are one registration of 156 bytes. The input has 1000 bytes. The
+    // staging region has only the 64 zero bytes that are sent for gaps between parameters.
     assert_eq!(registered(Layout::Gathered), 156 + 1000 + 64);
-    // The staging region has 192 bytes for the copies of all outputs, and 64 zeros. The input has 1000 bytes.
+    // The staging region has 192 bytes for the copies of all outputs, and 64 zero bytes that are sent for gaps between
+    // parameters. The input has 1000 bytes.
     assert_eq!(registered(SMALL), 192 + 64 + 1000);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of names with several addresses, which come from a resolver of the test itself.
+//! Tests of names with several addresses. A resolver in the test supplies the addresses.
 
 mod fake;
 

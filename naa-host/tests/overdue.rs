@@ -136,8 +136,8 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // If the probe interval is one hour, the host sends only one probe to an accelerator during the test. The host
-    // sends this probe before the report, so that the report can say whether the accelerator answers.
+    // The probe interval `LONG` is one hour, so the host sends only one probe during the test: just before the report
+    // of the late call, so that the report can say whether the accelerator answers.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));

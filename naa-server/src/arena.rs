@@ -16,7 +16,7 @@
 //! the region after the call.
 //!
 //! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
-//! until the [`Lease`] of the process is dropped. No slices of the allocation are made before the lease is dropped.
+//! until the [`Lease`] of the process is dropped, so no slices of the allocation are made until then.
 #![allow(unsafe_code)]
 
 use std::{

@@ -36,12 +36,12 @@ pub fn direction(flags: RegionFlags) -> Direction {
 
 pub use crate::regions::{Region, Regions, View};
 
-/// A region during a call. No two regions of a call overlap.
+/// A region of a call from the view of the function. No two regions of a call overlap.
 #[derive(Debug)]
 pub struct RegionRef<'a> {
     /// The direction of the region from the function's view.
     pub direction: Direction,
-    /// The bytes of the region. The function may change all of them, also those of an input.
+    /// The bytes of the region. The function may change all bytes, even if the region is an input.
     pub bytes: &'a mut [u8],
 }
 

@@ -1,7 +1,7 @@
 //! Built-in functions.
 //!
-//! Each module has a plain Rust function that computes, and a built-in function that calls the plain function. A host
-//! can check the result of a built-in function with the plain function of the same module.
+//! The module of a built-in function, for example [`sha256`], also has a public Rust function that computes the same. A
+//! program can call this Rust function to check the result of the built-in function.
 
 mod blocks;
 pub mod bounds;

@@ -105,10 +105,10 @@ pub struct Shares {
     pub total: u64,
     /// The most that one source network may have.
     pub per_peer: u64,
-    /// The reserve, which is a part of `total`. A source network may take from the reserve only as long as everything
-    /// that it has, including what it takes, is at most `first`.
+    /// The reserve, which is a part of `total`. A source network may take from the reserve only if it has at most
+    /// `first` in use afterwards.
     pub reserve: u64,
-    /// The most that a source network may have in all after it takes from the reserve.
+    /// The most that a source network may have in use after it takes from the reserve.
     pub first: u64,
 }
 
@@ -152,7 +152,7 @@ impl Meter {
     }
 }
 
-/// The account of one server, and its division among source networks.
+/// The bytes or files that a server has in use, and the division of this resource among source networks.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) shares: Shares,
@@ -167,7 +167,7 @@ pub(crate) struct Owner {
     pub(crate) peer: Arc<Meter>,
 }
 
-/// Bytes that are in use. Dropping the value ends the charge.
+/// A charge for bytes or files that are in use. Dropping the value ends the charge.
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,

@@ -42,8 +42,10 @@ pub struct Settings {
     /// The maximum number of extra threads. An extra thread is for a source network that has no running call while all
     /// pool threads are taken.
     pub guests: usize,
-    /// The maximum number of abandoned calls, and the most threads that are started in place of the threads of
-    /// abandoned calls. One source network may have at most half of `quarantine` abandoned calls.
+    /// The number of threads that the pool may start beyond `workers` and `guests`, in place of the threads of
+    /// abandoned calls. A source network can make no calls while it has at least half of this number of abandoned
+    /// calls. A source network with an abandoned call can make no calls while all source networks together have at
+    /// least this number of abandoned calls.
     pub quarantine: usize,
 }
 
@@ -115,10 +117,10 @@ struct Shared {
     guests_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
-    /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops
-    /// abandoned calls has the priority of pool threads. The thread of an abandoned call has the lowest priority. If
-    /// the thread of an abandoned call freed gigabytes of memory itself, all threads that map memory would wait for
-    /// that slow thread.
+    /// The channel to the thread that drops abandoned calls after their functions returned. Unlike the thread of an
+    /// abandoned call, which has the lowest priority, the thread that drops abandoned calls has the priority of pool
+    /// threads. If a thread with the lowest priority freed gigabytes of memory, all threads that map memory would wait
+    /// for the slow thread.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -565,8 +567,8 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // A thread records the end of its call under the lock of the pool. The caller of this function has the lock of
-        // the pool, and the end of this call is not recorded yet, so `thread` still runs this call.
+        // To record the end of its call, a thread needs the lock of the pool, which the caller of `give_up` has. The
+        // end of call `id` is not recorded yet, so `thread` still runs call `id`.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

@@ -78,10 +78,11 @@ impl Stream {
         crate::session::stream_number(self.id.0)
     }
 
-    /// Posts all of `wrs`. After an error, the work requests before the index in `.0` were posted.
+    /// Posts all of `wrs`.
     ///
     /// # Errors
-    /// Fails with the device's error and the index of the first work request that was not posted.
+    /// Fails with the index of the first work request that was not posted, and with the device's error. All work
+    /// requests before this index were posted.
     pub fn post(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.qp.post_send(wrs)
     }

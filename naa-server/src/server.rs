@@ -55,7 +55,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The orders of the handle to the server's thread.
+/// The orders that the program gives to the server's thread.
 #[derive(Debug, Default)]
 struct Orders {
     /// True if the program ordered the thread to accept no more sessions, to end idle sessions, and to exit when no

@@ -57,7 +57,7 @@ pub enum End {
     /// The host sent a message or a call after it had subscribed.
     #[error("the host sent a message or a call though it had subscribed")]
     Subscribed,
-    /// The loop service closed the session. The text says why.
+    /// The loop service closed the session, for the reason in the text.
     #[error("{0}")]
     Resident(String),
     /// The host did not acknowledge a message, a response or a liveness probe in time.
@@ -342,9 +342,9 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // On a device that does not revoke access, peers keep the access with which a region was registered. A host
-            // writes the region of an output only if the region also has other parameters. A region that has only an
-            // output is therefore registered without access for peers.
+            // On a device that does not revoke access, peers keep the access with which a region was registered. The
+            // region of an output is registered without access for peers if it has no other parameter, because no host
+            // has to write such a region.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {

@@ -67,7 +67,7 @@ fn all() -> Vec<Made> {
     all
 }
 
-/// Makes the calls in the child process.
+/// Makes each call of `all` while little address space is free. This function runs in the child process.
 fn calls_without_memory_to_spare() {
     for mut call in all() {
         let before = call.quota.used();

@@ -1,4 +1,4 @@
-//! Calls of functions as hosts make them, with regions, argument blocks and status blocks.
+//! Tests that call functions as hosts do: with regions, argument blocks and status blocks.
 
 use std::{
     net::IpAddr,

@@ -1,5 +1,5 @@
 //! Tests of built-in functions, whose results are compared with known results and with other implementations. Some
-//! inputs are damaged.
+//! tests give damaged inputs to the functions.
 
 use naa_server::{
     call::Failure,
@@ -261,9 +261,8 @@ fn damaged_frames_are_refused_and_never_read_as_whole() {
                 let at = random.next_u32() as usize % bad.len();
                 bad[at] ^= 1 << (random.next_u32() % 8);
             }
-            // If the damage clears the bit that announces a checksum, the decompressor may accept the damaged frame and
-            // return any number of bytes. The test therefore checks only that the number of bytes is at most the length
-            // of `out`.
+            // The decompressor may accept a damaged frame, because the damage may clear the bit that announces a
+            // checksum. The number of bytes from a damaged frame is also at most the length of `out`.
             if let Ok(n) = (codec.decompress)(&bad, &mut out) {
                 assert!(n <= out.len());
             }

@@ -342,7 +342,8 @@ fn layouts_beyond_what_was_said_are_refused() {
             host.ask(&[1000], &slots)
         };
         assert_eq!(ask(asked), Err(code));
-        // The server accepts the largest number of layout entries that it announced, unless this number is 0.
+        // The server accepts as many layout entries as it announced. A server that announced 0 layout entries accepts
+        // no layout.
         let again = ask(asked - 1);
         assert_eq!(again.is_ok(), max_slots > 0, "{again:?}");
     }

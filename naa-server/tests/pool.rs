@@ -1,4 +1,4 @@
-//! The thread pool: its bounds, time-outs, quarantine, panics and shutdown.
+//! Tests of the thread pool: its bounds, time-outs, quarantine, panics and shutdown.
 
 use std::{
     collections::BTreeSet,

@@ -31,8 +31,8 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in the kept ring of `worker` that
-    /// waited to be delivered again, and are now lost.
+    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in the worker's kept ring that
+    /// are lost, because they will not be delivered again.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -132,8 +132,8 @@ mod tests {
         socket
     }
 
-    /// Subscribes a worker with `again`, so the bridge keeps the worker's unreleased events when the worker ends. The
-    /// worker gets one event, and ends without releasing the event.
+    /// Subscribes a worker that supports events that are delivered again, so the bridge keeps the worker's unreleased
+    /// events when the worker ends. The worker gets one event, and ends without releasing the event.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

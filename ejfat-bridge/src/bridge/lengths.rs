@@ -18,8 +18,8 @@ const MOST: usize = 64;
 /// accepts are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// The events that were counted last, with the sender's address, the event key, and the time of the last segment.
-    /// The event whose first segment arrived last is the first in the list.
+    /// The sender's address, the event key and the time of the last segment of the events that were counted last. The
+    /// newest entry is the first in the list.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }
@@ -57,7 +57,7 @@ pub(super) struct Told {
     of_max_event: bool,
     /// The number of events that were too long for rings, at the time of the last call of `tell_of_small_rings`.
     too_large: u64,
-    /// The subscribed workers whose small rings were logged.
+    /// The subscribed workers that were logged because their rings are too small.
     rings: Vec<WorkerId>,
 }
 

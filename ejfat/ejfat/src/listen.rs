@@ -1,4 +1,4 @@
-//! The addresses and UDP ports at which segments are received, in the form of command lines.
+//! The addresses and UDP ports at which segments are received, as users write them on command lines.
 //!
 //! ```text
 //! ADDR             both customary ports; each must be free
@@ -142,7 +142,8 @@ fn without_brackets(text: &str) -> Option<ListenError> {
     Some(ListenError::Brackets { text: text.to_owned(), ip: ip.to_string(), port })
 }
 
-/// Returns the ports for an address and an optional choice of ports from the command line.
+/// Returns the UDP ports at which segments are received. `text` is an address with or without a port, and `ports` is an
+/// optional choice of ports.
 ///
 /// # Errors
 /// Fails with the errors of [`ip_and_port`], with [`ListenError::Both`] if `text` has a port and `ports` is a range,

@@ -29,10 +29,10 @@ impl IpVersion {
 /// The version of the LB header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LbVersion {
-    /// In version 2, the slot select is the low 16 bits of the tick, and no field of the header contains the slot
-    /// select.
+    /// Version 2, in which the calendar slot is computed from the low 16 bits of the tick.
     V2,
-    /// In version 3, the slot select is the low 16 bits of the tick.
+    /// Version 3, in which the calendar slot is computed from a field of the header. [`Segments`] writes the low 16
+    /// bits of the tick into this field.
     V3,
 }
 

@@ -142,7 +142,8 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
     let (_, segment_by_segment) = bench.delivered(2, ANYBODY);
     let (id, _) = bench.open(1, ANYBODY);
     bench.complete(id);
-    // The second event was in spill memory before it was delivered, so the staging ring has a copy of the second event.
+    // The second event is in spill memory, so the bridge copies it to the staging ring when the first event is
+    // released.
     let moved = deliveries(&bench.give_back(dies, &segment_by_segment))[0].1;
     let lives = of_version_2(&mut bench, 4);
     let actions = bench.remove(dies);

@@ -194,9 +194,9 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The open events of the honest sender claim nearly all address space that the reassembler permits. Sixteen events
-    // of the honest sender together claim less than one event of the attacker, so evicting sixteen events of the honest
-    // sender makes too little room for an event of the attacker.
+    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. For a new
+    // event, at most sixteen open events are evicted. Sixteen events of the honest sender are together shorter than one
+    // event of the attacker.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }
@@ -219,12 +219,12 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The 512 events of the honest sender take a page each, so these events use all memory. The events of the honest
-    // sender also claim all address space that the reassembler permits.
+    // The 512 events of the honest sender take a page each, so these events use all memory. The sum of the lengths of
+    // these 512 events is equal to `Config::max_claimed`.
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }
-    // The hostile event claims twice as much as sixteen honest events.
+    // The attacker's event is twice as long as sixteen events of the honest sender together.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
         assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);
@@ -237,7 +237,8 @@ fn several_senders_make_room_where_one_has_too_little() {
     let config = Config { max_event: 1 << 20, memory: 1 << 20, page: 1, ..Config::default() };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // 32 senders with an event of half a MiB each have claimed all address space.
+    // 32 senders have an open event of half a MiB each, so the sum of all claimed lengths is equal to
+    // `Config::max_claimed`.
     for sender in 0..32 {
         reassembler.handle(NOW, attacker(sender), &segment(1, 0, 512 << 10, &[1; 8])).unwrap();
     }

@@ -91,8 +91,8 @@ fn changing_lengths_and_overlaps_complete_nothing() {
     let expected =
         [None, Some(Conflict), Some(Conflict), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
     assert_eq!(got, expected);
-    // The event has 8 bytes with the value 1, 7 bytes with the value 4 and 9 bytes with the value 3, so every byte
-    // arrived once.
+    // The three accepted segments have 8 bytes at offset 0, 9 bytes at offset 15 and 7 bytes at offset 8, which are all
+    // 24 bytes of the event.
     assert_eq!(worker.reassembler.counters().complete, 1);
 }
 
@@ -108,8 +108,8 @@ fn a_claim_reserves_no_memory() {
 
 #[test]
 fn touched_pages_are_bounded() {
-    // The length of each event is equal to the memory of the reassembler. A header may not claim an event that is
-    // longer than this memory, because such an event could never be complete.
+    // The length of each event is equal to the memory of the reassembler. The reassembler refuses segments of an event
+    // that is longer than its memory, because such an event could never be complete.
     let length: u32 = 512 << 10;
     let config = Config { max_event: u32::MAX, memory: length.into(), ..small() };
     let mut worker = Reassembler::new(config).unwrap();

@@ -98,8 +98,8 @@ fn thousand(first: u16) -> Tables {
     Tables::new(&all)
 }
 
-/// When members are replaced again and again, new members get the counters' memory of forgotten members and count from
-/// 0.
+/// If members are replaced again and again, the number of members with counters does not grow, and the counters of new
+/// members begin at 0.
 #[test]
 fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
     let mut balancer = Balancer::new(&thousand(0), 1);
@@ -131,8 +131,7 @@ fn members_keep_their_counters_within_bounds() {
         let members = balancer.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
-        // The counters of the previous set's members still exist, because the previous set existed when this set was
-        // staged.
+        // The members of set `set - 1` still have counters, because set `set - 1` was in use when set `set` was staged.
         assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
     }
     assert_eq!(most, 8001);

@@ -166,7 +166,7 @@ fn image(rules: &Rules) -> Result<Image, ImageError> {
 
 #[test]
 fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
-    // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer.
+    // The highest tick of the last load balancer has the same search key as the unused entries of `ImageTable::Begins`.
     let of = lb(LbId::P4_COUNT as u8 - 1);
     let (to, from) = (address(V4, 50), address(V4, 1));
     let mut all = rules(one_epoch(of, 1, &[7]));

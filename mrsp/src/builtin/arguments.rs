@@ -18,13 +18,14 @@ use crate::immediate::FunctionCode;
 
 const MAGIC: [u8; 2] = *b"NA";
 
-/// The argument block of any function. The arguments are the six numbers of the block, without the meaning that they
-/// have for the function.
+/// The argument block of any function, with its arguments as six numbers. The type [`Arguments`] has the arguments of
+/// the built-in functions by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
     /// The function to which the arguments belong.
     pub function: FunctionCode,
-    /// The arguments in the order of the block. The word of an argument that the function does not have is 0.
+    /// The arguments in the order in which they are in the block. The word of an argument that the function does not
+    /// have is 0.
     pub words: [u64; 6],
 }
 

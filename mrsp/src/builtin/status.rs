@@ -17,8 +17,9 @@ use crate::{
 
 const MAGIC: [u8; 2] = *b"NS";
 
-/// The result of a built-in function. If the function failed and the first output has room for the status block, the
-/// accelerator sends the status block before the response immediate (see [`naa::Failure`](crate::naa::Failure)).
+/// The status block of a built-in function, which says whether the call succeeded, and how many bytes the function
+/// produced in each output. If the function failed and the first output has room for the status block, the accelerator
+/// sends the status block before the response immediate (see [`naa::Failure`](crate::naa::Failure)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     /// The function that wrote the status block.
@@ -41,8 +42,8 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Decodes the status block in the first 64 bytes of a region. The caller must check whether the lengths in
-    /// `produced` fit the regions.
+    /// Decodes the status block in the first 64 bytes of a region. The caller must check that no number in
+    /// [`produced`](Self::produced) is larger than the region of the output.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a status block of version 1.

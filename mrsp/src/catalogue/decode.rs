@@ -25,7 +25,7 @@ pub enum CatalogueError {
     /// The catalogue ends inside its header or inside an entry.
     #[error("the accelerator's catalogue ends inside an entry")]
     Truncated,
-    /// The catalogue has bytes after its last entry. The value is the number of these bytes.
+    /// The catalogue has bytes after its last entry. The value is the number of bytes after the last entry.
     #[error("the accelerator's catalogue has {0} bytes after its last entry")]
     Trailing(usize),
     /// A field has a value that version 1 of the catalogue does not define.
@@ -36,8 +36,8 @@ pub enum CatalogueError {
         /// The value of the field.
         value: u32,
     },
-    /// A function's code is not higher than the code of the function before it. The value is the code of the later
-    /// function.
+    /// The functions are not in the order of their codes. The value is the first code that is not higher than the code
+    /// before it.
     #[error("the accelerator's catalogue has function {0} out of order")]
     Order(FunctionCode),
     /// A text is not valid UTF-8, or has a control character.

@@ -3,35 +3,35 @@
 use super::{Catalogue, Function, HEADER_BYTES, MAGIC, POOLED, Parameter, VERSION, is_printable};
 use crate::immediate::FunctionCode;
 
-/// The error for a catalogue that cannot be encoded, because the description or the order of its functions is invalid.
+/// The error for a catalogue that cannot be encoded, because an entry or the order of the functions is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A name, a description or a list of parameters is longer than its length field can express.
     #[error("{what} of function {code} has {len} bytes or elements, more than {limit}")]
     TooLong {
-        /// The name of the text or list, for the text of the error.
+        /// Says what is too long, for example "the name".
         what: &'static str,
-        /// The function to which the text or list belongs.
+        /// The code of the function whose entry is invalid.
         code: FunctionCode,
-        /// The length of the text in bytes, or the number of parameters in the list.
+        /// The length of the name or description in bytes, or the number of parameters in the list of parameters.
         len: usize,
-        /// The maximum length, in the unit of `len`.
+        /// The maximum value of `len`.
         limit: usize,
     },
     /// A name or a description contains a control character.
     #[error("a text of function {code} has control characters: {text:?}")]
     ControlCharacter {
-        /// The function to which the text belongs.
+        /// The code of the function whose entry is invalid.
         code: FunctionCode,
-        /// The text with the control character.
+        /// The name or description that contains the control character.
         text: String,
     },
     /// A function's code is not higher than the code of the function before it.
     #[error("functions {former} and {code} are not in ascending order")]
     Order {
-        /// The code of the earlier function in the list.
+        /// The code of the function directly before the function `code`.
         former: FunctionCode,
-        /// The code of the later function in the list.
+        /// The code that is not higher than the code `former` before it.
         code: FunctionCode,
     },
 }

@@ -7,7 +7,7 @@ use crate::{
     region::RemoteRegion,
 };
 
-/// The layout of a session.
+/// The slots of a session's parameters, from which the session plans the WRITEs of its calls.
 #[derive(Debug)]
 pub(super) struct Arranged {
     layout: Layout,
@@ -21,12 +21,12 @@ pub(super) struct Arranged {
     zeros: u32,
 }
 
-/// The part of one parameter's slot in the accelerator's region that the host sends with a call.
+/// The part of one parameter that the host sends with a call.
 #[derive(Clone, Copy)]
 struct Sent {
     slot: Slot,
     param: usize,
-    /// The number of bytes from the start of the slot's parameter to the start of the part.
+    /// The offset of the part in the parameter, in bytes.
     start: u64,
     bytes: u32,
     /// True if the bytes of the part are sent from the staging region, and not from the parameter itself.

@@ -15,8 +15,8 @@
 //! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and
 //!   slots do not overlap.
 //! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive slots, one WRITE may write both
-//!   slots and the bytes between the slots. One WRITE of the accelerator may write two consecutive outputs and the
-//!   bytes between them only if the outputs' host addresses have the same distance as their slots.
+//!   slots and the bytes between the slots. One WRITE of the accelerator may write two consecutive outputs only if both
+//!   outputs have the same RKey, and if their host addresses differ by as much as their offsets.
 
 use crate::region::{RegionFlags, RemoteRegion};
 

@@ -7,15 +7,16 @@ use crate::region::RegionFlags;
 /// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
-    /// The layout that every accelerator supports.
+    /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
     #[default]
     Symmetric,
     /// The layout with one region for all parameters and one WRITE for each parameter.
     Asymmetric,
     /// The layout with one region for all parameters, in which one WRITE sends all inputs by a scatter-gather list.
     Gathered,
-    /// Results of up to `threshold` bytes are copied together. A parameter that is not an output is copied if its size
-    /// is at most a [sixteenth](Layout::INPUT_SHARE) of `threshold`.
+    /// The gathered layout, in which the host also copies small parameters through its staging region. Results of up to
+    /// `threshold` bytes are copied together. A parameter that is not an output is copied if its size is at most a
+    /// [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
         /// The maximum size in bytes of a result that is copied together with other results.
         threshold: u32,
@@ -27,8 +28,8 @@ impl Layout {
     /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
     /// The number by which the threshold of the packed layout is divided to get the threshold for parameters that are
-    /// not outputs. The threshold for inputs is smaller than for results, because a result that is not copied costs a
-    /// WRITE, and an input that is not copied costs only a scatter-gather element.
+    /// not outputs. Inputs have a smaller threshold than results, because a result that is not copied costs a WRITE,
+    /// and an input that is not copied costs only a scatter-gather element.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.

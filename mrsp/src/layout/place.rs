@@ -51,7 +51,7 @@ impl Placed {
 /// The error for parameters that cannot be placed in shared regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
-    /// The session has more parameters than a layout block has slots. The value is the number of parameters.
+    /// The session has more parameters than a layout block can have slots. The value is the number of parameters.
     #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
     TooMany(usize),
     /// The parameters need more than 256 regions.
@@ -61,10 +61,9 @@ pub enum Unplaceable {
 
 /// Places the parameters whose flags and sizes in bytes are in `params`. Each size must be at most 2 GiB.
 ///
-/// The parameters that are copied together lie before the parameters that are not copied. The copied parameters are one
-/// group, and the parameters that are not copied are a second group. Inside a group, the parameters that a call writes
-/// lie side by side if possible. Inside a group, the parameters that a response writes also lie side by side if
-/// possible.
+/// The parameters that the host copies through its staging region lie before all other parameters. In each region, the
+/// parameters that the host sends with every call lie side by side. In each region, the copied outputs lie side by
+/// side, and so do the outputs that are not copied.
 ///
 /// # Errors
 /// Returns an error if there are too many parameters, or if the parameters need too many regions.
@@ -91,12 +90,16 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the rank of a parameter. Parameters with lower ranks lie first in a group of parameters. One group has the
-/// parameters that are copied together, and the group behind it has all other parameters. Parameters that are sent with
-/// every call lie at the end of the group of copied parameters and at the start of the other group, so that all
-/// parameters that are sent with every call are one range. In-out parameters lie between inputs and outputs, so that
-/// the results of each group are one range. Inputs that are sent only with the first call lie before the outputs in the
-/// group of copied parameters, and behind the outputs in the other group.
+/// Returns the key by which [`place`] sorts a parameter among the copied parameters, or among the parameters that are
+/// not copied. The keys give the following order:
+///
+/// | parameters | order |
+/// |---|---|
+/// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
+/// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
+///
+/// Because [`place`] puts all copied parameters first, the parameters that the host sends with every call lie side by
+/// side.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

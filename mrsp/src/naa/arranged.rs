@@ -6,7 +6,7 @@ use crate::{
     region::{NaaAddress, RegionFlags, RegionRequest},
 };
 
-/// The locations of the parameters.
+/// The locations of the parameters in the accelerator's regions, and the order of the outputs.
 #[derive(Debug)]
 pub(super) struct Arranged {
     places: Vec<Place>,
@@ -37,8 +37,8 @@ struct Sent {
 
 impl Sent {
     /// Returns the number of bytes between the end of this output and the output `next` in the accelerator's region, or
-    /// `None` if one WRITE must not cover both outputs. One WRITE may cover two outputs only if their distance on the
-    /// host equals their distance in the accelerator's region.
+    /// `None` if one WRITE must not cover both outputs. One WRITE may cover two outputs only if both outputs have the
+    /// same RKey, and if their host addresses differ by as much as their offsets in the accelerator's region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let apart = next.place.offset.checked_sub(self.place.offset)?;
         let gap = apart.checked_sub(self.bytes)?;

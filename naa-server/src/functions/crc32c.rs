@@ -5,7 +5,7 @@ use mrsp::builtin::Arguments;
 use super::blocks::{Data, foreign};
 use crate::call::{Failure, Stop};
 
-/// The bytes between two calls of [`Stop::check`].
+/// The number of bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 16 << 20;
 
 /// Returns the checksum of `data`.

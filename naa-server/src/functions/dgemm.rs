@@ -15,14 +15,15 @@ use crate::call::{Failure, Stop};
 /// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
 /// a tile takes some 10 ms.
 const TILE: usize = 1 << 27;
-/// The columns and rows of B in a tile. The numbers of columns and rows are the block sizes of matrixmultiply itself,
-/// so that sums are added up in the same order as without tiles.
+/// The maximum number of columns of B in a tile. This number is the block size of matrixmultiply itself.
 const COLUMNS: usize = 1024;
+/// The maximum number of rows of B in a tile. Because this number is the block size of matrixmultiply itself, sums are
+/// added up in the same order as without tiles.
 const DEPTH: usize = 256;
 /// The maximum number of rows of a tile. Each row of C may lie on pages of its own, which take time when they are first
 /// touched.
 const MOST_ROWS: usize = 8192;
-/// The rows of A that matrixmultiply packs at a time.
+/// The number of rows of A that matrixmultiply packs at a time.
 const PACKED_ROWS: usize = 64;
 
 /// Multiplies `a` with `b` into `c`. `a` has m rows of k numbers, `b` has k rows of n numbers, and `c` has m rows of n

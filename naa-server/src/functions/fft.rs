@@ -1,10 +1,10 @@
 //! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
 //! Only short lengths are transformed by rustfft directly. The memory that rustfft needs grows with the length, and a
-//! failed allocation aborts the process. A running transform of rustfft cannot be stopped. Longer transforms are
-//! composed of short transforms. If the length is a product of two short lengths, rows and columns are transformed
-//! (module `staged`). All other lengths are transformed by a convolution whose length is a product of two short lengths
-//! (module `chirp`).
+//! failed allocation aborts the process. A running transform of rustfft cannot be stopped. Transforms of long lengths
+//! are composed of short transforms. If a long length is a product of two short lengths, the numbers are arranged as a
+//! matrix, whose columns and rows are transformed (module `staged`). If a long length is no product of two short
+//! lengths, the transform is computed as a convolution whose length is such a product (module `chirp`).
 
 mod chirp;
 mod direct;
@@ -26,7 +26,7 @@ use chirp::Chirp;
 use direct::{Direct, MOST};
 use staged::Staged;
 
-/// The bytes of a complex number.
+/// The number of bytes of a complex number.
 const NUMBER: usize = size_of::<Complex64>();
 
 /// The algorithm for transforms of a given length.

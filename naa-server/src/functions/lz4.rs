@@ -14,7 +14,7 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length.
+/// The number of bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];

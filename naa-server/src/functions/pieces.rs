@@ -1,4 +1,4 @@
-//! Simple work on large memory, in pieces. [`Stop::check`] is called before each piece.
+//! Functions that copy, fill or touch large memory piece by piece. [`Stop::check`] is called before each piece.
 
 use crate::call::{Failure, Stop};
 

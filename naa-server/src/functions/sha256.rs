@@ -7,7 +7,7 @@ use mrsp::builtin::Arguments;
 use super::blocks::{Data, foreign};
 use crate::call::{Failure, Stop};
 
-/// The bytes between two calls of [`Stop::check`].
+/// The number of bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 4 << 20;
 
 /// Returns the digest of `data`.

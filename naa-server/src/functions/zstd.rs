@@ -20,8 +20,8 @@ use super::{
 use crate::call::{Failure, Purse, Stop};
 use frames::Frame;
 
-/// The lowest level at which data is compressed in blocks of [`SHORT_BLOCK`] bytes. One block is compressed between two
-/// calls of [`Stop::check`]. At this level and above, a block of full length may take more than 100 ms.
+/// The lowest level at which data is compressed in blocks of [`SHORT_BLOCK`] bytes. At this level and above, a block of
+/// full length may take more than 100 ms, and [`Stop::check`] is called only between two blocks.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
 /// The highest level of compression that a call may request. Higher levels (`--ultra`) take almost a gigabyte of

@@ -13,9 +13,8 @@
 //!   chosen.
 //! - Each source network has a time for which it was served. The clock is the time for which a source network would
 //!   have been served if it had got exactly an equal share since the start of the pool. For a new source network, the
-//!   time for which it was served starts with the value of the clock. If a source network was served for more or less
-//!   than its share while other source networks waited, the difference between its time and the clock remains, also
-//!   while it has no call.
+//!   time for which it was served starts with the value of the clock. A source network that was served for more or less
+//!   than its share keeps the difference between its time and the clock, also while the source network has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
@@ -44,8 +43,8 @@ pub(super) struct Schedule {
     /// of the pool.
     clock: Duration,
     absent: Absent,
-    /// The number of calls that were started, plus the number of accepted calls whose source networks had no waiting or
-    /// running call.
+    /// A counter that rises by 1 when a call starts, and when a source network without waiting or running calls makes a
+    /// call.
     turns: u64,
     waiting: usize,
     running: usize,
@@ -64,8 +63,7 @@ struct Share {
     /// no calls. When a call ends while a call of another source network waits, the time of the ended call is added to
     /// `served`. The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value that [`Schedule::turns`] had when this source network last came, or when a call of this source network
-    /// was last started, whichever was later.
+    /// The value to which a call of this source network last raised [`Schedule::turns`].
     last_turn: u64,
 }
 
@@ -76,11 +74,12 @@ impl Share {
     }
 }
 
-/// Source networks without a call that were served for more or less than their share.
+/// The absent source networks, which have no waiting or running call, and were served for more or less than their
+/// share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each absent source network, the size and the direction of the difference between its [`Share::served`] and
-    /// [`Schedule::clock`] at the time when the source network became absent.
+    /// For each absent source network, how far its [`Share::served`] was from [`Schedule::clock`] when the source
+    /// network became absent, and in which direction.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
@@ -89,20 +88,20 @@ struct Absent {
 /// share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is [`Share::served`] of the source network, and
-    /// not only the part above its share. When [`Schedule::clock`] reaches this value, the source network has no more
-    /// than its share.
+    /// The source network was served for more than its share. The value is [`Share::served`] of the source network.
+    /// When [`Schedule::clock`] reaches this value, the source network has no more than its share.
     More(Duration),
-    /// The source network was served for less than its share. The time that is missing to its share stays the same
-    /// while the source network is absent, although the clock advances.
+    /// The source network was served for less than its share. While the source network is absent, the difference
+    /// between its [`Share::served`] and [`Schedule::clock`] stays the same, although the clock advances.
     Less,
 }
 
 /// The maximum number of absent source networks that are remembered. When more than `MOST_ABSENT` source networks are
 /// absent, the one whose `served` differed least from the clock is forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference to the clock that a source network keeps. Other source networks may come only shortly before
-/// the end of a long call. Most of the time of such a call has delayed nobody, so a larger difference is not kept.
+/// The largest difference that [`Share::served`] of a source network may have to [`Schedule::clock`]. The whole time of
+/// a long call counts even if another source network waited only for the last part of the call, so this difference
+/// needs a limit.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -123,8 +122,8 @@ impl Absent {
         }
     }
 
-    /// Removes a returning source network from the absent ones. Returns the time for which the source network counts as
-    /// served.
+    /// Removes `peer` from the absent source networks, because `peer` makes a call. Returns the time with which
+    /// [`Share::served`] of `peer` starts.
     fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -284,8 +283,8 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// Returns the most abandoned calls that one source network may have. The result is half of the quarantine, so that
-    /// one source network cannot fill the quarantine alone.
+    /// Returns the number of abandoned calls from which on a source network can make no calls. The result is half of
+    /// the quarantine, rounded up, so that the other half is left for other source networks.
     fn most_abandoned(&self) -> usize {
         self.settings.quarantine.max(1).div_ceil(2)
     }
@@ -305,8 +304,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // A call counts for at most `2 * MOST_OWED`, which is the width of the range to which the clamp below limits
-        // `served`.
+        // The time of one call counts as at most `2 * MOST_OWED`, which is the difference between `most` and `least`
+        // below.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
         let number = self.peers.values().filter(wants).count();
@@ -318,16 +317,16 @@ impl Schedule {
         }
     }
 
-    /// Updates the absent source networks after `peer` lost a waiting or running call. When `peer` has no waiting or
-    /// running call, `peer` is added to the absent source networks.
+    /// Adds `peer` to the absent source networks if `peer` has no waiting or running call any more. This method is
+    /// called after a call of `peer` ended, was abandoned or was withdrawn.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
         {
             self.absent.insert(peer, share.served, self.clock);
         }
-        // When no source network has a waiting or running call, no source network competes for threads, so the
-        // differences of all absent source networks are forgotten.
+        // When no call waits or runs, no source network competes for threads, so the absent source networks are
+        // forgotten.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }

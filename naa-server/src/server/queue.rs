@@ -65,8 +65,9 @@ impl Queue {
         self.ended += 1;
     }
 
-    /// Makes room in the completion queue for one more session beside `sessions` open sessions. If the completions of
-    /// ended sessions may take this room, the completion queue is polled until it is empty.
+    /// Makes room in the completion queue for one more session beside `sessions` open sessions. If the completion queue
+    /// may have no room left because of completions of ended sessions, the completion queue is polled until it is
+    /// empty.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             let mut batch = [Wc::EMPTY; BATCH];

@@ -1,5 +1,5 @@
-//! The server loop handles CM events and completions, makes calls and sends responses. The loop is one thread, which
-//! drives the device itself while it waits.
+//! The server loop handles CM events and completions, makes calls and sends responses. The server loop is one thread,
+//! which also lets the device make progress while it waits.
 
 mod calls;
 

@@ -266,8 +266,8 @@ pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     panic!("one of them is right");
 }
 
-/// Returns a compressed block of at most `len` bytes, which has one match. This match repeats a zero as often as the
-/// length of the block allows, up to about 4 MiB.
+/// Returns a compressed block of at most `len` bytes that decompresses to as many zeros as `len` allows, up to about 4
+/// MiB.
 fn lz4_bomb(len: usize) -> Vec<u8> {
     // The block has a literal, a match at distance 1, and literals at the end.
     let mut block = vec![0x1f, 0, 1, 0];

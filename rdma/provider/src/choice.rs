@@ -25,7 +25,7 @@ pub struct BadChoice {
 }
 
 impl BadChoice {
-    /// A text that says what the user can write instead of the wrong value.
+    /// A text that says which values the user can write to choose a provider.
     pub const REMEDY: &'static str =
         "write auto (verbs where an RDMA device has the local address, else embedded), verbs or embedded";
 }

@@ -1,8 +1,8 @@
 //! Decides which provider serves a local address, and gives the reason for the decision.
 //!
 //! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
-//! never replaces it silently. The decision depends only on the devices of the machine and on the choice of the user,
-//! and the reason is always reported.
+//! never replaces it silently. The provider that is chosen depends only on the RDMA devices of the machine, on whether
+//! rdma-core can be used, and on the choice of the user. The reason for the choice is always reported.
 //!
 //! ```rust
 //! use naa_provider::{Choice, DeviceConfig, free_loopback, open};
@@ -31,7 +31,7 @@ pub use roce_udp::{Loss, RefusedPacket, Trace, free_loopback, source_for};
 use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;
 
-/// The decision for a local address.
+/// The decision which provider serves a local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The provider that serves the address.

@@ -22,8 +22,8 @@ use crate::{
     waiters::Notice,
 };
 
-/// The maximum time by which the progress owner may sleep past a timer that another thread sets meanwhile. If the sleep
-/// would end later than this time after the timer is due, the other thread wakes the progress owner, which then sleeps
+/// The maximum time by which the progress owner may sleep past a timer that another thread sets during the sleep. If
+/// the progress owner would sleep longer, the thread that sets the timer wakes the progress owner, which then sleeps
 /// only until the timer is due.
 const SLACK: Duration = Duration::from_micros(50);
 
@@ -56,8 +56,9 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// The time at which the sleep of the progress owner ends (`None` if the sleep has no time limit), and the objects
-    /// that the progress owner waits for; `None` if the progress owner does not sleep on the socket.
+    /// The sleep of the progress owner on the socket; `None` if the progress owner does not sleep on the socket. The
+    /// first value is the time at which the sleep ends, or `None` if the sleep has no time limit. The second value
+    /// names the objects for which the progress owner waits.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
     crowd: Crowd,
@@ -77,7 +78,7 @@ enum After {
     Nothing,
     /// An object on which a thread waits may have become ready.
     Notify,
-    /// The same as `Notify`, and there may be packets to send.
+    /// An object on which a thread waits may have become ready, and packets may have to be sent.
     Transmit,
 }
 
@@ -117,8 +118,8 @@ impl Device {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call. In a forked child process, the lock may never be released, so the call fails
-    /// without trying to take the lock.
+    /// Locks the engine for a call of the driver interface. In a forked child process, the lock may never be released,
+    /// so `access` fails without trying to take the lock.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -191,7 +192,8 @@ impl Device {
     }
 
     /// Makes turns until `on` is ready or interrupted, `beside` is readable, or `deadline` has passed. The calling
-    /// thread is the progress owner when the function is called, and gives up the role before the function returns.
+    /// thread is the progress owner when the function is called, and is not the progress owner any more when the
+    /// function returns.
     fn drive(
         &self,
         on: WaitOn,
@@ -239,7 +241,7 @@ impl Device {
     }
 
     /// Yields, at most 64 times, until the other threads that want the lock have taken it, because a mutex does not
-    /// grant the lock in turn.
+    /// give the lock to the thread that has waited the longest.
     fn yield_to_contenders(&self) {
         for _ in 0..64 {
             if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -280,8 +282,9 @@ impl Device {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller may have taken the role from the progress thread and may be asleep already. If a caller has taken
-        // the role, `asleep` describes the sleep of the caller, so the progress thread must not clear `asleep`.
+        // A caller may have become the progress owner in place of the progress thread, and may be asleep already. If a
+        // caller is the progress owner now, `asleep` describes the sleep of the caller, so the progress thread must not
+        // clear `asleep`.
         if self.role.get().0 == role {
             state.asleep = None;
         }
@@ -292,8 +295,8 @@ impl Device {
     fn progress(&self) {
         /// A caller that waits again within this time remains the progress owner.
         const LINGER: Duration = Duration::from_micros(400);
-        /// If the role did not change in this number of consecutive checks, the progress thread sleeps until it is
-        /// woken.
+        /// If the progress owner did not change in this number of consecutive checks, the progress thread sleeps until
+        /// it is woken.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -438,8 +441,8 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that the last turn held back.
-    /// Otherwise the caller could end a connection whose acknowledgements are not sent yet.
+    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that the last turn held back. The
+    /// acknowledgements are sent first because the caller may end the connection to which they belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;

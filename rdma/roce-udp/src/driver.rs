@@ -15,7 +15,7 @@ use verbs::{
 use crate::device::Device;
 
 /// The device as programs use it: the device is closed when its last `Embedded` is dropped. The progress thread has a
-/// reference to the `Device` only, not to the `Embedded`, so it does not keep the device open.
+/// reference to the `Device` but not to an `Embedded`, so the progress thread does not keep the device open.
 #[derive(Debug)]
 pub(crate) struct Embedded(pub(crate) Arc<Device>);
 

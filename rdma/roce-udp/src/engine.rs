@@ -27,7 +27,7 @@ use crate::{
 const RECEIVE_MESSAGES: usize = 16;
 /// The maximum number of datagrams that are built before they are handed to the kernel.
 const SEND_SEGMENTS: usize = 512;
-/// The bytes of a batch for headers, trailers and copied payload.
+/// The size in bytes of a send batch's memory for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
 /// The maximum number of packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
@@ -60,11 +60,12 @@ pub(crate) struct Engine {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) turns: u64,
-    /// Datagrams that the kernel refused to send, for example without a route or because they were too long.
+    /// The number of datagrams that could not be sent, for example because there is no route to their destination, or
+    /// because the datagrams were too long.
     pub(crate) send_errors: u64,
 }
 
-/// What a turn did, and what is left to do.
+/// The result of one turn of the engine: what the turn did, and what is left to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Whether packets were received or sent.
@@ -134,8 +135,8 @@ impl Engine {
         turn
     }
 
-    /// Receives datagrams. Returns true if a datagram was a packet of a connection. If only other datagrams arrive, the
-    /// function returns false, so that these datagrams do not keep threads from sleeping.
+    /// Receives datagrams. Returns true if at least one datagram was a packet of a connection. Datagrams that belong to
+    /// no connection do not count, so that they do not keep threads from sleeping.
     fn receive(&mut self, now: Time) -> bool {
         // An error of the socket is not handled here. If the socket cannot receive, the timers of unacknowledged
         // requests expire, and the sessions learn from the timers that their peers are silent.
@@ -190,7 +191,7 @@ impl Engine {
         turn
     }
 
-    /// Adds the packet in `transmit` to the batch; returns false if there is no room.
+    /// Adds the packet in `transmit` to the batch; returns false if the batch has no room for the packet.
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
@@ -227,9 +228,9 @@ impl Engine {
         true
     }
 
-    /// Splits super-packets, because the interface cannot segment them. The segments of a super-packet are then sent as
-    /// single datagrams, which have the IPv4 identification 0. The ICRC of each segment that had another identification
-    /// is corrected.
+    /// Splits super-packets, because the interface cannot segment them. After the split, each segment is sent as a
+    /// single datagram, which has the IPv4 identification 0. The ICRC of each segment whose identification was not 0 is
+    /// corrected.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -242,11 +243,11 @@ impl Engine {
         });
     }
 
-    /// Removes a region; no packet refers to it afterwards.
+    /// Removes a region; no packet refers to the region afterwards.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
-        // The unsent packets in the batch may refer to the region, so all of them are dropped. The requester of a
-        // dropped packet later repeats its request, or reports that the region is not registered any more.
+        // The unsent packets in the batch may refer to the region, so all unsent packets are dropped. Each request
+        // whose packet was dropped is repeated later, and fails if it needs the region that is removed here.
         self.send.clear();
         if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
             self.pending = false;

@@ -85,7 +85,7 @@ pub struct Options {
     /// True if `open` is to fail when another socket holds the UDP port 4791 of the address. If this is false and
     /// another socket holds the port, `open` opens a device that cannot listen.
     pub must_listen: bool,
-    /// Loses received datagrams on purpose; `None` loses none.
+    /// The artificial loss of received datagrams, for tests; `None` if no datagram is to be lost on purpose.
     pub loss: Option<Loss>,
     /// The trace to which the device writes the packets that it refuses.
     pub trace: Option<Trace>,
@@ -114,8 +114,9 @@ impl roce::Entropy for SystemEntropy {
 /// 4791.
 ///
 /// # Errors
-/// Fails with the errors of [`Port::bind`] and of [`path_mtu`]. If [`Options::must_listen`] is false, `open` does not
-/// fail because the UDP port 4791 is in use.
+/// Fails with the errors of [`Port::bind`], [`socket::local_mtu`] and [`path_mtu`], and with [`Error::Io`] if the
+/// operating system refuses an eventfd or a thread. If the UDP port 4791 is in use, `open` fails only if
+/// [`Options::must_listen`] is true.
 pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),

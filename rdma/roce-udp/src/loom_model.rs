@@ -21,7 +21,7 @@ use crate::{
 struct State {
     waiters: Waiters,
     ready: [bool; 2],
-    /// Whether the thread sleeps on the socket.
+    /// Whether the progress thread sleeps on the socket.
     asleep: bool,
     /// The caller that is the progress owner.
     caller: Option<usize>,
@@ -32,7 +32,7 @@ struct State {
 struct Device {
     role: RoleWord,
     state: Mutex<State>,
-    /// Wakes the thread from its sleep on the socket.
+    /// Wakes the progress thread from its sleep on the socket.
     waker: Condvar,
 }
 
@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// Makes one turn as the caller `me`. The turn makes the completion queue of this caller ready. The completion
-    /// queue of the other caller becomes ready only when the other caller itself makes a turn.
+    /// Makes one turn of the device as the caller `me`, which makes the completion queue of this caller ready. The
+    /// completion queue of the other caller becomes ready only when the other caller itself makes a turn.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
@@ -95,9 +95,10 @@ impl Device {
         }
     }
 
-    /// Runs the progress thread without its delays: the thread takes the role and sleeps deeply whenever the role word
-    /// permits this. The thread returns when it is the progress owner and no caller is left. If a caller gives up the
-    /// role and does not wake the thread, the thread hangs, and the model checker reports a failure.
+    /// Runs the progress thread without time limits: the progress thread becomes the progress owner, or sleeps until it
+    /// is woken, as soon as the [`RoleWord`] permits this. The function returns when the progress thread is the
+    /// progress owner and the waits of all callers have ended. If a caller stops being the progress owner and does not
+    /// wake the progress thread, the progress thread hangs, and the model checker reports a failure.
     fn progress(&self) {
         loop {
             let seen = self.role.get();
@@ -116,8 +117,8 @@ impl Device {
         }
     }
 
-    /// Makes turns as progress owner. Returns true if the waits of all callers have ended, and false if a caller took
-    /// the role.
+    /// Waits on the socket as the progress thread while this thread is the progress owner. Returns true if the waits of
+    /// all callers have ended, and false if a caller became the progress owner.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {

@@ -8,7 +8,7 @@ use rand_core::{RngCore, SeedableRng};
 pub struct Loss {
     /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The seed of the random numbers. With the same seed, the same datagrams of a sequence are lost.
+    /// The seed of the random numbers. With the same seed, datagrams are lost at the same positions of a sequence.
     pub seed: u64,
 }
 
@@ -25,7 +25,7 @@ impl Dropper {
         Self { threshold: share as u32, rng: ChaCha8Rng::seed_from_u64(loss.seed) }
     }
 
-    /// Whether the next datagram is lost.
+    /// Returns true if the next datagram is to be lost.
     pub(crate) fn drops(&mut self) -> bool {
         self.rng.next_u32() < self.threshold
     }

@@ -3,16 +3,16 @@
 //! | from | on | to |
 //! |---|---|---|
 //! | None | a caller begins to wait | Caller |
-//! | None | nobody drove for a while | Thread |
+//! | None | no thread was the progress owner for a while | Thread |
 //! | Thread | a caller begins to wait (and wakes the thread, which leaves) | Caller |
 //! | Thread | device closes | None |
-//! | Caller | its wait ends and another caller waits | Caller (the other; the word stays) |
+//! | Caller | its wait ends and another caller waits | Caller (the other caller; the word does not change) |
 //! | Caller | its wait ends | None |
 //!
 //! [`RoleWord`] stores the role, which says which thread is the progress owner. The progress owner sleeps on the socket
 //! and makes the next turn. The role protects no data, because the engine's lock protects the device's state. A thread
-//! holds the engine's lock for at most one turn, and never while it sleeps. The progress thread changes the role from
-//! `None` to `Thread` without the engine's lock. Every other change of the role is made with the engine's lock held.
+//! holds the engine's lock for at most one turn, and never while it sleeps. The role changes only with the engine's
+//! lock held, except that the progress thread changes the role from `None` to `Thread` without the lock.
 
 use std::sync::atomic::Ordering;
 
@@ -21,6 +21,7 @@ use crate::{
     waiters::Waiters,
 };
 
+/// Says which thread is the progress owner: the progress thread, a caller that waits, or no thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     None,
@@ -28,12 +29,12 @@ pub(crate) enum Role {
     Caller,
 }
 
-/// The role, and a number that changes with every change of the role.
+/// The role that a [`RoleWord`] stores, and a number that changes with every change of this role.
 pub(crate) type Seen = (Role, u32);
 
 #[derive(Debug)]
 pub(crate) struct RoleWord {
-    /// The low two bits hold the role; the other bits count the changes of the role.
+    /// The low two bits hold the [`Role`]; the other bits count the changes of the role.
     word: AtomicU32,
     /// Whether the progress thread sleeps until it is woken (deep sleep).
     deep: AtomicBool,
@@ -57,8 +58,8 @@ impl RoleWord {
         (Self::decode(word), word >> 2)
     }
 
-    /// Changes the role to `to` if `from` accepts the present role. Returns the former role. If `from` does not accept
-    /// the present role, returns the present role as an error.
+    /// Changes the role to `to` if `from` accepts the present role. Returns the role before the change. If `from` does
+    /// not accept the present role, returns the present role as an error.
     fn update(&self, from: impl Fn(Role) -> bool, to: Role) -> Result<Role, Role> {
         let bits = match to {
             Role::None => 0,
@@ -75,22 +76,24 @@ impl RoleWord {
         self.update(|role| role == from, to).is_ok()
     }
 
-    /// Gives the role to a caller that begins to wait, unless another caller has it. Returns the former role.
+    /// Makes a caller that begins to wait the progress owner. Returns the role before the change, or `None` if another
+    /// caller is the progress owner.
     pub(crate) fn take(&self) -> Option<Role> {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
-    /// Ends the role of a caller that is the progress owner and stops waiting. The role passes to a waiter; if there is
-    /// no waiter, nobody is the progress owner. Returns true if the progress thread sleeps deeply and must be woken.
+    /// Makes another waiting thread the progress owner when the wait of a caller that is the progress owner ends. If no
+    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread sleeps until it is
+    /// woken, and must be woken now.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
         }
         self.change(Role::Caller, Role::None);
         // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because exchanges of
-        // one atomic variable have a total order. If the exchange in `fall_asleep` comes first, the caller finds `deep`
-        // set here and wakes the progress thread. If the exchange here comes first, the progress thread sees in
-        // `fall_asleep` that the role has changed, and does not sleep.
+        // one atomic variable have a total order. If the exchange of `deep` in `fall_asleep` comes first, the caller
+        // finds `deep` set here and wakes the progress thread. If the exchange of `deep` here comes first, the progress
+        // thread sees in `fall_asleep` that the role has changed, and does not sleep.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
@@ -107,8 +110,8 @@ impl RoleWord {
 
     pub(crate) fn awake(&self) {
         // A plain store of false to `deep` would not be sufficient. If a caller has already exchanged `deep` in
-        // `pass_on`, the exchange here makes sure that the progress thread sees the caller's earlier change of the
-        // role.
+        // `pass_on`, the exchange of `deep` here makes sure that the progress thread sees the caller's earlier change
+        // of the role.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

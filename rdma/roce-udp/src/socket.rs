@@ -1,8 +1,8 @@
 //! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
-//! A device is one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with DF.
-//! The IPv4 identification of a packet, which the ICRC covers, is 0, or the segment's index if the packet is a part of
-//! a super-packet.
+//! A device is one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
+//! flag DF (don't fragment). The IPv4 identification of a packet, which the ICRC covers, is 0, or the segment's index
+//! if the packet is a part of a super-packet.
 
 mod holder;
 
@@ -76,10 +76,10 @@ impl Port {
             move |source| Error::io(what, source)
         };
         let socket = option::open(local).map_err(failed("cannot open a UDP socket"))?;
-        // All options are set before the bind, so that no datagram arrives with the defaults.
+        // All options are set before the bind, so that no datagram arrives while the socket has the default options.
         required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A kernel that cannot segment does not know the option, and would send a super-packet as one datagram.
+        // A kernel that cannot segment does not know `UDP_SEGMENT`, and would send a super-packet as one datagram.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
             enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
@@ -88,13 +88,13 @@ impl Port {
         Ok(Self { socket, local, recv_buffer, gro, gso: gso.into() })
     }
 
-    /// The bound address, with the port that the kernel chose if none was given.
+    /// The bound address; if the port 0 was requested, with the port that the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The bytes of receive buffer as the kernel counts them: overhead included, twice the requested number unless
-    /// `net.core.rmem_max` is lower.
+    /// The size of the receive buffer in bytes, as the kernel counts it, which includes the kernel's own overhead. The
+    /// kernel sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and is lower.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
     }
@@ -117,8 +117,8 @@ impl Port {
     /// that no message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the socket.
     ///
     /// # Errors
-    /// Fails if the operating system cannot receive on the socket. Reports about datagrams that this socket sent
-    /// earlier are no errors.
+    /// Fails if the operating system cannot receive on the socket. Up to eight errors that only report about datagrams
+    /// that this socket sent earlier are ignored in each call.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
         // These errors are reports from routers and peers about datagrams that were sent earlier; each failed system
         // call removes one report, so receiving is tried again.
@@ -230,8 +230,8 @@ pub struct Ready {
 /// slack, which is 50 us by default.
 ///
 /// # Errors
-/// Fails with [`io::ErrorKind::InvalidInput`] if there are too many ports, and otherwise with the errors of ppoll(2). A
-/// signal is no error.
+/// Fails with [`io::ErrorKind::InvalidInput`] if there are too many ports, and otherwise with the errors of ppoll(2).
+/// If a signal interrupts the sleep, the function does not fail, and all fields of the returned [`Ready`] are false.
 pub fn wait(
     ports: &[&Port],
     waker: Option<&Waker>,

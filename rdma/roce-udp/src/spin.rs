@@ -23,7 +23,7 @@ pub(crate) struct Crowd {
     until: Option<Instant>,
 }
 
-/// The next action of the progress owner after a turn, in which it received and sent packets.
+/// The next action of the progress owner after a turn of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Turn,
@@ -33,8 +33,8 @@ pub(crate) enum Next {
 }
 
 impl Spinner {
-    /// If a turn without packets takes longer than this time, another thread has had the core meanwhile. An
-    /// uninterrupted turn without packets usually takes a microsecond.
+    /// If a turn of the engine without packets takes longer than this time, another thread has had the core meanwhile.
+    /// A turn without packets usually takes a microsecond if no other thread interrupts it.
     const LONG_TURN: Duration = Duration::from_micros(25);
     /// The time for which a core counts as contended after another thread has interrupted the spinning thread on this
     /// core.
@@ -62,8 +62,8 @@ impl Spinner {
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The next idle turn seems long because it includes the sleep. The count of idle turns restarts here,
-            // because the first idle turn after a restart is never taken for an interrupted turn.
+            // The next idle turn will seem long, because the thread sleeps before it. The count of idle turns restarts
+            // here, because the first idle turn after a restart is never taken for an interrupted turn.
             self.idle_turns = 0;
         }
         next

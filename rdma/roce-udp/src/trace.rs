@@ -42,7 +42,7 @@ impl RefusedHeader {
 }
 
 /// The list of the packets that a device refused. The device adds packets to the list, and a program that has a clone
-/// of the `Trace` takes them.
+/// of the `Trace` takes the packets from the list.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Arc<Mutex<Taken>>);
 
@@ -75,7 +75,8 @@ impl Trace {
     }
 }
 
-/// Observes the packets of one turn. A refused packet is added to the device's trace, if the device has a trace.
+/// Observes the packets that the engine handles in one turn. A refused packet is added to the device's trace, if the
+/// device has a trace.
 #[derive(Debug)]
 pub(crate) struct Tracer<'a> {
     pub(crate) trace: Option<&'a Trace>,

@@ -79,7 +79,7 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device, and interruptions that no wait has taken yet.
+/// The waiting threads of a device, and the interruptions that have not ended a wait yet.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
@@ -129,8 +129,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. Several interruptions that no
-    /// wait has taken yet count as one.
+    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. Several interruptions that have
+    /// not ended a wait yet count as one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);
@@ -144,7 +144,7 @@ impl Waiters {
         self.interrupts.retain(|on| !gone(on));
     }
 
-    /// Takes an interruption of `on` that came while no thread waited for it.
+    /// Takes an interruption of `on` that came while no thread waited for `on`; returns false if there is none.
     pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
         let at = self.interrupts.iter().position(|i| i == on);
         at.map(|at| self.interrupts.swap_remove(at)).is_some()

@@ -144,7 +144,8 @@ fn queue_pairs_may_go_while_they_send() {
         let Side { qp, cq, .. } = near;
         drop(qp);
         drop(source);
-        // A queue pair that is dropped completes nothing. On a busy machine, the WRITE may have ended before the drop.
+        // A dropped queue pair makes no completion, so the wait must time out. On a busy machine, the WRITE may have
+        // completed before the queue pair was dropped.
         let wake = cq.wait(WaitMode::Block, Some(Instant::now())).unwrap();
         let ended = cq.poll_one().unwrap().is_some_and(|wc| wc.status == WcStatus::Success);
         assert!(wake == Wake::TimedOut || ended, "round {round}");
@@ -188,7 +189,7 @@ fn devices_come_and_go() {
         }
         thread::sleep(Duration::from_micros(100 * (round % 20)));
         drop(a);
-        // The address must be free as soon as its last user has dropped the device.
+        // The address of a device must be free as soon as the last user of the device has dropped it.
         drop(device(ip, &Options::default()));
     }
 }

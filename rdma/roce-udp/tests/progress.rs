@@ -48,7 +48,7 @@ fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, f
     assert_eq!(side.cq.poll_one().unwrap(), None, "a completion too many");
 }
 
-/// Runs ping-pong on many connections, with a thread at either end of each. Returns the rounds per second.
+/// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the rounds per second.
 fn crowd(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
     let devices = [(); 2].map(|_| device(address(), &Options::default()));
     let ends: Vec<_> = (0..connections)
@@ -174,7 +174,8 @@ fn a_stalled_driver_is_stood_in_for() {
     let ten_more = (0..10).fold(first, |_, _| write()) - first;
     assert!(ten_more < Duration::from_millis(1000), "{ten_more:?}");
     println!("the first WRITE took {first:?}, ten more {ten_more:?}");
-    // The next completion of its queue must end the wait of the thread `driver`, although the thread was stalled.
+    // The next completion in the completion queue of `b` must end the wait of the thread `driver`, although this thread
+    // was stalled.
     b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     a.post(SendOp::WriteWithImm(remote(&target), 1), Payload::Inline(&[1]));
     assert_eq!(driver.join().unwrap(), Wake::Ready);
@@ -295,8 +296,8 @@ fn an_interrupt_ends_one_wait() {
     }
 }
 
-/// A caller takes the role from the sleeping progress thread, then sleeps itself: the progress thread, when it wakes
-/// up, must not clear the caller's entry in `asleep`.
+/// A caller becomes the progress owner in place of the sleeping progress thread, and then sleeps itself. When the
+/// progress thread wakes up, it must not clear the caller's entry in `asleep`.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
@@ -382,7 +383,7 @@ fn waits_for_what_does_not_exist_are_refused() {
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
 }
 
-/// A thread that spins on the device must let other threads use it.
+/// A thread that spins on a device must let other threads use the device.
 #[test]
 fn a_spinning_driver_lets_others_in() {
     let (a, b) = (Side::new(), Side::new());

@@ -27,7 +27,7 @@ fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     let (header, rest) = body.split_at(body.len().min(12));
     let (middle, trailer) = rest.split_at(rest.len().saturating_sub(4));
     segment.copy(header);
-    // SAFETY: every caller keeps the body until it has flushed.
+    // SAFETY: every caller of `put` keeps `body` until the batch has been flushed.
     unsafe { segment.gather(middle.as_ptr(), middle.len()) };
     segment.finish(trailer);
     id
@@ -80,8 +80,8 @@ fn assert_bodies(got: &[Datagram], sent: &[Vec<u8>]) {
     }
 }
 
-/// Sends `lens` from one loopback address to another and checks that all arrive in order. Returns the IP
-/// identifications of the datagrams in the order in which they were sent.
+/// Sends datagrams with the lengths `lens` from one loopback address to another, and checks that all datagrams arrive
+/// in order. Returns the IP identifications of the datagrams in the order in which they were sent.
 fn transfer(ips: [&str; 2], sender: &PortConfig, receiver: &PortConfig, lens: &[usize]) -> Vec<u16> {
     let (a, b) = (port(ips[0], sender), port(ips[1], receiver));
     let bodies: Vec<_> = lens.iter().enumerate().map(|(number, len)| pattern(number, *len)).collect();
@@ -162,7 +162,7 @@ fn pieces_from_many_places_arrive_in_order() {
         for (number, chunk) in body[15..4000].chunks(400).enumerate() {
             match number % 3 {
                 0 => segment.copy(chunk),
-                // SAFETY: the body outlives the flush.
+                // SAFETY: `body` lives until the batch has been flushed.
                 _ => unsafe { segment.gather(chunk.as_ptr(), chunk.len()) },
             }
         }
@@ -320,11 +320,11 @@ fn mtu_of_loopback() {
 fn receive_buffer_is_reported() {
     let small = port("127.0.0.1", &PortConfig { receive_buffer: 20_000, ..SINGLY });
     assert_eq!(small.recv_buffer(), 40_000);
-    // A receive buffer of 40,000 bytes is too small for 30 datagrams of 4 KiB.
     let b = port("127.0.0.1", &SINGLY);
     let a = port("127.0.0.1", &SINGLY);
     let mut batch = SendBatch::new(30, 1 << 17, false);
     let bodies: Vec<_> = (0..30).map(|number| pattern(number, 4112)).collect();
+    // The receive buffer of the socket `small` is too small for 30 datagrams of 4 KiB.
     for body in &bodies {
         put(&mut batch, small.local_addr(), body);
     }
@@ -343,8 +343,8 @@ fn receive_buffer_is_reported() {
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!(all(), (1, 30 - kept));
-    // The receive batch `got` has reported the datagrams that the socket `small` lost. The batch now receives from the
-    // socket `b`, which lost no datagram, so the batch must report no losses.
+    // The receive batch `got` now receives from the socket `b`, which lost no datagram, so `got` must not report again
+    // the datagrams that another socket lost.
     put(&mut batch, b.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!((b.recv(&mut got).expect("a usable socket"), got.overflows()), (1, None));

@@ -10,8 +10,9 @@ pub enum RKeys {
     /// All 32 bits of an RKey are random.
     #[default]
     Random,
-    /// The low `bits` bits of an RKey are the region's slot, and all other bits are random. `bits` is at most 31.
-    /// Hardware finds a region by its slot. A device can have at most 2^`bits` regions.
+    /// The low `bits` bits of an RKey are the region's slot in the table of memory regions, and all other bits are
+    /// random. An implementation in hardware finds a region by these low bits. A device can have at most 2^`bits`
+    /// regions.
     WithSlot {
         /// The number of low bits of an RKey that are the region's slot, at most 31.
         bits: u8,
@@ -42,10 +43,10 @@ pub struct Config {
     /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair that rdma_cm
     /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
-    /// The maximum number of bytes in flight before the first acknowledgement. A receive buffer of the default size has
-    /// room for about 50 packets of 4 KiB.
+    /// The maximum number of bytes in flight of one queue pair before the first acknowledgement. A peer's UDP socket
+    /// has room for only about 50 packets of 4 KiB if its receive buffer has the default size of Linux.
     pub initial_window_bytes: u32,
-    /// The maximum number of bytes in flight.
+    /// The maximum number of bytes in flight of one queue pair.
     pub max_window_bytes: u32,
     /// The function that makes the congestion window of a connection. The arguments of the function are
     /// `initial_window_bytes` and `max_window_bytes`, converted to packets.

@@ -151,7 +151,8 @@ impl Endpoint {
         }
         let qpn = packet.bth.dest_qp;
         let peer = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied().ok_or(RefusalCause::UnknownQp)?;
-        // The source port is not checked, because kernel peers vary it per queue pair (rxe_recv.c).
+        // The UDP source port is not checked, because a peer with the Linux driver rxe uses a different source port for
+        // each queue pair (rxe_recv.c).
         if canonical(meta.from.ip()) != canonical(peer.addr.ip()) {
             return Err(RefusalCause::WrongSource);
         }
@@ -206,12 +207,12 @@ impl Endpoint {
     }
 
     /// Returns true if no packet waits to be sent, except acknowledgements that may be sent late. A late
-    /// acknowledgement may wait until the program has posted its response to the message, so that both are sent
-    /// together.
+    /// acknowledgement may wait until the program has posted its response to the message, so that the acknowledgement
+    /// and the response are sent together.
     pub fn owes_only_late_acks(&self) -> bool {
-        /// The maximum number of queue pairs that are checked for late acknowledgements. If more queue pairs have
-        /// packets to send, this method returns false, because checking all of them would take more time than late
-        /// acknowledgements save.
+        /// The maximum number of queue pairs that one call of `owes_only_late_acks` checks. If more queue pairs may
+        /// have packets to send, `owes_only_late_acks` returns false, because checking all of them would take more time
+        /// than late acknowledgements save.
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST

@@ -11,7 +11,7 @@ pub trait Entropy {
 pub(crate) mod tests {
     use super::Entropy;
 
-    /// Counts up from a first number, so that tests know what comes next.
+    /// A source of numbers that counts up from the given number, so that tests know the next number.
     pub(crate) struct Counting(pub(crate) u32);
 
     impl Entropy for Counting {

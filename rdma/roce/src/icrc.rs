@@ -6,9 +6,9 @@
 //! and byte 4 of the BTH are replaced by ones, too. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
-//! receiver can compute those 32 bits of the IP header with which the ICRC is right: the identification and the
-//! fragment word, which consists of the flags and the fragment offset. A packet is refused if the computed flags and
-//! the computed fragment offset are not those of an unfragmented packet.
+//! receiver can compute four bytes of the IPv4 header from the received ICRC: the identification and the fragment word,
+//! which consists of the flags and the fragment offset. The receiver refuses a packet if the computed fragment word is
+//! not that of an unfragmented packet.
 
 mod cache;
 
@@ -30,8 +30,8 @@ const V6_LEN: usize = LRH + IPV6 + UDP + Bth::LEN;
 /// The offset of the IPv4 identification in the pseudo-header.
 const V4_ID: usize = LRH + 4;
 
-/// The addresses and ports of a UDP flow, as packet headers in the form that the ICRC covers. A flow is made once for
-/// many packets.
+/// The addresses and UDP ports of the packets that one sender sends to one receiver. A `Flow` contains packet headers
+/// in the form that the ICRC covers. A flow is made once for many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The pseudo-header, in which lengths, identification and BTH are still zero.
@@ -121,12 +121,12 @@ impl Icrc {
         }
     }
 
-    /// Adds the bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes in place of the bytes that
-    /// it read. The CRC of the returned 128 bytes, started with the register 0, must be equal to the CRC of the bytes
-    /// that `fold` read, started with the register that `fold` got. Returns false and adds nothing if `fold` returns
+    /// Adds bytes to the ICRC that the closure `fold` reads and reduces to 128 bytes. `fold` gets the current CRC
+    /// register. The CRC of the 128 bytes, computed from a CRC register of 0, must be equal to the CRC of the bytes
+    /// that `fold` read, computed from the current CRC register. Returns false and adds nothing if `fold` returns
     /// `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
-        // The hasher stores all bits of the register inverted.
+        // The functions of `Hasher` return and take the CRC register with all bits inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
         self.0 = Hasher::new_with_initial(!0);
         self.0.update(&folded);
@@ -171,7 +171,7 @@ pub enum IdRule {
     Below128,
     /// Any identification is possible. If the receiver does not know the identification, it computes the
     /// identification's 16 bits from the ICRC's 32 bits, so the ICRC checks the packet only like a checksum of 16 bits.
-    /// Every single-bit error is still detected.
+    /// With the rule `Any`, the ICRC still detects every single-bit error.
     Any,
 }
 
@@ -182,14 +182,14 @@ pub struct Checked {
     pub ip_id: Option<u16>,
 }
 
-/// The reason why a packet was refused.
+/// The reason why a [`Solver`] refuses a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// The datagram is shorter than BTH and ICRC, or longer than a UDP payload can be. The value is the datagram's
     /// length in bytes.
     #[error("{0} bytes are no RoCEv2 datagram")]
     Length(usize),
-    /// The ICRC is wrong with every identification that is checked.
+    /// The ICRC is wrong, and in IPv4 no identification makes it right.
     #[error("the ICRC is wrong")]
     Icrc,
     /// The ICRC is right only with this IPv4 identification, which the [`IdRule`] excludes.
@@ -200,8 +200,8 @@ pub enum Mismatch {
 /// Checks the ICRC of received packets and computes their IPv4 identifications, without allocating memory.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
-    /// A direct-mapped cache of powers of x. An entry is a number n and the power x^(-8n), where n is the number of
-    /// bytes that the ICRC covers from the identification on. In an empty entry, the number of bytes is 0.
+    /// A direct-mapped cache of results of the function `retreat_by`. An entry is the argument of `retreat_by` and the
+    /// result. An empty entry has the argument 0.
     factors: [(u32, u32); 16],
 }
 
@@ -211,11 +211,12 @@ impl Solver {
         Self::default()
     }
 
-    /// Checks `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
+    /// Checks the ICRC of `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
     ///
-    /// `hint` is the likely identification: the index of the segment if the Linux kernel merged several datagrams, or 0
-    /// otherwise. If the hint is right, the identification need not be computed. A wrong `hint` costs time, but does
-    /// not change the result. IPv6 packets have no identification, so all 32 bits of the ICRC check them.
+    /// `hint` is the likely IPv4 identification, for example the index of the datagram in the super-packet in which it
+    /// was received. If `hint` is the identification, the solver need not compute the identification. A wrong `hint`
+    /// costs time, but does not change the result. IPv6 packets have no identification, so all 32 bits of the ICRC
+    /// check them.
     ///
     /// # Errors
     /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, or if the ICRC is wrong with every
@@ -268,17 +269,16 @@ impl Solver {
     /// Computes the identification with which the ICRC is right. `delta` is the XOR of the received ICRC and the ICRC
     /// that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // The last `covered` bytes of the packet begin with the identification and the fragment word (flags and
-        // fragment offset of the IPv4 header). Only these four bytes may differ between the received packet and the
-        // packet for which the ICRC was computed with `guess`. The multiplication computes the difference of these four
-        // bytes from the difference `delta` of the two CRCs. The lowest byte of the product is the difference in the
-        // first byte of the identification.
+        // `covered` is the number of bytes that the ICRC covers from the identification to the end of the packet. The
+        // multiplication divides `delta` by x^(8 * covered). `difference` is the change of four bytes of the IPv4
+        // header that explains `delta`: the two bytes of the identification, and the two bytes of the fragment word
+        // (flags and fragment offset).
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
-        // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC is computed with a set DF bit. A packet with a
-        // clear DF bit is accepted only under the rule `Exact`, with which the caller gives the identification. If the
-        // rule `Any` accepted a clear DF bit, it would not detect a single-bit error at bit 1579 or bit 14870, counted
-        // from the first bit of the identification.
+        // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC was computed with a set DF bit. Only the rule
+        // `Exact` also accepts a packet with a clear DF bit (0x40). If the rule `Any` accepted a clear DF bit, the ICRC
+        // would not detect an error in bit 1579 or in bit 14870 of a packet, where bit 0 is the first bit of the
+        // identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -286,8 +286,8 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // Packets are padded to four bytes, so `bytes` is a multiple of four in valid packets, and `bytes / 4` selects
-        // the slot.
+        // Valid packets are padded to four bytes, so `bytes` is a multiple of four. The division by 4 lets all entries
+        // of the cache be used.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {
@@ -319,8 +319,8 @@ const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // A multiplication of `b` by x is `b >> 1 ^ POLYNOMIAL & -(b & 1)`. Each step of this loop undoes such a
-        // multiplication, so it divides `inverse` by x.
+        // This line divides `inverse` by x, which undoes a multiplication by x. A multiplication of `b` by x is
+        // `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }
@@ -333,7 +333,7 @@ const INVERSES: [u32; 17] = {
     table
 };
 
-/// Returns the power x^(-8 * bytes), where `bytes` is at most 2^17 - 1.
+/// Returns the power x^(-8 * bytes) modulo the CRC polynomial, where `bytes` is at most 2^17 - 1.
 fn retreat_by(bytes: u32) -> u32 {
     let used = INVERSES.iter().enumerate().filter(|(k, _)| bytes >> k & 1 == 1);
     used.fold(ONE, |product, (_, factor)| multiply(product, *factor))

@@ -1,5 +1,6 @@
-//! References to the application's memory. This crate never accesses the memory itself. The crate passes only regions
-//! and offsets to its caller, and the caller copies the payload between packets and memory.
+//! References to the application's memory by regions and offsets. This crate never accesses the application's memory.
+//! The crate passes only regions and offsets to its caller, and the caller copies the payload between packets and
+//! memory.
 
 /// The number of a registered region, which is the region's slot in the table of memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,8 +17,8 @@ struct Mr {
     most: Access,
 }
 
-/// A reference to a region for which an access was checked. The generation shows whether the region was deregistered
-/// after the check.
+/// A reference to a region for which the table has permitted an access. The generation shows whether the region was
+/// deregistered after the reference was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
     pub(crate) slot: u32,
@@ -60,7 +60,7 @@ impl MrTable {
     /// Registers a region with new keys.
     ///
     /// # Errors
-    /// Returns [`Error::Exhausted`] if the RKeys contain slot numbers and all slots are in use.
+    /// Returns [`Error::Exhausted`] if RKeys contain the region's slot ([`RKeys::WithSlot`]) and all slots are in use.
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -146,7 +146,7 @@ impl MrTable {
         inside.then_some((MrRef { slot, generation: mr.generation }, offset))
     }
 
-    /// Returns the generation of a region, or 0 if the region's slot is empty.
+    /// Returns the generation of a region, or 0 if the region is deregistered.
     pub(crate) fn generation(&self, region: RegionId) -> u32 {
         self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
     }

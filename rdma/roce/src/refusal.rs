@@ -13,7 +13,7 @@ type Counter = fn(&mut Counters) -> &mut u64;
 /// The one reason for which an endpoint does not execute a packet.
 ///
 /// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). For most causes, the
-/// endpoint sends no NAK. The method [`Self::nak`] returns the code of the NAK if a cause has one.
+/// endpoint sends no NAK. The method [`Self::nak`] returns the NAK code of a cause, if the cause has a NAK code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     /// The datagram is not a packet that this stack handles.
@@ -103,9 +103,9 @@ pub enum RefusalCause {
 }
 
 impl RefusalCause {
-    /// Returns the code of the NAK with which the responder answers a request that is refused for this cause. A NAK of
-    /// a sequence error is sent only once per gap. The cause [`Self::ReceiverNotReady`] has no code, because an RNR NAK
-    /// has a timer in place of the code.
+    /// Returns the code of the NAK with which the responder answers a request that is refused for this cause. If
+    /// packets are missing, the responder does not send a NAK for every later packet. The cause
+    /// [`Self::ReceiverNotReady`] has no code, because an RNR NAK has a timer in place of the code.
     pub fn nak(self) -> Option<NakCode> {
         match self {
             Self::OutOfSequence => Some(NakCode::PsnSequence),
@@ -137,8 +137,8 @@ impl RefusalCause {
         }
     }
 
-    /// The name of each cause, and its counter. Some causes have no counter, and CM messages have counters of their
-    /// own.
+    /// Returns the name of the cause and the counter of the cause. Some causes have no counter, and CM messages have
+    /// counters of their own.
     fn row(self) -> (&'static str, Option<Counter>) {
         match self {
             Self::Malformed(_) => ("malformed", Some(|c| &mut c.rx_malformed)),
@@ -192,7 +192,7 @@ pub struct Refusal<'a> {
     /// The UDP address of the sender.
     pub from: SocketAddr,
     /// The packet; `None` if the datagram could not be decoded as a packet. The fields of the packet can have any
-    /// values, because the endpoint has not made the checks that come after the check of `cause`.
+    /// values, because the endpoint makes no further checks after the first check that fails.
     pub packet: Option<&'a Packet<'a>>,
 }
 

@@ -48,10 +48,10 @@ impl TimerTable {
 
 /// The next deadline of each queue pair, or of each connection.
 ///
-/// When a deadline becomes later, only its value in the map `of` changes, and its earlier entry stays in the heap. When
-/// the time of this earlier entry comes, [`Self::pop`] replaces the earlier entry by an entry with the later deadline.
-/// To make a deadline later costs little, because the heap does not change. [`Self::next`] returns a time that may be
-/// earlier than the next deadline, because earlier entries are still in the heap.
+/// The map `of` has the deadline of each key. The heap has an entry for each key, and the time of the entry is never
+/// later than the key's deadline. When a deadline becomes later, only the map changes, which costs little. When the
+/// time of a heap entry comes before the key's deadline, [`Self::pop`] replaces the entry by an entry with the time of
+/// the deadline. [`Self::next`] returns the earliest time in the heap, which may be earlier than the next deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines<K> {
     heap: BinaryHeap<Reverse<(Time, K)>>,
@@ -61,7 +61,7 @@ pub(crate) struct Deadlines<K> {
 #[derive(Clone, Copy, Debug)]
 struct Deadline {
     at: Time,
-    /// The time of the entry in the heap, at most `at`.
+    /// The time of the key's entry in the heap, which is never later than the deadline `at`.
     entry: Time,
 }
 
@@ -114,8 +114,8 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
         None
     }
 
-    /// Removes the entries of deadlines that were cleared or became earlier. Without the removal of stale entries, a
-    /// peer could make the heap grow without limit.
+    /// Removes the heap entries of deadlines that were cleared or became earlier. Without this removal, a peer could
+    /// make the heap grow without limit.
     fn drop_stale(&mut self) {
         if self.heap.len() > 2 * self.of.len() + 64 {
             self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));

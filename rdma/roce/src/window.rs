@@ -18,8 +18,8 @@ pub trait Window: Debug + Send {
 }
 
 /// A window that doubles in each round trip up to a threshold, and above the threshold grows by two packets in each
-/// round trip. After a loss or a congestion notification, the window is reduced only by a quarter. The reduction is
-/// small because a loss need not come from congestion: bad cables lose packets, too.
+/// round trip. After a loss or a congestion notification, the window is reduced only by a quarter, because a loss need
+/// not come from congestion: bad cables lose packets, too.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,

@@ -137,7 +137,8 @@ fn a_full_receive_completion_queue_fails_the_queue_pair() {
     pair.send(2, 10);
     pair.drive();
     assert_eq!((pair.b.received(), pair.b.state()), (ok([8]), "in the error state"));
-    // The second message has no completion, so it is not acknowledged.
+    // The completion queue has no room for the completion of the second message, so the second message is not
+    // acknowledged.
     assert_eq!((pair.psns("ACK"), pair.a.state()), (vec![PSN_A], "in the error state"));
 }
 

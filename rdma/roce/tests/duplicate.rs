@@ -1,5 +1,5 @@
-//! Packets that come again: requests that were executed before, and responses that were handled before (IBTA vol. 1,
-//! 9.7.5.1 and 9.7.1).
+//! Packets that arrive a second time: requests that were executed before, and responses that were handled before (IBTA
+//! vol. 1, 9.7.5.1 and 9.7.1).
 
 mod pair;
 
@@ -10,7 +10,7 @@ use roce::{
 };
 use verbs::Access;
 
-/// Makes a READ request packet for B, for the `length` bytes of B's region from `offset` on.
+/// Makes a packet that requests from B a READ of the `length` bytes of B's region from `offset` on.
 fn read_request(pair: &mut Pair, psn: u32, offset: u32, length: u32) -> Packet<'static> {
     let from = pair.b.remote(offset);
     let reth = Reth { addr: from.addr, rkey: from.rkey, length };

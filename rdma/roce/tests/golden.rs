@@ -64,7 +64,8 @@ fn every_cm_message_reencodes_to_its_bytes() {
         let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
         kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
         assert_eq!(mad.encode(), *raw, "MAD {n}");
-        // In a REQ or REP, Linux kernels set only bits that have a field in [`Message`].
+        // Linux kernels set only those bits of a REQ or REP that belong to a field of [`Message`], so a new MAD with
+        // the same fields has the same bytes.
         if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
             assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
         }

@@ -12,7 +12,7 @@ use roce::{
 };
 use verbs::WcStatus;
 
-/// A WRITE of 5 packets whose `nth` packet of `kind` is lost.
+/// Executes a WRITE of 5 packets, of which the first packet of the kind `kind` is lost once.
 #[track_caller]
 fn write_without(kind: &'static str) -> Pair {
     let mut pair = Pair::new();
@@ -50,8 +50,8 @@ fn a_write_survives_the_loss_of_a_middle_packet() {
 #[test]
 fn a_write_survives_the_loss_of_its_last_packet() {
     let pair = write_without("WRITE_LAST");
-    // The lost packet is the last packet of its message, so the responder sees no gap and sends no NAK. The requester
-    // replaces the lost packet by its tail probe.
+    // The lost packet is the last packet of its message, so the responder sees no gap and sends no NAK. The tail probe
+    // of the requester sends the lost packet again.
     assert_eq!((pair.count("WRITE_LAST"), pair.count("WRITE_MIDDLE"), pair.count("NAK_SEQUENCE")), (2, 3, 0));
 }
 
@@ -151,8 +151,8 @@ fn a_repeated_sequence_nak_does_not_start_over_again() {
     assert_eq!(pair.requests().len(), 6);
 }
 
-/// Returns the packets that a requester sends while nobody responds. An entry has a time in microseconds since the
-/// first packet, and the PSNs of the packets that were sent at this time.
+/// Returns the packets that A sends for a WRITE of 3 packets while all packets from A are lost. An entry of the result
+/// has a time in microseconds since the first packet, and the PSNs of the packets that were sent at this time.
 fn into_silence(pair: &mut Pair, time: Duration) -> Vec<(u64, Vec<u32>)> {
     pair.silence(A);
     pair.write(1, 3 * MTU);
@@ -194,7 +194,7 @@ fn the_interval_does_not_exceed_the_ack_timeout() {
     assert_eq!(turns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1048, 2097, 3145]);
 }
 
-/// The time after which a requester with the ACK timeout 1.049 ms gives up.
+/// Returns the time in microseconds after which a requester with the ACK timeout 1.049 ms gives up, and the pair.
 fn gives_up_after(retry_count: u8) -> (u64, Pair) {
     let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, retry_count));
     pair.silence(B);
@@ -282,14 +282,14 @@ fn a_damaged_acknowledgement_acknowledges_nothing() {
     assert_eq!(pair.finish(), ok([1]));
 }
 
-/// A pair whose window begins with 16 packets and has 64 at most.
+/// Makes a pair whose congestion windows begin with 16 packets and grow to at most 64 packets.
 fn with_window() -> Pair {
     Pair::with(|setup| {
         (setup.config.initial_window_bytes, setup.config.max_window_bytes) = (16 * MTU, 64 * MTU);
     })
 }
 
-/// The number of request packets that A sends at once.
+/// Posts a WRITE of 100 packets at A, and returns the number of packets that A sends before an acknowledgement arrives.
 fn burst(pair: &mut Pair) -> usize {
     let before = pair.requests().len();
     pair.write(99, 100 * MTU);
@@ -367,7 +367,7 @@ fn a_congestion_notification_takes_a_quarter_of_the_window() {
     let mut pair = with_window();
     let cnp = pair.forge(A, opcode::CNP, 0);
     assert_eq!(pair.deliver(A, &cnp), None);
-    // A second notification of the same congestion has no effect.
+    // A second congestion notification that arrives at the same time does not reduce the window again.
     assert_eq!(pair.deliver(A, &cnp), None);
     assert_eq!((pair.a.endpoint.counters().rx_cnp, burst(&mut pair)), (2, 12));
 }
@@ -383,7 +383,7 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // The packet at the offset 15, which fills the window, also requests an acknowledgement.
+    // Packet 15, with which the congestion window is full, also requests an acknowledgement.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

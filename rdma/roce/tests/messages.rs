@@ -8,7 +8,7 @@ use pair::{A, B, DELAY, HALF, MTU, PSN_A, Pair, ok};
 use roce::{opcode, wire::Bth};
 use verbs::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 
-/// The kinds of A's packets for a message of `len` bytes.
+/// Transfers a message of `len` bytes from A to B, and returns the kinds of A's packets.
 fn packets(op: impl Fn(&Pair) -> SendOp, len: u32) -> Vec<&'static str> {
     let mut pair = Pair::new();
     pair.b.recv(9, 4 * MTU);
@@ -225,7 +225,8 @@ fn a_queue_pair_sends_a_burst_before_the_next_one_sends() {
     assert_eq!(to_other, [0, 0, 0, 1, 1, 1, 0, 0, 1]);
 }
 
-/// A pair whose ends may delay acknowledgements.
+/// Makes a pair whose ends may delay acknowledgements, and in which B has received a SEND that it has not acknowledged
+/// yet.
 fn with_late_acks() -> Pair {
     let mut pair = Pair::with(|setup| setup.cap.late_acks = true);
     pair.b.recv(9, 10);

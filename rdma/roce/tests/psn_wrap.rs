@@ -8,7 +8,7 @@ use std::time::Duration;
 use pair::{A, B, DELAY, Fate, MTU, PSN_A, Pair, ok};
 use roce::{RefusalCause, opcode, psn::Psn, wire::Syndrome};
 
-/// A pair whose third packet has the PSN 0.
+/// Makes a pair in which the third request packet of A has the PSN 0.
 fn near_the_wrap() -> Pair {
     Pair::with(|setup| setup.psn = [0xff_fffe, 0xff_fffd])
 }

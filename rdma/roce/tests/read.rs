@@ -11,7 +11,7 @@ use roce::{
 };
 use verbs::{Access, RemoteAddr, SendOp, WcStatus};
 
-/// A pair with a window of 4 packets, which does not grow.
+/// Makes a pair with congestion windows of 4 packets, which do not grow.
 fn narrow() -> Pair {
     Pair::with(|setup| {
         (setup.config.initial_window_bytes, setup.config.max_window_bytes) = (4 * MTU, 4 * MTU);
@@ -112,7 +112,7 @@ fn more_reads_than_responder_resources_are_an_invalid_request() {
     for id in 1..=3 {
         pair.read(id, 10);
     }
-    // The READs before the refused one are answered.
+    // B refuses the third READ, but answers the two READs before it.
     let expected = [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::RemoteInvalidRequest)];
     assert_eq!(pair.finish(), expected);
     assert_eq!(
@@ -133,7 +133,7 @@ fn responder_resources_are_limited_by_the_device() {
     assert_eq!(pair.deliver(B, &second), Some(RefusalCause::TooManyReads));
 }
 
-/// A READ of `len` bytes of the first half of memory, as a packet for B.
+/// Makes a packet that requests from B a READ of the first `length` bytes of B's region.
 fn read_request(pair: &mut Pair, psn: u32, length: u32) -> Packet<'static> {
     let from = pair.b.remote(0);
     let reth = Some(Reth { addr: from.addr, rkey: from.rkey, length });
@@ -191,8 +191,8 @@ fn a_lost_request_with_nothing_behind_it_is_repeated_by_the_timer() {
     assert_eq!(pair.finish(), ok([1]));
     let times: Vec<_> =
         pair.sent.iter().filter(|p| p.kind == "READ_REQUEST").map(|p| (p.at - start).as_micros()).collect();
-    // A READ is never sent again as a probe. The lost READ is therefore sent again only after the two probe intervals,
-    // 250 us and 500 us, and the retransmission interval of 4000 us.
+    // A READ request is never sent as a tail probe. The lost READ request is therefore sent again only after the two
+    // intervals of tail probes, 250 us and 500 us, and the retransmission interval of 4000 us.
     assert_eq!(times, [0, 250 + 500 + 4000]);
 }
 
@@ -310,7 +310,8 @@ fn a_response_to_a_write_fails_the_write() {
     pair.transmit();
     let response = pair.forge(A, opcode::READ_RESPONSE_ONLY, PSN_A + 1);
     assert_eq!(pair.deliver(A, &response), Some(RefusalCause::BadResponse));
-    // The response that is refused still acknowledges request 1, because request 1 was sent before request 2.
+    // The READ response has the PSN of request 2 and is refused, but it still acknowledges request 1, because request 1
+    // was sent before request 2.
     assert_eq!(pair.a.completed(), [(1, WcStatus::Success), (2, WcStatus::BadResponse)]);
 }
 

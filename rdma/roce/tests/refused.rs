@@ -25,7 +25,7 @@ fn refused(pair: &mut Pair, packet: &Packet<'_>, cause: RefusalCause, nak: Optio
     assert_eq!(pair.b.state(), if fatal { "in the error state" } else { "connected" });
 }
 
-/// A packet of a WRITE of `length` bytes to B's memory.
+/// Makes a packet of a WRITE of `length` bytes to B's region.
 fn write_packet(
     pair: &mut Pair,
     opcode: u8,
@@ -146,7 +146,7 @@ fn icrc_with_an_identification_that_the_sender_does_not_use() {
 
 const Q_KEY: u32 = 0x8001_0000;
 
-/// A datagram for queue pair 1.
+/// Makes a packet with the payload `payload` for queue pair 1 of B, to which CM messages are sent.
 fn management<'a>(pair: &mut Pair, payload: &'a [u8]) -> Packet<'a> {
     let mut packet = pair.forge(B, opcode::UD_SEND_ONLY, 0);
     packet.bth.dest_qp = 1;
@@ -195,8 +195,8 @@ fn cm_unknown_id() {
     assert_eq!(pair.b.endpoint.cm_counters().rx_unknown_id, 1);
 }
 
-/// Makes a pair in which B has answered A's REQ with a REP. Also returns the communication IDs that A's later messages
-/// carry: A's ID is the local one, and B's ID is the remote one.
+/// Makes a pair in which B has responded to A's REQ with a REP. Returns the pair and the communication IDs that A's
+/// later CM messages contain: A's ID is the local one, and B's ID is the remote one.
 fn requested_ids() -> (Pair, CommIds) {
     let (mut pair, _, id) = Pair::requested();
     pair.accept(id);
@@ -268,7 +268,7 @@ fn opcode_sequence() {
         let payload = if opcode == opcode::READ_REQUEST { &[] } else { FULL };
         let packet = write_packet(&mut pair, opcode, PSN_A + 1, 3 * MTU, payload);
         refused(&mut pair, &packet, RefusalCause::OpcodeSequence, Some("NAK_INVALID"));
-        // The receive that the SEND took fails.
+        // The receive that was taken for the SEND completes with an error.
         assert_eq!(pair.b.received(), [(9, WcStatus::LocalProtectionError)]);
     }
 }
@@ -318,11 +318,11 @@ fn message_length() {
         (opcode::WRITE_FIRST, (1 << 31) + 1, FULL),
         // A message that fits into one packet must not begin with a FIRST packet.
         (opcode::WRITE_FIRST, MTU, FULL),
-        // The message ends before its announced length, or behind it.
+        // The payload is shorter or longer than the length in the RETH.
         (opcode::WRITE_ONLY, 5, &FULL[..4]),
         (opcode::WRITE_ONLY, 3, &FULL[..4]),
         (opcode::READ_REQUEST, (1 << 31) + 1, &[]),
-        // The responses would take half of all PSNs.
+        // With a path MTU of 256 bytes, the responses would take 2^23 PSNs, which is half of all PSNs.
         (opcode::READ_REQUEST, 1 << 31, &[]),
     ] {
         let mut pair = Pair::new();
@@ -332,7 +332,7 @@ fn message_length() {
     for (opcode, payload) in [
         (opcode::WRITE_LAST, &FULL[..4]),
         (opcode::WRITE_LAST, &FULL[..12]),
-        // The MIDDLE packet ends behind the length that the RETH has announced.
+        // With the MIDDLE packet, the payload becomes longer than the length in the RETH of the FIRST packet.
         (opcode::WRITE_MIDDLE, FULL),
     ] {
         let mut pair = Pair::new();
@@ -370,7 +370,9 @@ fn receive_memory() {
     );
 }
 
-/// Posts `op` to a region of 64 bytes with remote write only. Returns the status of A's request.
+/// Posts the request `op` at A, for `len` bytes of a region of B. The region has 64 bytes and only the access right for
+/// remote writes. `change` changes the address or RKey of the request. Returns the status with which the request
+/// completes.
 fn access(op: impl Fn(RemoteAddr) -> SendOp, change: impl Fn(&mut RemoteAddr), len: u32) -> WcStatus {
     let mut pair = Pair::new();
     let keys = pair.b.register(1 << 40, 64, Access::REMOTE_WRITE);
@@ -395,7 +397,7 @@ fn remote_access_by_key_bounds_and_right() {
     assert_eq!(access(SendOp::Write, |at| at.addr -= 1, 4), bad);
     assert_eq!(access(SendOp::Write, |at| at.addr = u64::MAX, 4), bad);
     assert_eq!(access(SendOp::Read, |_| {}, 4), bad);
-    // The key of a request for no bytes is not checked (IBTA vol. 1, 9.7.4.1.5).
+    // The RKey of a request for no bytes is not checked (IBTA vol. 1, 9.7.4.1.5).
     assert_eq!(access(SendOp::Write, |at| at.rkey ^= 1, 0), good);
     assert_eq!(access(SendOp::Read, |at| at.rkey ^= 1, 0), good);
 }
@@ -421,7 +423,8 @@ fn remote_access_that_is_withdrawn_in_the_middle_of_a_message() {
     assert_eq!((pair.b.got(MTU), pair.b.got(2 * MTU)[MTU as usize]), (FULL, 0));
 }
 
-/// Makes A send a packet, and delivers `syndrome` for this packet to A.
+/// Makes A send a WRITE packet, and delivers an acknowledgement with the syndrome `syndrome` for this packet to A.
+/// Returns the refusal cause of the acknowledgement, and A's completions.
 fn answered(syndrome: Syndrome) -> (Option<RefusalCause>, Vec<(u64, WcStatus)>) {
     let mut pair = Pair::new();
     pair.silence(A);

@@ -8,7 +8,7 @@ use pair::{B, DELAY, Fate, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::RefusalCause;
 use verbs::WcStatus;
 
-/// The delay of each timer code in units of 10 us (IBTA vol. 1, table 45).
+/// The delay of each RNR NAK timer code (IBTA vol. 1, table 45), in units of 10 us.
 const DELAYS: [u64; 32] = [
     65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
     3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,

@@ -36,15 +36,15 @@ use crate::{
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
 /// The minimum times between two system calls by which a spinning thread requests CM events from the Linux kernel. The
-/// first time applies while a connection is being set up, and the second time applies otherwise. A sleeping thread
-/// makes no such requests, because the kernel wakes it when a CM event arrives.
+/// first time applies while a connection is being set up, and the second time applies otherwise. No minimum time
+/// applies to a sleeping thread, because the Linux kernel wakes the thread when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
 /// own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// The number of polls for CM events after which a poll requests events from the Linux kernel by a system call. While
-/// no connection is being set up, a poll before this number is reached makes no system call, because sessions poll for
-/// CM events often, between completions.
+/// While no connection is being set up, only one of `POLLS` polls for CM events makes a system call that requests the
+/// events from the Linux kernel. The other polls make no system call, because sessions poll for CM events often,
+/// between completions.
 const POLLS: u32 = 64;
 /// The time limit of a connection attempt if the program sets no limit. The connection manager of the Linux kernel uses
 /// the same time limit of 98 seconds.

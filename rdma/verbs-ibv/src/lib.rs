@@ -45,9 +45,9 @@ use verbs::{Context, Error};
 pub struct Options {
     /// If true, memory stays registered with the device after the program has deregistered it, until the owner of the
     /// memory is dropped. If the program registers the same buffer again while the buffer's memory is still registered,
-    /// the registration costs nothing. The RKey of a kept registration also stays valid, although the session that used
-    /// the RKey has no queue pair any more. Servers do not set this option, because a host could otherwise use the RKey
-    /// of an earlier session.
+    /// the registration costs nothing. The RKey of a kept registration stays valid after the end of the session that
+    /// used the RKey. Servers do not set this option, because a host could otherwise use the RKey of an earlier
+    /// session.
     pub keep_registrations: bool,
 }
 

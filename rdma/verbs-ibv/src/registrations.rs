@@ -144,7 +144,8 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::Mr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // All kept registrations are dropped, because they may pin memory that this registration needs.
+                // All kept registrations are dropped before the second attempt, because they pin memory, and the amount
+                // of pinned memory is limited.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::Mr::new(pd, memory, access).map_err(failed)
@@ -153,8 +154,8 @@ impl Registrations {
         }
     }
 
-    /// Returns an error if the region was registered without the rights in `access`. The rights of the region do not
-    /// change, because withdrawing rights from a device would need many calls.
+    /// Returns an error if the region was registered without the rights in `access`. The device keeps the rights with
+    /// which the region was registered, because a NIC needs much time for revoking rights, or cannot revoke them.
     pub(crate) fn set_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         let tables = self.tables();
         let most = tables.regions.get(&lkey).ok_or_else(|| unknown_mr(lkey))?.access;
@@ -190,7 +191,7 @@ impl Registrations {
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Removes the kept registrations whose owner was dropped. Also removes the protection domains that the program has
+    /// Removes the kept registrations whose owner was dropped, and then the protection domains that the program has
     /// deallocated and that have no kept registrations.
     #[must_use]
     fn purge(&mut self) -> Gone {
@@ -198,7 +199,7 @@ impl Tables {
         (kept, self.retired.extract_if(.., |domain| domain.kept.is_empty()).collect())
     }
 
-    /// Removes all kept registrations and all retired domains.
+    /// Removes all kept registrations, and all protection domains that no session uses.
     #[must_use]
     fn take_kept(&mut self) -> Gone {
         (self.take(|_| true), std::mem::take(&mut self.retired))

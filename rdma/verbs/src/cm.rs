@@ -163,7 +163,7 @@ pub enum CmEvent {
         /// The parameters on which both sides agreed.
         param: EstablishedParam,
     },
-    /// The peer, or its connection manager, sent a REJ. The connection attempt has ended.
+    /// The connection attempt has ended, because the peer or its connection manager sent a REJ.
     Rejected {
         /// The connection that was rejected.
         id: CmId,

@@ -39,7 +39,7 @@ pub struct MrKeys {
 pub struct Access {
     /// True if the device may write the region for the own program: for receives and for the results of READs.
     pub local_write: bool,
-    /// True if peers may write the region by WRITEs. The verbs provider grants `local_write` with this right.
+    /// True if peers may write the region by WRITEs. The verbs provider also grants `local_write` if this is true.
     pub remote_write: bool,
     /// True if peers may read the region by READs.
     pub remote_read: bool,
@@ -158,7 +158,7 @@ pub enum Wake {
     Interrupted,
 }
 
-/// An opened device. All methods may be called from any thread.
+/// The methods of an opened device, which a provider implements. All methods may be called from any thread.
 ///
 /// The methods identify objects by ids. [`crate::Context`] and its objects call these methods, and release the objects
 /// in the right order. A call with an id that the device does not know fails with [`Error::NotFound`].
@@ -224,10 +224,10 @@ pub trait Driver: Send + Sync + 'static {
     /// index were posted.
     ///
     /// # Errors
-    /// Returns the index of the first work request that was not posted, and the reason. The reason is
+    /// Returns the index of the first work request that was not posted, and the reason. The call fails with
     /// [`Error::Exhausted`] if the send queue is full. The embedded provider also reports [`Error::QpState`] if the
-    /// queue pair is not connected, and [`Error::LocalProtection`] if a region does not cover an element. The reason is
-    /// [`Error::Invalid`] if the device refuses the work request.
+    /// queue pair is not connected, and [`Error::LocalProtection`] if a region does not cover an element. The call
+    /// fails with [`Error::Invalid`] if the device refuses the work request.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
@@ -260,7 +260,7 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
-    /// of the device. An unreachable peer is no error, but the CM event [`CmEvent::Unreachable`].
+    /// of the device. If the peer is unreachable, the call does not fail, but [`CmEvent::Unreachable`] follows.
     fn connect(
         &self,
         channel: ChannelId,

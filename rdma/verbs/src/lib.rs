@@ -1,8 +1,8 @@
-//! The driver interface between session code and RDMA providers: the verbs object model.
+//! The driver interface between RDMA providers and the code that uses them: the verbs object model.
 //!
-//! Session code uses [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements [`Driver`].
-//! All terms have the same meanings as in libibverbs and librdmacm, so that a provider can use rdma-core, and a library
-//! with the ABI of libibverbs can use this interface.
+//! Code that uses RDMA works with [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements
+//! [`Driver`]. All terms have the same meanings as in libibverbs and librdmacm, so that a provider can use rdma-core,
+//! and a library with the ABI of libibverbs can use this interface.
 //!
 //! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
 //!

@@ -16,8 +16,8 @@ use crate::peer::Peer;
 const BURST: u32 = 8;
 /// The time after which a peer that has used up its burst may cause one more line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The maximum number of peers that are counted separately. When this number is reached, all other peers share one
-/// allowance.
+/// The maximum number of peers whose log lines are counted separately. All further peers together may cause as many log
+/// lines as one peer.
 const PEERS: usize = 1024;
 
 /// Counts the log lines of each peer; `K` identifies peers.

@@ -91,12 +91,12 @@ impl Memory {
     /// Panics if the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        // SAFETY: `check` bounds the source; the destination is a slice; both cannot overlap, because no reference to
-        // this memory may exist (contract of `from_raw_parts`).
+        // SAFETY: `check` bounds the source; the destination is a slice; source and destination cannot overlap, because
+        // no reference to this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
-    /// Copies bytes to other memory, or to another place in this memory.
+    /// Copies `len` bytes from `offset` on into the memory `to`, from `at` on; `to` may be this memory itself.
     ///
     /// # Panics
     /// Panics if the range to read is not inside this memory, or if the range to write is not inside `to`.
@@ -104,7 +104,7 @@ impl Memory {
         self.check(offset, len);
         to.check(at, len);
         // SAFETY: `check` has verified that both ranges are inside their memories, and `std::ptr::copy` permits
-        // overlapping ranges. `black_box` hides both addresses from the compiler.
+        // overlapping ranges. `black_box` hides the addresses of the ranges from the compiler.
         unsafe {
             let (from, to) = (self.addr.add(offset), to.addr.add(at));
             std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);

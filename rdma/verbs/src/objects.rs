@@ -124,8 +124,9 @@ impl Pd {
     /// Registers `memory` with the rights `access`.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory is
-    /// reached. Fails with [`Error::Io`] if the operating system refuses the registration for another reason.
+    /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
+    /// is reached. Fails with [`Error::Io`] if the operating system refuses the registration for any reason other than
+    /// these limits.
     pub fn reg_mr(&self, memory: &Memory, access: Access) -> Result<Mr, Error> {
         let keys = self.0.context.0.reg_mr(self.0.id, memory, access)?;
         Ok(Mr { pd: self.clone(), memory: memory.clone(), keys })
@@ -162,8 +163,7 @@ pub struct Mr {
     keys: MrKeys,
     // The protection domain is declared last, because Rust drops fields in the order of their declaration. When the
     // protection domain is deallocated, a driver may remove registrations whose memory has no owner any more. The field
-    // `memory` is therefore dropped before the protection domain, because `memory` may have the last reference to the
-    // owner.
+    // `memory` must be dropped before the protection domain, because `memory` may have the last reference to the owner.
     pd: Pd,
 }
 
@@ -345,8 +345,8 @@ impl Channel {
     /// `Established`, `Rejected` or `Unreachable`.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is an IPv4 address and the
-    /// device has an IPv6 address, or the reverse.
+    /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address
+    /// family of the device.
     pub fn connect(&self, qp: &Qp, remote: SocketAddr, param: &ConnParam) -> Result<CmId, Error> {
         self.driver().connect(self.0.id, qp.num, remote, param)
     }

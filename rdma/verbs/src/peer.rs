@@ -9,9 +9,9 @@ use std::{
 /// to one machine.
 const IPV6_BITS: u32 = 64;
 
-/// An IPv4 address, or the /64 network of an IPv6 address. All connections from one source network share the resources
-/// that a server grants to one source. The link-local addresses of all neighbours are one source network, because a
-/// machine can give itself any number of link-local addresses.
+/// A source network: an IPv4 address, or the /64 network of an IPv6 address. All connections from one source network
+/// share the resources that a server grants to one source. The link-local addresses of all neighbours are one source
+/// network, because a machine can give itself any number of link-local addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(IpAddr);
 

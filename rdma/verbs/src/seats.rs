@@ -1,11 +1,11 @@
 //! Decides how many connections of each source are admitted, and which connection must be closed to make room for a new
 //! connection.
 //!
-//! A server admits a fixed number of connections and of requests that are not connections yet; [`Seats`] counts
-//! connections and requests together. A source with many connections must not keep other sources out. If the maximum
-//! number of connections is already admitted when a connection arrives, the source with the most connections loses a
-//! connection, provided that the source of the new connection has fewer connections. [`Seats`] only decides which
-//! connections are admitted; it contains no connection and reads no clock.
+//! A server admits a fixed number of connections. A [`Seats`] can also count connection requests that the server has
+//! not accepted yet, as if they were connections. A source with many connections must not keep other sources out. If
+//! the maximum number of connections is already admitted when a connection arrives, the source with the most
+//! connections loses a connection, provided that the source of the new connection has fewer connections. [`Seats`] only
+//! decides which connections are admitted; it contains no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -14,8 +14,9 @@ use std::{
 
 use crate::peer::Peer;
 
-/// Says whether an admitted connection has had requests, and whether one of its requests is in progress. A connection
-/// with a lower value is displaced before a connection with a higher value.
+/// Says whether an admitted connection has had requests, and whether one of its requests is in progress. If
+/// several connections have one source, a connection with a lower value is displaced before a connection with a higher
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The connection has had no request yet.
@@ -80,8 +81,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.numbers.get(&source).copied().unwrap_or(0)
     }
 
-    /// Admits a new connection. Before this call, the caller must have called [`Self::room`], and must have closed the
-    /// connection that [`Self::room`] named. If `key` is admitted already, nothing changes.
+    /// Admits a new connection. If [`Self::room`] or [`Self::displaced_by`] named a connection that must be closed, the
+    /// caller must close that connection before this call. If `key` is admitted already, nothing changes.
     pub fn take(&mut self, key: K, source: S) {
         if let Entry::Vacant(place) = self.taken.entry(key) {
             place.insert(Seat { source, standing: Standing::New });
@@ -148,7 +149,7 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // This check only looks up how many connections the source with the most connections has. The check does not
+        // The number of connections of the source with the most connections is looked up first. This look-up does not
         // visit each connection, so a flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {

@@ -13,8 +13,8 @@ pub enum Target {
     Anybody,
     /// The workers that take this data id.
     DataId(u16),
-    /// The worker that has this member number in the load-balancer tables. If no worker with this member number is
-    /// subscribed, any worker may get the event.
+    /// The worker that has this member number in the load-balancer tables. If no worker with this member number can get
+    /// events at present, any worker may get the event.
     Member(u16),
 }
 
@@ -89,8 +89,8 @@ pub enum Action {
         id: EventId,
     },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
-    /// the offset in the ring of `worker` that the descriptor contains. If `worker` has a staging ring, copy the event
-    /// to the staging ring, and WRITE it to the worker's ring. After the copy, announce the event to `worker`.
+    /// byte `descriptor.offset` of the ring of `worker`. If `worker` has a staging ring, copy the event to the staging
+    /// ring, and WRITE the event from there to the worker's ring. After the copy, announce the event to `worker`.
     Again {
         /// The ended worker.
         from: WorkerId,

@@ -17,8 +17,7 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The maximum number of events that one search skips because no worker has room for them. The search looks for an
-/// event that can be delivered again.
+/// The maximum number of events that one call of [`Dispatcher::serve_again`] skips because no worker can get them now.
 const MOST_PASSED: usize = 256;
 
 /// An event that was announced to a worker.
@@ -78,8 +77,8 @@ impl Dispatcher {
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // Only workers of version 2 can get the kept events, so a worker of version 2 must be subscribed, or the ended
-        // worker must have used version 2, because the ended worker may subscribe again.
+        // Only workers of version 2 can get events again. Events are therefore kept if a worker of version 2 is
+        // subscribed. Events are also kept if the ended worker used version 2, because this worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }

@@ -5,14 +5,15 @@ use std::time::Duration;
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
-    /// Complete events wait for room in a ring. If [`Config::most_waiting`] events wait already, a new event is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest waiting
+    /// event of the target with the most waiting events is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest waiting
-    /// event is lost.
+    /// event of the target with the most waiting events is lost.
     DropOldest,
 }
 
@@ -34,8 +35,9 @@ pub struct Config {
     pub pressure: Pressure,
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
-    /// The maximum number of complete events that wait. If more than `most_waiting` events wait, an event of the target
-    /// with the most waiting events is lost, so that a slow worker does not cause losses for other workers.
+    /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, an
+    /// event of the target with the most waiting events is lost, so that a slow worker does not cause losses for other
+    /// workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
@@ -53,7 +55,7 @@ pub struct Config {
     pub stall: Duration,
     /// A worker counts as stalled if it has not acknowledged a WRITE for this time.
     pub silence: Duration,
-    /// The number of events in the trace buffer.
+    /// The maximum number of events in the trace buffer, which is rounded up to a power of two.
     pub journal: u32,
 }
 

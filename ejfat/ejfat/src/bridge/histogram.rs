@@ -2,8 +2,8 @@
 
 /// The longest duration in nanoseconds that can be distinguished from longer durations: 2^40 ns, which is 18 minutes.
 const LONGEST: u64 = 1 << 40;
-/// The number of significant decimal digits to which the histogram keeps durations. With one digit, a duration is exact
-/// to 7 %.
+/// The number of significant decimal digits to which the histogram keeps durations. With one significant digit, the
+/// error of a recorded duration is below 7 %.
 const DIGITS: u8 = 1;
 
 /// Counts durations in nanoseconds.

@@ -135,8 +135,7 @@ impl Dispatcher {
     /// the reassembler's event buffer.
     ///
     /// # Errors
-    /// Fails with the [`Loss`] of the event if no subscribed worker takes the event, or if the event is longer than the
-    /// ring of every worker that takes the event.
+    /// Fails with [`Loss::TooLarge`] if the event is longer than the ring of every worker that may get the event.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
         // If an older event still has this event buffer, the older event was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
@@ -226,8 +225,7 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // This event was released before its delivery was acknowledged, so its slots became free with this
-            // acknowledgement.
+            // The worker had released the acknowledged event already, so the slots of this event have just become free.
             self.serve_waiting(now);
         }
     }
@@ -275,8 +273,9 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    /// Finds stalled workers, and gives up events and rings that waited too long. The caller should call this function
-    /// at intervals of about a tenth of the shortest time in [`Config`].
+    /// Finds stalled workers. Gives up complete events that have waited for room longer than [`Config::hold`], and kept
+    /// rings of workers that ended longer than [`Config::hold`] ago. The caller should call this function at intervals
+    /// of about a tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
         // Waiting events may have room now, because a worker may have stalled or recovered, or because events were

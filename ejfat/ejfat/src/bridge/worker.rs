@@ -79,7 +79,8 @@ pub struct WorkerStats<'a> {
     pub in_use: u32,
     /// The part of the worker's slots that is in use, from 0 to 1.
     pub fill: f64,
-    /// True if the worker has events and has released no event for [`Config::stall`].
+    /// True if the worker has events and has released no event for [`Config::stall`], or has not acknowledged a WRITE
+    /// for [`Config::silence`].
     pub stalled: bool,
     /// The time at which the worker subscribed.
     pub since: Time,
@@ -242,8 +243,8 @@ impl Workers {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
 
-    /// Chooses the least filled worker that may get an event and has room. If the target is a member and no worker has
-    /// this member number, any worker may get the event.
+    /// Chooses the least filled worker that may get an event and has room. If the target is a member, and no worker
+    /// with this member number can get events at present, any worker may get the event.
     pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
@@ -369,9 +370,9 @@ impl Workers {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // A trial gives one event to a stalled worker, because some workers keep each event until the next event
-            // arrives. If stalled workers got no trials, a worker that keeps each event until the next event arrives
-            // would stay stalled for ever.
+            // A stalled worker gets one event after the stall time, because some workers release an event only when the
+            // next event arrives. Without this one event, a worker that releases an event only when the next event
+            // arrives would stay stalled for ever.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

@@ -23,7 +23,7 @@ impl<T: Copy> Addresses<T> {
         Self { v4: Table::new(v4.collect()), v6: Table::new(v6.collect()) }
     }
 
-    /// Returns all addresses with their values, in no order.
+    /// Returns all addresses with their values, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (IpAddr, T)> + '_ {
         let v4 =
             self.v4.places.iter().flatten().map(|&(key, value)| (Ipv4Addr::from_bits(key).into(), value));

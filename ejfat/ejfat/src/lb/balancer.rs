@@ -17,11 +17,11 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// The state of a data plane. The state contains the current tables, the staged tables with their first ticks, and the
 /// counters of each load balancer.
 ///
-/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and tables are
-/// staged only for ticks that no packet has had yet, so an update of tables splits no event. Each load balancer has its
-/// own ticks, because the ticks of different experiments are independent of each other. The destination addresses
-/// belong to the whole data plane, so a change of these addresses applies to all ticks at once. A source address is
-/// allowed if the tables for its packet's tick, or any tables for later ticks, allow this address.
+/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and
+/// [`Balancer::stage`] accepts tables only for ticks above all remembered ticks, so staged tables split no event. Each
+/// load balancer has its own ticks, because the ticks of different experiments are independent of each other. The
+/// destination addresses belong to the whole data plane, so a change of these addresses applies to all ticks at once. A
+/// source address is allowed if the tables for its packet's tick, or any tables for later ticks, allow this address.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -33,8 +33,8 @@ impl Balancer {
     /// The maximum number of staged sets of tables of one load balancer.
     pub const MOST_STAGED: usize = 16;
 
-    /// Creates the state of a data plane whose current tables are `tables`. `seed` is the seed of the members' hash
-    /// table.
+    /// Creates the state of a data plane whose current tables are `tables`. `seed` is the seed of the hash table that
+    /// finds a member's counters.
     pub fn new(tables: &Tables, seed: u64) -> Self {
         let destinations = tables.destinations.clone();
         let lbs = LbId::all().map(|lb| Sets::new(tables.of(lb).clone())).collect();
@@ -47,7 +47,7 @@ impl Balancer {
         &self.lbs[lb.index()]
     }
 
-    /// Returns the addresses to which packets are sent, each with its load balancer.
+    /// Returns the addresses to which senders send packets, each with its load balancer.
     pub(super) fn destinations(&self) -> impl Iterator<Item = (IpAddr, LbId)> + '_ {
         self.destinations.iter()
     }
@@ -93,7 +93,7 @@ impl Balancer {
     }
 
     /// Stages tables as [`Balancer::stage`] does. If tables with the same first tick are staged already, the new tables
-    /// replace the existing tables, because no packet can have been looked up in the existing tables.
+    /// replace the existing tables, because no tick of the existing tables is remembered as routed.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
@@ -119,8 +119,9 @@ impl Balancer {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables from the first possible tick on, and returns this tick. If no packet was looked up in the tables
-    /// that begin at the returned tick, the new tables replace these tables.
+    /// Stages tables for the ticks after the highest remembered tick, and returns the first tick of the staged tables.
+    /// If the existing tables for these ticks routed no packet recently, the new tables replace the existing tables and
+    /// take over their first tick.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if all routed ticks are above the horizon, and with the errors of
@@ -150,9 +151,9 @@ impl Balancer {
         if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
     }
 
-    /// Applies a load balancer's tables from the tick `from` on, whatever ticks were routed or staged. Sets of the load
-    /// balancer that begin at the tick `from` or later are dropped, and the number of dropped sets is returned. The
-    /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
+    /// Applies a load balancer's tables from the tick `from` on, even if higher ticks were already routed. Sets of the
+    /// load balancer that begin at the tick `from` or later are dropped, and the number of dropped sets is returned.
+    /// The segments of an event in flight may go to different workers if the event's tick is `from` or higher.
     ///
     /// # Errors
     /// Fails with [`StageError::Full`] if no room for another set is left after the sets from the tick `from` on are
@@ -165,8 +166,8 @@ impl Balancer {
         let dropped = of.sets.len() - kept;
         of.sets.truncate(kept);
         of.sets.push(Set::new(from, tables));
-        // Remembered ticks from `from` on are forgotten, so that a sender whose clock was wrong does not block the next
-        // tables.
+        // Remembered ticks from `from` on are forgotten, so that a wrong tick from a sender whose clock was wrong does
+        // not prevent the staging of later tables.
         let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
         (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
         self.find_places(lb, kept);
@@ -193,8 +194,8 @@ impl Balancer {
         Ok(())
     }
 
-    /// Replaces all sets of all load balancers by these tables, for all ticks and at once. The replacement may split
-    /// events in flight between workers.
+    /// Replaces the destination addresses and all sets of all load balancers by these tables. The replacement applies
+    /// to all ticks at once, so it may split events in flight between workers.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
         for (lb, of) in LbId::all().zip(&mut self.lbs) {
@@ -219,13 +220,12 @@ impl Balancer {
         self.destinations = Arc::new(Tables::destinations(rules));
     }
 
-    /// Sets the horizon of a load balancer, which is the highest tick that is remembered as routed. Forged ticks above
-    /// the horizon are not remembered as routed, so they do not block new tables. While a load balancer has a horizon,
-    /// [`Balancer::age`] does not forget the ticks up to the horizon. The load balancer remembers the lowest and the
-    /// highest tick that it routed above the old horizon ([`BeyondHorizon`]). If the new horizon is not below the
-    /// highest tick that was routed above the old horizon, this highest tick counts as routed from now on. If only the
-    /// lowest tick that was routed above the old horizon is not above the new horizon, this lowest tick counts as
-    /// routed from now on.
+    /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
+    /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
+    /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. Above the
+    /// horizon, the load balancer stores only the lowest and the highest tick that it routed ([`BeyondHorizon`]). The
+    /// lowest or highest tick that was routed above the old horizon counts as routed from now on if this tick is not
+    /// above the new horizon.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -270,9 +270,10 @@ impl Balancer {
     }
 
     /// Forgets old ticks of all load balancers that have no horizon. A tick is old if it was routed only before the
-    /// previous call of this function. A tick that was not routed between two calls of this function belongs to no
-    /// event in flight. Because old ticks are forgotten, a wrong tick from a sender whose clock was wrong does not
-    /// block new tables for long. The caller should call this function every few seconds.
+    /// previous call of this function. The caller should make the time between two calls so long that an old tick
+    /// belongs to no event in flight. Because old ticks are forgotten, a wrong tick from a sender whose clock was wrong
+    /// prevents the staging of new tables only for a short time. The caller should call this function every few
+    /// seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -288,7 +289,8 @@ impl Balancer {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to a load balancer's next new tick.
+    /// Returns the first tick of the set that applies to the tick after a load balancer's highest known routed tick. If
+    /// no routed tick is known, the first tick of the current set is returned.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from

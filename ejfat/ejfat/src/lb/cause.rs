@@ -12,7 +12,8 @@ pub enum DropCause {
     BadIp,
     /// The load balancer does not allow the source address.
     BlockedSrc,
-    /// The packet is a fragment, is not UDP, is not for a data port, or has no whole LB header.
+    /// The packet is a fragment, is not UDP, has a wrong length in its UDP header, is not for a data port, or has no
+    /// whole LB header.
     NoUdplbHdr,
     /// The LB header has a version other than 2 and 3.
     BadUdplbVersion,

@@ -12,8 +12,8 @@ const NONE: u16 = u16::MAX;
 /// most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 
-/// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch with this calendar can select
-/// are not stored.
+/// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch rule with this epoch's id can
+/// select are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,
@@ -88,8 +88,8 @@ impl<'a> Compiler<'a> {
 
         let ranges = ranges.finish();
 
-        // Epochs that differ only in `slot_bits` or `xor` share a calendar, because the mask of each epoch selects only
-        // the slots of this epoch.
+        // Epoch rules with the same id share a calendar, even if they differ in `slot_bits` or `xor`. The calendar of
+        // an epoch id is compiled for the highest `slot_bits` among the epoch rules with this id.
         let mut widest = BTreeMap::new();
         for epoch in ranges.iter().filter_map(|(_, epoch)| *epoch) {
             let bits = widest.entry(epoch.id).or_insert(epoch.slot_bits);
@@ -149,8 +149,8 @@ struct Ranges {
     /// The first tick and the epoch of each range. A range ends where the next range begins. The ticks below the first
     /// range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// The added prefixes that have not ended yet, in ascending order of their lengths. Each of these prefixes contains
-    /// the next one.
+    /// The added prefixes that may contain the prefix that is added next, in ascending order of their lengths. Each
+    /// prefix in this list contains all later prefixes of the list.
     around: Vec<(TickPrefix, Epoch)>,
 }
 
@@ -191,7 +191,8 @@ mod tests {
     use super::*;
     use crate::lb::Rule;
 
-    /// Returns the number of compiled 16-bit words for each slot that has a rule, rounded up.
+    /// Returns the number of 16-bit words in all compiled calendars, divided by the number of slot rules and rounded
+    /// up.
     fn words_per_slot(rules: impl IntoIterator<Item = Rule>) -> usize {
         let mut all = Rules::default();
         rules.into_iter().for_each(|rule| all.insert(rule, false).unwrap());

@@ -47,8 +47,8 @@ impl Drops {
     }
 }
 
-/// Creates the counters from numbers of dropped packets by cause. If the numbers contain a cause several times, the
-/// last number of this cause is used.
+/// Creates the counters from pairs of a cause and its number of dropped packets. If several pairs have the same cause,
+/// the last pair counts.
 impl FromIterator<(DropCause, u64)> for Drops {
     fn from_iter<T: IntoIterator<Item = (DropCause, u64)>>(dropped: T) -> Self {
         let mut drops = Self::default();

@@ -68,9 +68,10 @@ pub struct Counted {
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// The packets to which each set of tables applied, by the load balancer and the first tick of the set.
     pub sets: BTreeMap<(LbId, u64), Met>,
-    /// The highest tick at or below the horizon that was forwarded.
+    /// For each load balancer, the highest forwarded tick that is not above the horizon.
     pub newest: BTreeMap<LbId, u64>,
-    /// The packets above the horizon of each load balancer that forwarded packets above its horizon.
+    /// For each load balancer that forwarded packets with ticks above its horizon, the number and the ticks of these
+    /// packets.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 

@@ -27,7 +27,7 @@ pub enum RuleError {
     /// The length of a tick prefix is above 64 bits.
     #[error("a tick has 64 bits, so a prefix of {0} is none; give 0 to 64")]
     PrefixLength(u8),
-    /// A tick prefix has a bit that is not 0 behind its length.
+    /// A tick prefix has a bit that is not 0 behind its `length` leading bits.
     #[error("tick {value:#x} has bits beyond a prefix of {length}; clear them, or lengthen the prefix")]
     PrefixBits {
         /// The value of the tick prefix.

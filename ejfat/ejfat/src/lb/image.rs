@@ -9,7 +9,8 @@
 //! calendars are stored once, and equal members are stored once.
 //!
 //! # Source
-//! `fpga/rtl/lb_tables_pkg.sv` defines the fields of entries, with the highest field first, and the hash of addresses.
+//! `fpga/rtl/lb_tables_pkg.sv` defines the fields of the entries of each table, with the highest field first, and the
+//! hash of addresses.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -35,9 +36,9 @@ pub enum ImageTable {
     Begins,
     /// The ranges of ticks, each with the number of its set of tables and with the index of its epoch.
     Ranges,
-    /// The epochs, each with the place of its calendar in the table [`ImageTable::Slots`].
+    /// The epochs, each with the location of its calendar in the table [`ImageTable::Slots`].
     Epochs,
-    /// The slots of all calendars, each with the place of its member.
+    /// The slots of all calendars, each with half the index of its member's first entry in [`ImageTable::Members`].
     Slots,
     /// The members, each with one entry for IPv4 and one entry for IPv6.
     Members,
@@ -97,9 +98,10 @@ pub enum ImageError {
     Full {
         /// The table that has too few entries.
         table: ImageTable,
-        /// The number of entries that the load balancers need together.
+        /// The number of addresses, ranges of ticks, epochs, slots or members that the load balancers need together.
+        /// The real number may be higher, because counting stops above the limit.
         count: usize,
-        /// The number of entries that the hardware has for this table.
+        /// The maximum number of addresses, ranges of ticks, epochs, slots or members in hardware.
         limit: usize,
     },
     /// A load balancer with rules does not exist in hardware.
@@ -266,8 +268,8 @@ impl Balancer {
     }
 }
 
-/// Returns the source addresses of a load balancer, each with the index of a set. The index is that of the set with the
-/// highest first tick among all sets that allow the address.
+/// Returns the source addresses of a load balancer, each with the index of the last set of tables that allows the
+/// address.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -388,8 +390,8 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // The first slot of a calendar without slots may have an index behind the last slot of the table, so the
-        // remainder of the division by `SLOTS` is stored, which has at most 14 bits.
+        // If the table of slots is full and the calendar has no slots, `first` is equal to `SLOTS`. The remainder of
+        // the division by `SLOTS` is stored, because the field has only 14 bits.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -423,8 +425,9 @@ impl Builder {
             }
         });
         // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer, so a look-up of
-        // this tick in hardware finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` is
-        // therefore a copy of the last used entry of `ImageTable::Ranges`.
+        // this tick in hardware finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges`
+        // becomes a copy of the last used entry, so that a look-up of the highest tick of the last load balancer has
+        // the right result.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

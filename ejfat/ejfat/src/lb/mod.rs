@@ -7,13 +7,14 @@
 //! ```
 //!
 //! [`Rules`] can be edited, like the table rules of the P4 data plane. [`Tables`] are compiled from [`Rules`] and do
-//! not change. A [`Balancer`] has several sets of tables for each load balancer. Each set has a first tick, so that all
-//! segments of an event are looked up in the same set. Different load balancers serve different experiments, whose
-//! ticks are independent of each other.
+//! not change. A [`Balancer`] may have several sets of tables for each load balancer. Each set of tables has a first
+//! tick, so that all segments of an event are looked up in the same set. Different load balancers serve different
+//! experiments, whose ticks are independent of each other.
 //!
 //! # Source
-//! The tables, their sizes, the order of the checks and the names of the counters are those of ESnet's P4 data plane
-//! (udplb). VLANs, ARP, ICMP and neighbour discovery are handled by the machine on which a data plane runs.
+//! The tables, the order of the checks and the names of the counters are those of ESnet's P4 data plane (udplb), whose
+//! table sizes are [`Table::p4_limit`]. VLANs, ARP, ICMP and neighbour discovery are handled by the machine on which a
+//! data plane runs.
 
 mod addresses;
 mod balancer;

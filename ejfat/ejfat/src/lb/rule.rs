@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr};
 use super::{LbId, RuleError, TickPrefix, version};
 use crate::segment::IpVersion;
 
-/// The tables of the data plane.
+/// A table of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
     /// The addresses of the load balancers.
@@ -14,7 +14,7 @@ pub enum Table {
     SourceV4,
     /// The IPv6 addresses from which load balancers take packets.
     SourceV6,
-    /// The epochs, by prefixes of ticks.
+    /// The prefixes of ticks, each with its epoch.
     Epoch,
     /// The slots of all calendars, each with its member.
     Calendar,
@@ -47,7 +47,7 @@ impl Table {
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch => 1024,
             Self::Member => 2048,
-            // Each load balancer can have one epoch of 512 slots.
+            // The limit is enough for one epoch of 512 slots for each load balancer.
             Self::Calendar => 512 * LbId::COUNT,
         }
     }
@@ -59,7 +59,7 @@ impl Table {
             Self::Destination => 64,
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch | Self::Member => 1024,
-            // Each load balancer can have four epochs of 512 slots.
+            // The limit is enough for four epochs of 512 slots for each load balancer.
             Self::Calendar => 4 * 512 * LbId::P4_COUNT,
         }
     }
@@ -95,7 +95,7 @@ impl Epoch {
 /// The destination of a member's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// The MAC address of the next hop, or `None` if the machine looks up the MAC address.
+    /// The MAC address of the next hop, or `None` if the rule has no MAC address.
     pub mac: Option<[u8; 6]>,
     /// The IP address of the member.
     pub address: IpAddr,

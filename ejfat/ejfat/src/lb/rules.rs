@@ -8,9 +8,9 @@ use std::{
 use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
 use crate::segment::IpVersion;
 
-/// The rules of all tables. Each table is within its [limit](Table::limit), and each rule is valid by itself. A rule
-/// may name an epoch or a member for which there is no rule. A packet for which an epoch or a member is missing is
-/// dropped and counted.
+/// The rules of all tables. [`Rules::insert`] refuses invalid rules, and rules that would exceed the
+/// [limit](Table::limit) of their table. A rule may name an epoch or a member for which there is no rule. A packet for
+/// which an epoch or a member is missing is dropped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(super) destinations: BTreeMap<IpAddr, LbId>,
@@ -219,19 +219,19 @@ impl Rules {
     }
 }
 
-/// The changes that turn one set of rules into another set, in the canonical order of rules.
+/// The changes that turn one set of rules into another set, in the order of [`Rules::iter`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The rules of the new set whose keys the old set does not have, in the canonical order of rules.
+    /// The rules of the new set whose keys the old set does not have, in the order of [`Rules::iter`].
     pub inserted: Vec<Rule>,
     /// Pairs of an old rule and a new rule with the same key.
     pub changed: Vec<(Rule, Rule)>,
-    /// The rules of the old set whose keys the new set does not have, in the canonical order of rules.
+    /// The rules of the old set whose keys the new set does not have, in the order of [`Rules::iter`].
     pub removed: Vec<Rule>,
 }
 
 impl Changes {
-    /// Returns true if the old set and the new set of rules are equal.
+    /// Returns true if there are no changes, so that the old rules and the new rules are equal.
     pub fn is_empty(&self) -> bool {
         self.inserted.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }

@@ -20,10 +20,10 @@ pub enum StageError {
         /// The highest tick that was routed.
         newest: u64,
     },
-    /// Another set of tables has the same first tick.
+    /// Another set of tables has the same first tick, or the first tick is 0, which always belongs to the current set.
     #[error("there are tables from tick {from} on already; stage these from another tick, or force them")]
     Taken {
-        /// The first tick of both sets of tables.
+        /// The first tick to which the new tables would apply.
         from: u64,
     },
     /// The load balancer has [`Balancer::MOST_STAGED`] staged sets of tables.
@@ -70,8 +70,9 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. A packet that this set dropped for its
-    /// source address is counted only if an earlier set allows this address.
+    /// The number of packets with a valid LB header that this set dropped. A packet that was dropped for its source
+    /// address is counted only if an earlier set allows this address, because the packet would otherwise be dropped
+    /// without this set, too.
     pub(super) dropped: u64,
 }
 
@@ -87,7 +88,8 @@ pub struct BeyondHorizon {
     /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
     /// above the packet's tick.
     pub packets: u64,
-    /// The lowest remembered tick that is above the horizon.
+    /// The lowest stored tick that was routed above the horizon. If the horizon rises to this tick or higher, but not
+    /// to `highest`, `lowest` becomes `highest`, because the ticks between `lowest` and `highest` are not stored.
     pub lowest: u64,
     /// The highest tick that was routed above the horizon.
     pub highest: u64,
@@ -108,8 +110,8 @@ pub(super) struct Sets {
     /// The highest tick that was remembered when [`Balancer::age`] forgot all ticks of the load balancer. A load
     /// balancer's ticks are all forgotten if it routed no packet since the previous call of [`Balancer::age`].
     pub(super) last: Option<u64>,
-    /// The highest tick that is remembered as routed. Packets with ticks above the horizon are routed, too, but their
-    /// ticks are not remembered.
+    /// The highest tick that can be remembered as routed. Packets with ticks above the horizon are routed, too, but
+    /// their ticks are not remembered.
     pub(super) horizon: u64,
     pub(super) beyond: Option<BeyondHorizon>,
 }
@@ -130,30 +132,30 @@ impl Sets {
     }
 
     /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read from the
-    /// header, the first set applies. If the first set applies, [`Sets::allows`] searches all sets for the source
-    /// address, because all other sets are for later ticks.
+    /// header, the index is 0. With the index 0, [`Sets::allows`] searches all sets for the source address.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
     /// Returns true if a packet to which the set `at` applies may come from the address `from`. The address must be
-    /// allowed by the set `at` or by a set for later ticks. The sets for later ticks are included so that a new sender
-    /// need not wait until the ticks reach the first tables that allow the sender's address.
+    /// allowed by the set `at` or by a set for later ticks. Because a set for later ticks is enough, a new sender can
+    /// send before the ticks reach the first set that allows the sender's address.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
     }
 
-    /// Returns the index of the set that applies to the next new tick.
+    /// Returns the index of the set that applies to the tick after the highest known routed tick. If no routed tick is
+    /// known, the index is 0.
     pub(super) fn upcoming(&self) -> usize {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
-    /// Returns the index at which a set with the first tick `from` would be inserted. The first set also applies to all
-    /// ticks below its first tick, so the new set is always inserted behind the first set, even if `from` is not above
-    /// the first tick of the first set. The function fails with [`StageError::Taken`] if `from` is the first tick of
-    /// the first set, unless `past_first` is true and a tick below `from` is remembered as routed.
+    /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
+    /// first set also applies to all ticks below its first tick. The function fails with [`StageError::Taken`] if
+    /// `from` is 0 or the first tick of any set. As an exception, `from` may be the first tick of the first set if
+    /// `past_first` is true and a tick below `from` is remembered as routed.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -189,8 +191,8 @@ impl Sets {
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // If the first set does not have a lower first tick than the inserted set, the first tick of the first set
-        // becomes 0, so that the inserted set follows a set with a lower tick and can be withdrawn.
+        // The sets must be in the ascending order of their first ticks. The first tick of the first set becomes 0 if it
+        // is not below the first tick of the inserted set.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -220,13 +222,15 @@ impl Sets {
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // If the engine's horizon was lower than `self.horizon`, some of the ticks that the engine routed above its own
-        // horizon are not above `self.horizon`. Setting `self.horizon` again makes these ticks count as routed.
+        // The engine's horizon may have been lower than `self.horizon`, so `more` may contain ticks that are not above
+        // `self.horizon`. Calling `set_horizon` makes ticks in `more` that are not above `self.horizon` count as
+        // routed.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. If these tables dropped the packet for its source
-    /// address, the packet is counted only if the tables of an earlier set allow this address.
+    /// Counts a packet that the tables of the set `at` dropped. A packet that was dropped for its source address is
+    /// counted only if an earlier set allows this address, because the packet would otherwise be dropped without the
+    /// set `at`, too.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

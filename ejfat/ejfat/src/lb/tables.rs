@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// The tables of the data plane. Lookups do not allocate memory. Clones share the tables.
+/// The compiled tables of the data plane. Lookups do not allocate memory. Clones share the tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub(super) destinations: Arc<Addresses<LbId>>,

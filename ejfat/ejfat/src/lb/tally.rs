@@ -56,8 +56,8 @@ impl Tally {
     /// member. A member that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The minimum time between two comparisons of members with unchanged tables. This minimum is needed because a
-    /// comparison takes time for every member.
+    /// The minimum time between two comparisons in [`Tally::look`], if the tables have not changed. A comparison takes
+    /// long, because it visits every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     /// The maximum number of members with counters. If the number of members with counters exceeds this maximum,
@@ -125,11 +125,11 @@ impl Tally {
         }
     }
 
-    /// Notes the leaving members. A leaving member is a member that none of the tables in `live` has. The tables in
-    /// `live` apply to new ticks. A leaving member is forgotten if no packet was sent to the member for
-    /// [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in `all` include tables of
-    /// earlier ticks, by which a late packet may still be routed. Does nothing if the members were compared with the
-    /// same tables less than a second ago.
+    /// Updates the list of leaving members. A leaving member is a member that none of the tables in `live` has. The
+    /// tables in `live` apply to the ticks after the highest routed tick. A leaving member is forgotten if no packet
+    /// was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in
+    /// `all` include tables of earlier ticks, by which a late packet may still be routed. Does nothing if the members
+    /// were compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -9,7 +9,8 @@ const BITS: u32 = u64::BITS;
 /// A range of all ticks with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickPrefix {
-    // The order of the fields decides how prefixes are sorted: by their first tick, and the widest prefix first.
+    // The order of the fields decides how prefixes are sorted: by their first tick, then by their length, with the
+    // shortest prefix first.
     value: u64,
     length: u8,
 }

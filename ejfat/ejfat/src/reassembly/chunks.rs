@@ -1,5 +1,5 @@
-//! Bitmaps of the segments of events. A bitmap consists of blocks, and a block is taken when the first segment with a
-//! bit in this block arrives.
+//! Bitmaps that record which segments of an event have arrived. A bitmap consists of blocks of 512 bits, and a bitmap
+//! gets a block when the first segment with a bit in this block arrives.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -7,18 +7,18 @@ use foldhash::quality::FixedState;
 
 use super::lists::NONE;
 
-/// The number of segments that one block has bits for.
+/// The number of segments for which one bitmap block has bits.
 pub(super) const SEGMENTS: u32 = 512;
-/// The number of recently used blocks of an event that are found without the index. If segments arrive out of order,
-/// consecutive segments may belong to different blocks of the event.
+/// The number of recently used bitmap blocks of an event that are found without a look-up in `Chunks::index`. If
+/// segments arrive out of order, successive segments may have bits in different bitmap blocks.
 const RECENT: usize = 4;
 
-/// The linked blocks of one event.
+/// The bitmap of one event, as a linked list of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// The blocks that were used last, each as its number in the event and its index in `Chunks::chunks`.
+    /// The bitmap blocks that were used last, each as its number in the event and its index in `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 
@@ -33,7 +33,8 @@ impl Chain {
     }
 }
 
-/// The bit of a segment, with the index of its block. `chunk` is `None` until a segment of the block has arrived.
+/// The position of a segment's bit. `chunk` is the index in `Chunks::chunks` of the bitmap block with this bit, or
+/// `None` if the event does not have this bitmap block yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,
@@ -47,12 +48,12 @@ struct Chunk {
     next: u32,
 }
 
-/// All used and free blocks.
+/// All used and free bitmap blocks of a reassembler.
 #[derive(Debug)]
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     free: u32,
-    /// The index of each used block in `chunks`, by event buffer and block number.
+    /// The index in `chunks` of each used bitmap block, by event buffer and block number.
     index: HashMap<(u32, u32), u32, FixedState>,
 }
 
@@ -80,7 +81,7 @@ impl Chunks {
         Some(recent.1)
     }
 
-    /// Returns the bit of a segment.
+    /// Returns the position of a segment's bit.
     #[inline]
     pub(super) fn cell(&self, chain: &mut Chain, segment: u32) -> Cell {
         Cell { chunk: self.find(chain, segment / SEGMENTS), segment }
@@ -117,7 +118,7 @@ impl Chunks {
         self.set(chain, cell)
     }
 
-    /// Sets the bit of a segment. Returns false if there is no free block.
+    /// Sets the bit of a segment. Returns false if the bitmap needs another block and no block is free.
     #[inline]
     pub(super) fn set(&mut self, chain: &mut Chain, Cell { chunk, segment }: Cell) -> bool {
         let Some(at) = chunk.or_else(|| self.take(chain, segment / SEGMENTS)) else { return false };

@@ -61,8 +61,8 @@ pub struct Config {
     /// The number of complete events whose late segments are recognised. The reassembler also remembers at most
     /// `remembered` events that were given up.
     pub remembered: u32,
-    /// The number of bitmap blocks, each for 512 segments. Events whose segments arrive out of order need bitmap
-    /// blocks.
+    /// The number of bitmap blocks of all events together. A bitmap block records which of 512 segments of an event
+    /// have arrived. Only events whose segments arrive out of order need bitmap blocks.
     pub chunks: u32,
     /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes
     /// collide.
@@ -112,8 +112,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, the
-    /// longest open events of the sender with the most claimed bytes are evicted.
+    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, open
+    /// events of the greatest lengths are evicted, beginning with the sender that has the most claimed bytes.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

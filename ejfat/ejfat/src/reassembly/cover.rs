@@ -1,12 +1,14 @@
 //! The record of the bytes of an event that have arrived.
 //!
-//! A few intervals are enough for events whose segments arrive nearly in order, whatever the lengths of the segments
-//! are. The stride is the length of the first segment that begins at a multiple of its own length. A segment that is
-//! shorter than [`LEAST_STRIDE`] does not set the stride, and neither does the last segment of an event. A cell is a
-//! range of bytes that begins at a multiple of the stride and is as long as the stride. One bit of a cell records that
-//! all bytes of the cell have arrived. If there is no room for another interval, segments that are aligned to the
-//! stride are recorded as cells. Every accepted byte is in one interval or one cell, so an event is complete when the
-//! number of accepted bytes is equal to the event's length.
+//! An interval is a range of bytes that have arrived. A few intervals are enough for events whose segments arrive
+//! nearly in order, whatever the lengths of the segments are. The stride of an event is the length of its first segment
+//! that begins at a multiple of the segment's own length. The length of a segment that is shorter than
+//! [`LEAST_STRIDE`], or that ends at the end of the event, does not become the stride. A cell is a range of an event's
+//! bytes that begins at a multiple of the stride and is as long as the stride, or ends at the end of the event. Each
+//! cell has one bit in a bitmap, which is set if all bytes of the cell have arrived. When an event has reached the
+//! maximum number of intervals, segments that are exactly one cell are recorded as bits and not as intervals. Every
+//! accepted byte is in one interval or in one cell whose bit is set, so an event is complete when the number of
+//! accepted bytes is equal to the event's length.
 
 use std::ops::Range;
 
@@ -18,15 +20,15 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum stride in bytes. Segments that are shorter than this minimum get no cells, because a few short segments
-/// could take all blocks. For any permitted MTU, the segments of a long event are longer than this minimum.
+/// The minimum stride in bytes. With a shorter stride, a few short segments could take all bitmap blocks. For any
+/// permitted MTU, the segments of a long event are longer than this minimum.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// The intervals in ascending order. Intervals neither touch nor overlap.
+    /// The ranges of bytes that have arrived, in ascending order. These ranges neither touch nor overlap.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// The number of bytes of a cell, or 0 if no segment has set the stride yet.
+    /// The stride of the event in bytes, or 0 if the event has no stride yet.
     stride: u32,
     received: u32,
     cells: Chain,
@@ -35,9 +37,10 @@ pub(super) struct Cover {
 /// The location in a [`Cover`] where the bytes of a new segment are recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gap {
-    /// The index of the first interval that ends behind the first byte of the segment.
+    /// The index of the first interval that ends after the first byte of the segment.
     interval: usize,
-    /// The cell that the bytes of the segment fill, if there are cells.
+    /// The bit of the cell that the segment's bytes fill, or `None` if the bytes are not exactly one cell or if the
+    /// event has no bitmap yet.
     cell: Option<Cell>,
 }
 
@@ -71,7 +74,7 @@ impl Cover {
 
     #[inline]
     fn ending_behind(&self, byte: u32) -> usize {
-        // If segments arrive in order, no interval ends behind `byte`, and the search is skipped.
+        // If segments arrive in order, no interval ends after `byte`, and the binary search is not necessary.
         let none = self.intervals.last().is_none_or(|&(_, end)| end <= byte);
         let first = || self.intervals.partition_point(|&(_, end)| end <= byte);
         if none { self.intervals.len() } else { first() }
@@ -97,8 +100,9 @@ impl Cover {
         Ok(())
     }
 
-    /// Finds the cell that `bytes` fill, if `bytes` are outside all intervals. Returns `None` if the event has no
-    /// cells, or if `bytes` do not fill exactly one cell.
+    /// Finds the cell that `bytes` fill. The caller has checked that `bytes` are outside all intervals. Returns `None`
+    /// if the event has no bitmap yet, or if `bytes` are not exactly one cell. Returns an error if `bytes` overlap a
+    /// cell that has arrived.
     #[inline]
     fn check_cells(
         &mut self,
@@ -125,7 +129,7 @@ impl Cover {
         }
     }
 
-    /// Extends the interval that is adjacent to `bytes`. `at` is the index of the first interval that ends behind the
+    /// Extends the interval that is adjacent to `bytes`. `at` is the index of the first interval that ends after the
     /// first byte of `bytes`. Returns false if no interval is adjacent to `bytes`.
     #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
@@ -169,8 +173,8 @@ impl Cover {
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Replaces intervals that consist of whole cells by the bits of these cells. If no block is free for the next cell
-    /// of an interval, the rest of the interval stays.
+    /// Replaces intervals that consist of whole cells by the bits of these cells. If no bitmap block is free for the
+    /// next cell of an interval, the rest of the interval stays in `intervals`.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

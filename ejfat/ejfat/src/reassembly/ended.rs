@@ -16,7 +16,7 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this end. Two events with the same key that ended one after the other have different numbers.
+    /// A number that is different for two events with the same key that ended one after the other.
     number: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Linked lists of event buffers, which are allocated once. In each list, the first buffer is the one that was added or
-//! touched the longest time ago.
+//! Linked lists of event buffers. The links of all event buffers are allocated once. A list begins with the event
+//! buffer that was added or touched the longest time ago.
 
 /// The index that stands for no buffer.
 pub(super) const NONE: u32 = u32::MAX;

@@ -90,7 +90,7 @@ pub struct Place {
     pub complete: bool,
 }
 
-/// The limit because of which an event was evicted.
+/// The limit that caused the eviction of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Eviction {
@@ -105,10 +105,10 @@ pub enum Eviction {
 }
 
 impl Eviction {
-    /// All limits, in the order of their discriminants.
+    /// All limits that can cause an eviction, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
 
-    /// Returns the name of this cause in counters.
+    /// Returns the name of this limit in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -158,10 +158,11 @@ pub enum Cause {
     Overlap,
     /// The event was given up before the segment arrived.
     Late,
-    /// There is no room for another interval, and the segment is not aligned to the stride and not next to an interval.
+    /// The bytes of the event that have arrived form so many separate ranges that the bytes of this segment cannot be
+    /// recorded.
     Scattered,
-    /// There is no memory within [`Config::memory`], no address space within [`Config::max_claimed`], or no free block
-    /// of the [`Config::chunks`] blocks.
+    /// There is no memory within [`Config::memory`], no address space within [`Config::max_claimed`], or no free bitmap
+    /// block of the [`Config::chunks`] bitmap blocks.
     Memory,
     /// No event buffer is free, and no limit of open events is reached, so complete events must be released first.
     NoSlot,
@@ -358,8 +359,8 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Makes address space for a new event of `length` bytes by evicting the longest open events of the sender with the
-    /// most bytes. Returns an error if evictions cannot make enough room.
+    /// Makes address space for a new event of `length` bytes by evicting the open events that
+    /// [`Reassembler::claim_victims`] chooses. Returns an error if evictions cannot make enough room.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
         let lacks = self.lacks_addresses(length);
@@ -380,9 +381,9 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes. The longest events of the sender with the
-    /// most bytes are chosen first. Until the chosen events have `lacks` bytes together, the longest events of further
-    /// senders are added, in the descending order of the senders' bytes.
+    /// Returns open events whose lengths are together at least `lacks` bytes. The events of the sender with the most
+    /// claimed bytes are chosen first, in the descending order of their lengths. Until the chosen events have `lacks`
+    /// bytes together, events of further senders are added, in the descending order of the senders' claimed bytes.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());

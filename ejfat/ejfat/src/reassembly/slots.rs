@@ -42,13 +42,13 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
     index: HashMap<Key, u32, FixedState>,
-    /// The open events. The event that got no segment for the longest time is the first one.
+    /// The open events, in ascending order of the times at which their last segments were accepted.
     stale: List,
     links: Links,
     /// The open events in the order in which they were opened.
     old: List,
     links_old: Links,
-    /// The open events of each sender. The event that got no segment for the longest time is the first one.
+    /// The open events of each sender, in ascending order of the times at which their last segments were accepted.
     stale_of: Vec<List>,
     links_of: Links,
     /// The memory of each sender's open events, in bytes.
@@ -220,9 +220,10 @@ impl Slots {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Returns the longest open events of a sender, and the sum of their lengths. The function stops adding events when
-    /// the sum of their lengths is at least `bytes` or when there are [`MOST_EVICTED`] events. If events have equal
-    /// lengths, the event that got no segment for the longest time is chosen first.
+    /// Returns the open events of a sender that have the greatest lengths, and the sum of the lengths of these events.
+    /// The function stops adding events when the sum of their lengths is at least `bytes` or when there are
+    /// [`MOST_EVICTED`] events. If events have equal lengths, the event that got no segment for the longest time is
+    /// chosen first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
@@ -281,8 +282,8 @@ impl Slots {
         Some(at)
     }
 
-    /// Accepts a part of an event. The caller must make sure that there is memory for the part. Returns true if the
-    /// event is complete now.
+    /// Records that a part of an event has arrived. The caller must make sure that there is memory for the part.
+    /// Returns true if the event is complete now.
     #[inline]
     pub(super) fn add(
         &mut self,

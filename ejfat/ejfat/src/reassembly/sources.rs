@@ -240,8 +240,7 @@ impl Sources {
     }
 
     /// Returns `source` if the entry of its sender was not given to another sender in the meantime. If the entry was
-    /// given to another sender, returns the entry of the unknown senders, to which the counters of the sender without
-    /// an entry were added.
+    /// given to another sender, returns the entry of the unknown senders, which then has the counters of `source`.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }

@@ -1,4 +1,4 @@
-//! A ring in shared memory on one machine. Bridge and worker map two files, and have a UNIX socket for whole messages
+//! A ring in shared memory on one machine. Bridge and worker map two files, and exchange messages through a UNIX socket
 //! (`SOCK_SEQPACKET`).
 //!
 //! ```text
@@ -11,14 +11,14 @@
 //! credits   count u32 | asleep u32 | reserved 56 | for each slot: generation u32
 //! ```
 //!
-//! The head is the sequence number of the newest event. For each event, the bridge first writes the descriptor, then
-//! writes the head, and then reads `asleep`. A worker that is about to sleep sets `asleep` to 1 and reads the head once
-//! more afterwards. The bridge and the worker each have a sequentially consistent fence between their write and their
-//! read, so no wake-up is lost.
+//! The word `head` is the sequence number of the newest event. For each event, the bridge first writes the descriptor,
+//! then writes the sequence number into `head`, and then reads `asleep`. A worker that is about to sleep sets `asleep`
+//! to 1 and reads `head` once more afterwards. The bridge and the worker each have a sequentially consistent fence
+//! between their write and their read, so no wake-up is lost.
 
 use super::{BLOCK, CREDIT};
 
-/// The offset of the head in the file of events, in bytes.
+/// The offset of the sequence number of the newest event (`head`) in the file of events, in bytes.
 pub const HEAD_AT: usize = 0;
 /// The offset of the first descriptor in the file of events, in bytes.
 pub const DESCRIPTORS_AT: usize = BLOCK;

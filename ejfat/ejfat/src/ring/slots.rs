@@ -46,7 +46,7 @@ pub struct Credited {
 /// The result of reading the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// The number of events that the worker released since the previous reading.
+    /// The number of events whose release this reading of the credit words has found.
     pub credits: u32,
     /// The number of words that changed to a value that is not the credit of an event.
     pub wrong: u32,
@@ -69,8 +69,8 @@ pub struct Slots {
     seen: Vec<u32>,
     /// The number of slots of events that were not sent yet.
     filling: u32,
-    /// The last failed search was a search for this number of adjacent slots. The number is `u32::MAX` if slots became
-    /// free after the last failed search.
+    /// The number of adjacent slots that the last failed search looked for, or `u32::MAX` if slots became free after
+    /// that search or no search has failed.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,

@@ -13,9 +13,9 @@
 //! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
 //! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
 //!
-//! A worker that requests version 2 may also get events of workers that ended. The answer has the version that the
-//! worker requested, but a refusal always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All
-//! other fields of subscriptions, answers and descriptors are the same in versions 1 and 2.
+//! A worker that requests version 2 may also get events of workers that ended. The bridge's answer to a subscription
+//! has the version that the worker requested, but a refusal always has version 1. Bit 1 of a descriptor's flags is
+//! never set in version 1. All other fields of subscriptions, answers and descriptors are the same in versions 1 and 2.
 
 use arrayvec::ArrayString;
 
@@ -333,7 +333,7 @@ impl Answer {
     /// Decodes an answer or a refusal.
     ///
     /// # Errors
-    /// Fails if the version or another field is not valid. A valid refusal is the inner error.
+    /// Fails if the version or another field is not valid. For a valid refusal, the result is `Ok(Err(refusal))`.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, Refusal>, Malformed> {
         let mut fields = Fields(bytes);
         let again = decode_version(fields.u32())?;

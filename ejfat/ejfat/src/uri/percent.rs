@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::UriError;
 
-/// Everything except letters, digits and `-._~`.
+/// The ASCII characters that are percent-encoded: all characters except letters, digits and `-._~`.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(super) fn decode(text: &str) -> Result<String, UriError> {

@@ -15,12 +15,12 @@ const MAGIC: u16 = 0x4c42;
 /// The fields that select the calendar slot and the UDP port of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Select {
-    /// In version 2, the tick selects the slot, and `entropy` selects the port.
+    /// In version 2, the tick selects the calendar slot, and `entropy` selects the UDP port.
     V2 {
         /// The number that selects the UDP port of the worker.
         entropy: u16,
     },
-    /// In version 3, the slot and the port are selected by a field each.
+    /// In version 3, `slot` selects the calendar slot, and `port` selects the UDP port.
     V3 {
         /// The slot select, which selects the calendar slot.
         slot: u16,
@@ -113,7 +113,7 @@ impl LbHeader {
     }
 
     /// Returns true if a datagram begins with an LB header. The first two bytes of a datagram are enough to recognise
-    /// an LB header, because an RE header always begins with a lower byte.
+    /// an LB header, because an RE header of version 0 to 3 begins with a lower byte.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())

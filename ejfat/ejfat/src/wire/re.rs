@@ -25,7 +25,7 @@ pub struct ReHeader {
 pub struct Versions(u16);
 
 impl Versions {
-    /// The set that contains only version 1. E2SAR accepts no other version of RE headers.
+    /// The set that contains only version 1, which is the only version that E2SAR accepts.
     pub const ONE: Self = Self(1 << 1);
 
     /// Creates the set of the versions in `versions`.

@@ -42,8 +42,8 @@ impl Worker {
         Ok(place)
     }
 
-    /// Handles a datagram. If an event is complete with this datagram, returns the event's bytes and releases the
-    /// event.
+    /// Passes a datagram to the reassembler, and carries out the copy command. If an event is complete with this
+    /// datagram, releases the event and returns the event's bytes.
     pub(crate) fn event(
         &mut self,
         now: Time,

@@ -335,12 +335,12 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The number that is added to a sender's index, which is 1 to 5, to get the number of the sender's host.
+    /// The number that is one below the host number of sender 1. The senders 1 to 5 have consecutive host numbers.
     senders: u8,
 }
 
 impl Site {
-    /// The load balancers 0, 1 and 2.
+    /// The site with the load balancers 0, 1 and 2, and with the hosts 1 to 5 as senders.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
     /// Returns three random load balancers with ids that the hardware supports, in ascending order.

@@ -44,8 +44,9 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 }
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next. `len` is the length of a column or row. If `len` is a large power of two, the returned
-/// distance is no power of two, so that the columns or rows do not all compete for the same cache lines.
+/// row to the start of the next. `len` is the length of a column or row. The distance in the buffer is longer than
+/// `len`, because for a `len` that is a large power of two, columns or rows at the distance `len` would all compete for
+/// the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -152,8 +153,8 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place. Before the call, `data` is in the transposed order that [`reorder`](Self::reorder)
-    /// makes. After the call, number k of the transform is at index k of `data`.
+    /// Transforms `data` in place from the transposed order that [`reorder`](Self::reorder) makes to the normal order.
+    /// After the call, number k of the transform is at index k of `data`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -225,9 +226,9 @@ impl Staged {
         }
     }
 
-    /// Multiplies each number of the column with the index `at` by a power of a root of unity. The order of the root of
-    /// unity is the length of the transform. For the number with the index k in the column, the exponent of the power
-    /// is `at` * k.
+    /// Multiplies each number of the column with the index `at` by a power of the root of unity whose order is the
+    /// length of the transform. The number with the index k in the column is multiplied by the power with the exponent
+    /// `at` * k.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
             // Powers beyond the end of the column are not computed, because they are not used, and their exponents may

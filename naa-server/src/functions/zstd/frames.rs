@@ -6,7 +6,8 @@ use crate::call::{Failure, Stop};
 
 /// The maximum number of bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
-/// The blocks or frames between two calls of [`Stop::check`]. The search for the end of a block may miss the cache.
+/// The number of blocks and frames between two calls of [`Stop::check`]. The search for the end of a block may miss the
+/// cache.
 const STRIDE: usize = 1 << 16;
 const MAGIC: u32 = 0xfd2f_b528;
 /// The magic numbers of skippable frames differ in the lowest four bits.
@@ -84,7 +85,7 @@ pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, F
     let mut read = 0;
     loop {
         let frame = Frame::first_of(data, stop)?;
-        // The frame counts as one step, and each of its blocks also counts as one step.
+        // The frame and each of its blocks count towards `STRIDE`.
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;

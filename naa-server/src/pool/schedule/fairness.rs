@@ -11,15 +11,15 @@ fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
     fill(&mut schedule, peer(1), 0..6);
     let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
     assert_eq!(first, [TaskId(0), TaskId(1)]);
-    // All pool threads compute for the first source network. The first call of the second source network still gets
-    // an extra thread, while the second call of the second source network waits.
+    // While all pool threads compute for the first source network, the first call of the second source network gets an
+    // extra thread, and the second call of the second source network waits.
     fill(&mut schedule, peer(2), 10..12);
     assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
     // After a call of the first source network ends, each source network has one running call and no call is due.
-    // When the running call of the second source network also ends, the waiting call of the second source network
-    // gets a pool thread.
     schedule.finished(peer(1), 100 * MS);
     assert_eq!(schedule.next(), None);
+    // After the running call of the second source network ends, the waiting call of this source network gets a pool
+    // thread.
     schedule.finished(peer(2), MS);
     assert_eq!(schedule.next(), Some(TaskId(11)));
 }
@@ -75,8 +75,8 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
         id += 2;
         assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
     };
-    // The source network with short calls always has calls that wait. The source network with long calls has one
-    // call at a time: it sends its next call when the call before is finished.
+    // The source network `short` always has waiting calls. The source network `long` has one call at a time: it makes
+    // its next call when the call before is finished.
     admit(&mut schedule, long);
     for _ in 0..4000 {
         while schedule.calls(short).waiting < 2 {
@@ -150,8 +150,8 @@ fn an_abandoned_call_gives_nobody_a_lead() {
         let TaskId(ran) = schedule.next().unwrap();
         schedule.finished(both[(ran % 2) as usize], MS);
     }
-    // Source network 1, which has an abandoned call, and the new source network 4 now make calls. Each of them must
-    // share the pool thread with the two source networks that made calls for a minute.
+    // Source network 1, which has an abandoned call, and the new source network 4 now make calls. Source networks 1 and
+    // 4 must share the pool thread with the two source networks that made calls for a minute.
     fill(&mut schedule, peer(1), 1_000_000..1_000_009);
     fill(&mut schedule, peer(4), 2_000_000..2_000_009);
     let mut turns = BTreeMap::<u64, u32>::new();

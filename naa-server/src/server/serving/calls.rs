@@ -1,4 +1,5 @@
-//! The calls of sessions, from the request to the response, and the calls that are cut.
+//! This module handles the calls of sessions from the request to the response, and counts the calls that were cut
+//! ([`Cut`]).
 
 use std::{sync::Arc, time::Instant};
 

@@ -13,7 +13,7 @@ const PROC: &str = "/proc";
 /// The file system in which the kernel lists its modules and RDMA devices.
 const SYS: &str = "/sys";
 
-/// The holder of `addr` and a remedy, as a text that fits after "is held by".
+/// The holder of `addr` and a remedy, as a text that continues a sentence that ends with "is held by".
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
@@ -62,7 +62,7 @@ pub struct Held {
     pub holder: Holder,
 }
 
-/// The holder of a socket. The text of a holder fits after "is held by".
+/// The holder of a socket. The text of a `Holder` continues a sentence that ends with "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process holds the socket.
@@ -166,7 +166,7 @@ fn hex(ip: IpAddr) -> String {
     words.map(|word| format!("{word:08X}")).collect()
 }
 
-/// The process that has a file descriptor of the socket.
+/// The process that has a file descriptor of the socket with the inode `inode`.
 fn process(proc: &Path, inode: &str) -> Holder {
     let wanted = format!("socket:[{inode}]");
     let mut found = Holder::NoProcess;
@@ -174,7 +174,7 @@ fn process(proc: &Path, inode: &str) -> Holder {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let mut descriptors = match fs::read_dir(entry.path().join("fd")) {
             Ok(descriptors) => descriptors,
-            // This process ended after `/proc` was listed.
+            // The process `pid` ended after `/proc` was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => {
                 found = Holder::Hidden;

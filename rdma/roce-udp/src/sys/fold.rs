@@ -101,7 +101,7 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Multiplies a lane by the powers of x in `factors`, and adds `next`.
+    /// Multiplies the polynomials in `lane` by the powers of x in `factors`, and adds `next`.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     fn step(lane: __m512i, factors: __m512i, next: __m512i) -> __m512i {
         /// The truth table that makes the instruction compute the exclusive or of its three operands.

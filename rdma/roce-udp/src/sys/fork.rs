@@ -11,7 +11,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of forks between the process of the first call and this process.
+/// The number of forks between the process that first called `generation` and this process.
 pub(crate) fn generation() -> u32 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {

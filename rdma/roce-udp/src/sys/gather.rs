@@ -15,7 +15,7 @@ use crate::{
     socket::{Segment, SendBatch},
 };
 
-/// Adds a packet to the batch; returns false if there is no room.
+/// Adds a packet to the batch; returns false if the batch has no room for the packet.
 ///
 /// The batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops all unsent
 /// packets before it removes a region.
@@ -54,10 +54,10 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
 /// at most 4096 bytes long, because this is the largest path MTU.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A shorter payload is
-/// copied to compute the ICRC, because folding a single block copies the block, too.
+/// copied to compute the ICRC, because the result of folding a single block is a copy of the block anyway.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
-/// Appends `len` bytes of `memory` to a datagram without copying them, and adds them to its ICRC.
+/// Appends `len` bytes of `memory` to a datagram without a copy, and adds these bytes to the datagram's ICRC.
 ///
 /// The kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
 /// process that maps the memory, may write the memory at any time, so no slice of the memory may exist. If the

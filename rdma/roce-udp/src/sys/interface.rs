@@ -36,12 +36,12 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
-/// The MTU of the interface that owns `ip`; `None` if no interface does.
+/// The MTU of the interface that owns `ip`; `None` if no interface owns `ip`.
 pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
     first(|node| owns(node, ip).then(|| mtu_of(node, ip)))?.transpose()
 }
 
-/// Calls `visit` for the entries of the address list until it returns a value, and returns that value.
+/// Calls `visit` for the entries of the list of `getifaddrs` until `visit` returns a value, and returns this value.
 fn first<T>(mut visit: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Option<T>> {
     let mut list = ptr::null_mut();
     // SAFETY: `list` is a live pointer, in which `getifaddrs` stores the start of a list.

@@ -1,7 +1,7 @@
 //! The system calls of the socket layer, one file for each family of calls.
 //!
-//! All unsafe code of the crate is in this folder. The functions that other folders may call are safe, except
-//! [`Segment::gather`](transmit::Segment::gather).
+//! All unsafe code of the crate is in this folder. The functions that modules outside of this folder may call are safe,
+//! except [`Segment::gather`](transmit::Segment::gather).
 #![allow(unsafe_code)]
 
 pub(crate) mod address;

@@ -13,23 +13,22 @@ use crate::socket::Port;
 pub const MAX_PIECES: usize = 40;
 /// The maximum number of segments of a super-packet: UDP_MAX_SEGMENTS of the first Linux kernels with super-packets.
 const GROUP_SEGMENTS: usize = 64;
-/// The maximum number of bytes of a super-packet, below the largest UDP payload of both families.
+/// The maximum number of bytes of a super-packet, below the largest UDP payload of IPv4 and of IPv6.
 const GROUP_BYTES: usize = 65_000;
 /// The maximum number of pieces that the kernel takes for one message (UIO_MAXIOV).
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
 /// A batch of at most this number of messages is sent with a smaller array of headers, because clearing a smaller array
-/// costs less. The smaller array is sufficient for the most frequent batch, which has a response and an
-/// acknowledgement.
+/// costs less. The number is sufficient for the most frequent batch, which has a response and an acknowledgement.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
 ///
 /// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
 /// segment of a super-packet may be shorter. The kernel splits a super-packet into datagrams, and numbers them from 0
-/// in the IPv4 identification. Because of this numbering, the identification of a segment is known before the segment
-/// is sent ([`Segment::ip_id`]).
+/// in the IPv4 identification. Because the kernel numbers the segments in order, the identification of a segment is
+/// known before the segment is sent ([`Segment::ip_id`]).
 pub struct SendBatch {
     messages: Vec<Group>,
     /// The index of the first unsent message.
@@ -40,7 +39,7 @@ pub struct SendBatch {
     gso: bool,
 }
 
-/// A message: one segment, or several of the same length.
+/// A message: one segment, or several segments that are sent as one super-packet.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     to: SocketAddr,

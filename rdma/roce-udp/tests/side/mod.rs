@@ -102,7 +102,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
 
-/// Sets a socket option of the device on `local`, without the device's knowledge.
+/// Sets an option of the UDP socket of the device on `local`; the device does not notice the change.
 pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -21,10 +21,11 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of rdma_cm contains the same code.
+/// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of the Linux kernel's rdma_cm
+/// contains the same code.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. A REQ of rdma_cm contains the code 20 in
-/// this place, with which a kernel peer would repeat a lost REP only after 4.3 s.
+/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. A REQ of the Linux kernel's rdma_cm
+/// contains the code 20 in this field, with which a kernel peer would repeat a lost REP only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
@@ -32,7 +33,8 @@ const HOP_LIMIT: u8 = 64;
 const PERMISSIVE_LID: u16 = 0xffff;
 
 impl Cm {
-    /// Starts to connect. The attempt ends with a CM event: `Established`, `Rejected` or `Unreachable`.
+    /// Starts to connect: sends a REQ to the peer. The attempt ends with a CM event: `Established`, `Rejected` or
+    /// `Unreachable`.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if `CmConfig::max_connections` connections exist, and with [`Error::Invalid`] if
@@ -201,7 +203,7 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // The peer ended the connection before the peer received the RTU.
+            // A REJ for an established connection means that the peer ended the connection before it received the RTU.
             State::Established { .. } => self.peer_left(now, id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
@@ -251,8 +253,8 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };
         let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
-        // The peer finds the connection of this REJ by the CA GUID in the REJ, because this side does not know the
-        // peer's communication ID (cm_format_rej).
+        // This side does not know the peer's communication ID, so the REJ contains this side's CA GUID, by which the
+        // peer finds the connection (as in the Linux function cm_format_rej).
         rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
         rej.ari_len = 8;
         let (to, tid) = (conn.peer, conn.tid);

@@ -52,11 +52,11 @@ counters! {
     tx_dropped,
     /// The number of datagrams that are not CM messages.
     rx_malformed,
-    /// The number of messages for communication IDs that do not exist.
+    /// The number of CM messages for communication IDs that do not exist.
     rx_unknown_id,
-    /// The number of messages from an IP address that is not the address of the connection's peer.
+    /// The number of CM messages from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// The number of messages that do not fit the state of their connection.
+    /// The number of CM messages that do not fit the state of their connection.
     rx_unexpected,
     /// The number of REQs that were received again.
     rx_duplicate_req,
@@ -66,7 +66,7 @@ counters! {
     no_listener,
     /// The number of REQs that were rejected because a backlog or a table was full.
     no_room,
-    /// The number of half-open requests that were displaced by a REQ of another source.
+    /// The number of half-open requests that were displaced by a REQ from another source network.
     displaced,
     /// The number of requests that the application did not accept or reject in time.
     unanswered,

@@ -1,4 +1,5 @@
-//! The connection manager of one device, for the active and the passive side (IBTA vol. 1, 12.9; cm.c and cma.c).
+//! The connection manager of one device, for the active and the passive side (IBTA vol. 1, 12.9; Linux: cm.c and
+//! cma.c).
 //!
 //! The inputs are `connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`, `handle_timeout`,
 //! `data_arrived` and `send_failed`. After an input, the caller calls [`Cm::poll_transmit`] and [`Cm::poll_output`]
@@ -15,7 +16,7 @@
 //! | ReqSent | REP | bind, RTU, Established | Established |
 //! | ReqSent | REJ | Rejected | - |
 //! | ReqSent | REJ 26 with a smaller path MTU | REQ with this path MTU | ReqSent |
-//! | ReqSent | MRA | longer wait | ReqSent |
+//! | ReqSent, RepSent | MRA | longer wait | the same |
 //! | ReqSent | 250 ms, doubling to 2 s | REQ again | ReqSent |
 //! | ReqSent | connect time-out | REJ 4, Unreachable | - |
 //! | - | REQ | ConnectRequest | ReqRcvd |
@@ -31,8 +32,8 @@
 //! | RepSent | confirm time-out | REJ 3, fail, Unreachable | TimeWait |
 //! | ReqRcvd | REJ 4 of an active side that gave up | Withdrawn | - |
 //! | RepSent | REJ 4 of an active side that gave up | fail, Unreachable | - |
-//! | ReqRcvd | displaced by a REQ of another source | REJ 3, Withdrawn | - |
-//! | RepSent | displaced by a REQ of another source | REJ 3, fail, Unreachable | - |
+//! | ReqRcvd | displaced by a REQ from another source network | REJ 3, Withdrawn | - |
+//! | RepSent | displaced by a REQ from another source network | REJ 3, fail, Unreachable | - |
 //! | Established | REP again | RTU again | Established |
 //! | Established | disconnect, or the peer's queue pair in a new REQ or REP | DREQ, fail, Disconnected | DreqSent |
 //! | Established, RepSent | DREQ | DREP, fail, Disconnected | TimeWait |
@@ -41,14 +42,14 @@
 //! | DreqSent | 1.8 s without DREP | | TimeWait |
 //! | DreqSent | DREP, or DREQ (answered by DREP) | | TimeWait |
 //! | TimeWait | DREQ | DREP | TimeWait |
-//! | TimeWait | REQ again, or a new one from the same queue pair | REJ 10 | TimeWait |
+//! | DreqSent, TimeWait | REQ again, or a new REQ from the same queue pair | REJ 10 | the same |
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! The CM event `Disconnected` never waits for a message of the peer. A message that the table above does not list for
-//! the state of its connection is dropped. A dropped message is counted, except if it is a harmless repetition. A
-//! datagram whose communication IDs or source address belong to no connection is also dropped and counted. A DREQ for
-//! an unknown communication ID is counted and gets a DREP.
+//! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A
+//! message that the table above does not list for the state of its connection is dropped. A dropped message is counted,
+//! except if it is a harmless repetition. A datagram whose communication IDs or source address belong to no connection
+//! is also dropped and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;
@@ -83,10 +84,10 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The maximum number of MRAs that are accepted for a REQ or REP. The limit of MRAs equals the most repetitions of a CM
-/// message (max CM retries).
+/// The maximum number of MRAs that are accepted for a REQ or REP. The limit equals the value of the field Max CM
+/// Retries in a REQ, the maximum number of repetitions of a CM message.
 const MAX_EXTENSIONS: u8 = 15;
-/// The longest wait that one MRA can request.
+/// The longest wait that one MRA can request; a longer wait is shortened to this time.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
 /// The maximum number of datagrams that may be queued for `poll_transmit`.
 const MAX_TRANSMITS: usize = 1024;
@@ -212,8 +213,8 @@ impl Cm {
         self.table.next_timeout()
     }
 
-    /// Takes the next datagram to send, and the UDP address of its receiver. The caller sends the datagram from queue
-    /// pair 1 to queue pair 1, with Q_Key 0x80010000.
+    /// Removes and returns the next datagram to send, and the UDP address of its receiver. The caller sends the
+    /// datagram from queue pair 1 to queue pair 1, with Q_Key 0x80010000.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, [u8; MAD_LEN])> {
         self.transmits.pop_front()
     }
@@ -223,7 +224,7 @@ impl Cm {
         !self.transmits.is_empty()
     }
 
-    /// Takes the next output: an event or an instruction.
+    /// Removes and returns the next output: a CM event for the application, or an instruction to the device.
     pub fn poll_output(&mut self) -> Option<CmOutput> {
         self.outputs.pop_front()
     }
@@ -260,8 +261,8 @@ impl Cm {
         self.outputs.push_back(CmOutput::Event(event));
     }
 
-    /// Drops the events of a connection that are still queued, because the application does not need these events any
-    /// more.
+    /// Drops the CM events of a connection that are still queued, because the application does not need these CM events
+    /// any more.
     fn purge_events(&mut self, id: CmId) {
         self.outputs.retain(|output| !matches!(output, CmOutput::Event(event) if event.id() == id));
     }
@@ -303,7 +304,7 @@ impl Cm {
     }
 }
 
-/// Makes a REJ without private data.
+/// Makes a REJ without private data and without additional rejection information.
 fn rejection(ids: CommIds, about: Answered, reason: RejectReason) -> Rej {
     Rej { ids, about, ari_len: 0, reason: reason.0, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
 }

@@ -23,15 +23,16 @@ use crate::{
 
 /// The code of 4.3 s, the time for which an MRA makes the peer wait for the application.
 const SERVICE_TIMEOUT: u8 = 20;
-/// The code of 134 ms, the longest delay of this side's ACKs. The driver rxe uses the same value.
+/// The code of 134 ms, the longest delay of this side's ACKs. The Linux driver rxe uses the same value.
 const TARGET_ACK_DELAY: u8 = 15;
 /// The value of the fail-over field of a REP. The Linux kernel, too, sends 0 in the fail-over field. This stack does
 /// not support fail-over to another path.
 const FAILOVER: u8 = 0;
-/// The reason of a REJ that is sent because the application or the peer did not respond in time. The passive side does
-/// not use reason 4 (time-out). For a REJ with reason 4, a Linux kernel peer searches by the communication ID of the
-/// REJ's sender (cm_acquire_rejected_id). A Linux kernel peer that has sent a REQ and received no REP does not know
-/// this ID, so it would not find the connection.
+/// The reason of a REJ that the passive side sends because the application or the peer did not respond in time, or
+/// because the request was displaced. The passive side does not use reason 4 (time-out). For a REJ with reason 4, a
+/// Linux kernel peer searches by the communication ID of the REJ's sender (Linux function cm_acquire_rejected_id).
+/// Before the REP arrives, a Linux kernel peer does not know the communication ID of the passive side, so a REJ with
+/// reason 4 would have no effect.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
@@ -139,9 +140,9 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// Returns true if there is room for a new request from `from`. If necessary, the function displaces an older
-    /// request of another source. A source gets at most half of the entries for half-open requests, and a new request
-    /// never displaces a request of its own source.
+    /// Returns true if there is room for a new request from `from`. If necessary, the function displaces a half-open
+    /// request of another source network. A source network gets at most half of the entries for half-open requests, and
+    /// a new request never displaces a request of its own source network.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();
@@ -189,8 +190,8 @@ impl Cm {
         }
     }
 
-    /// Withdraws a request that the application has not accepted or rejected, so that unread events of ended requests
-    /// do not pile up.
+    /// Withdraws a request that the application has not accepted or rejected, so that unread CM events of ended
+    /// requests do not pile up.
     fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });
@@ -358,7 +359,8 @@ impl Cm {
     }
 
     /// Notes that a packet arrived on the queue pair `qpn`. If the RTU of a connection has not arrived, any packet of
-    /// the peer on the connection's queue pair confirms the connection as an RTU does (ib_cm_notify).
+    /// the peer on the connection's queue pair confirms the connection as an RTU does (as in the Linux function
+    /// ib_cm_notify).
     pub fn data_arrived(&mut self, qpn: u32) {
         if let Some(id) = self.table.unconfirmed(qpn) {
             self.confirmed(id);

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// The time for which this side waits for a DREP. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect. C
-/// servers of NAAICE never respond to a DREQ.
+/// The time for which this side waits for a DREP. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect. The wait
+/// is limited, because NAAICE's C servers never respond to a DREQ.
 const DREQ_TIME: Duration = Duration::from_millis(1800);
 const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
 const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
@@ -151,10 +151,10 @@ impl Cm {
 
     /// Sends a DREP for a DREQ whose connection this side has forgotten, for example because of a restart. If a Linux
     /// kernel peer gets no DREP, it repeats its DREQ for a minute and a half. The Linux kernel, too, sends a DREP when
-    /// it gets a DREQ for an unknown connection (cm_issue_drep).
+    /// it gets a DREQ for an unknown connection (Linux function cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
-        // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).
+        // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (Linux: rxe_net.c).
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }

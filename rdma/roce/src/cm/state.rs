@@ -25,7 +25,7 @@ pub(super) struct Conn {
     /// The transaction ID of the REQ and of the responses to the REQ.
     pub(super) tid: u64,
     pub(super) endpoints: Endpoints,
-    /// The UDP address to which messages are sent.
+    /// The UDP address to which CM messages for the peer are sent.
     pub(super) peer: SocketAddr,
     /// The number of the local queue pair; `None` in a request that is not accepted yet.
     pub(super) qpn: Option<u32>,
@@ -131,8 +131,8 @@ impl Retry {
         now >= self.give_up
     }
 
-    /// Handles the peer's request to wait until `until`. The time limit `patience` starts anew at `until`. Returns
-    /// false if the peer has sent too many MRAs.
+    /// Handles an MRA, by which the peer asks this side to wait until `until`. The time limit `patience` starts anew at
+    /// `until`. Returns false if the peer has sent too many MRAs.
     pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

@@ -16,8 +16,8 @@ pub(super) struct Table {
     by_comm_id: BTreeMap<u32, CmId>,
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
-    /// The connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order, so the oldest request
-    /// has the lowest ID.
+    /// The half-open requests: the connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order,
+    /// so the oldest request has the lowest ID.
     half_open: Seats<CmId>,
     /// The connections in the state RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
@@ -60,8 +60,8 @@ impl Table {
         self.conns.get(&id)
     }
 
-    /// Returns a connection for changes. The caller must not replace the state, because only [`Self::enter`] also
-    /// updates the indexes.
+    /// Returns a mutable reference to a connection. The caller must not replace the state, because only [`Self::enter`]
+    /// also updates the indexes.
     pub(super) fn get_mut(&mut self, id: CmId) -> Option<&mut Conn> {
         self.conns.get_mut(&id)
     }

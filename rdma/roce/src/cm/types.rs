@@ -18,8 +18,8 @@ pub struct CmConfig {
     /// 26.
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
-    /// retries a dead peer is noticed after 4.3 s. The code of rdma_cm is 19, with which a dead peer would be noticed
-    /// only after 17 s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
+    /// retries a dead peer is noticed after 4.3 s. The Linux kernel's rdma_cm uses the code 19, with which a dead peer
+    /// would be noticed only after 17 s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,
@@ -106,7 +106,7 @@ pub struct Binding {
     pub peer: SocketAddr,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
-    /// The number of retries after a sequence error or time-out, 0-7.
+    /// The number of retries when the peer does not respond within the ACK timeout, 0-7.
     pub retry_count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub rnr_retry: u8,
@@ -123,7 +123,7 @@ pub struct Binding {
 /// An output of the connection manager. The device must execute the outputs in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CmOutput {
-    /// An event for the application.
+    /// A CM event for the application.
     Event(CmEvent),
     /// The device connects a queue pair with these parameters.
     Bind(Binding),
@@ -132,8 +132,8 @@ pub enum CmOutput {
         /// The number of the local queue pair.
         qpn: u32,
     },
-    /// A request ended before its connection was established. If the application has not read the event of the request
-    /// yet, the device drops the event.
+    /// A request ended before the application accepted or rejected it. If the application has not read the CM event of
+    /// the request yet, the device drops the CM event.
     Withdrawn {
         /// The id of the request that ended.
         id: CmId,

@@ -225,13 +225,15 @@ impl Endpoint {
         handled
     }
 
-    /// Notes that a packet arrived on a queue pair, which confirms its connection (ib_cm_notify).
+    /// Notes that a packet arrived on a queue pair. If the RTU of the queue pair's connection has not arrived, the
+    /// packet confirms the connection as an RTU does (ib_cm_notify).
     pub(super) fn data_arrived(&mut self, qpn: u32) {
         self.management.cm.data_arrived(qpn);
         self.settle_cm();
     }
 
-    /// Executes the outputs of the CM.
+    /// Does what the CM demands: connects queue pairs, moves queue pairs to the error state, queues CM events for the
+    /// program, and withdraws connection requests.
     fn settle_cm(&mut self) {
         while let Some(output) = self.management.cm.poll_output() {
             match output {

@@ -1,5 +1,5 @@
-//! Caches of recently used flows and of their ICRC states. The packets of one burst differ little in the bytes before the
-//! BTH, so the cached states fit most packets.
+//! Caches of recently used flows and of their ICRC states. The packets of one burst differ little in the bytes before
+//! the BTH, so the cached states fit most packets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,17 +8,18 @@ use crc32fast::Hasher;
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow with the ICRC states after the bytes before the BTH, for recently used lengths and identifications.
+/// A flow with a cache of ICRC states. A cached state is the state after the ICRC computation of the bytes before the
+/// BTH; it depends only on the flow, the length of the datagram and the IP identification.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// The direct-mapped cache, whose index is the identification modulo 16. An entry is a key (length and
-    /// identification) and the ICRC state for this key.
+    /// A direct-mapped cache of ICRC states, whose index is the IP identification modulo 16. An entry is a key (length
+    /// of the datagram and IP identification) and the ICRC state for this key.
     states: [(u32, u32); 16],
 }
 
-/// A key that never occurs. The upper 16 bits of a key are the length of a datagram, and this key has the length 65535,
-/// which does not fit into an IP packet.
+/// The key of an empty entry in a cache of ICRC states. No packet has this key, because the upper 16 bits of a key are
+/// the length of the datagram, and a datagram of 65535 bytes does not fit into an IP packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
@@ -54,8 +55,8 @@ pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
 
 const SLOTS: usize = 32;
 
-/// A direct-mapped cache of the flows of recent packets. The index is computed from the parts of the addresses that
-/// differ between peers. Only the constructor allocates memory.
+/// A direct-mapped cache of the flows of recent packets. The index of a flow is computed from the UDP ports and the
+/// last byte of each IP address, which differ between peers. Only the constructor allocates memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 

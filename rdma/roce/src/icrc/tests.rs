@@ -121,15 +121,15 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// A single-bit error behind the identification never looks like another identification. If one bit of a packet is
-/// wrong, the difference of the two ICRCs, moved back to the position of the identification, is a power of 1/x. If the
-/// identification is unknown, [`Solver::verify`] accepts only a difference whose upper 16 bits are zero. The test
-/// checks that the upper 16 bits of the difference are not zero for any single-bit error behind the identification.
+/// A single-bit error behind the IPv4 identification is never mistaken for another identification. For each wrong bit,
+/// the test computes the change of the identification and of the fragment word that would explain the wrong ICRC. If
+/// the identification is unknown, [`Solver::verify`] accepts a packet only if this change leaves the fragment word as
+/// it is. The test checks that no wrong bit behind the identification leaves the fragment word as it is.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // The lowest bit of the register is the earliest bit of the packet. The loop tests all bits of the packet behind
-    // the identification, from the last bit to the first.
+    // The lower 16 bits of `error` are the change of the identification, and the upper 16 bits are the change of the
+    // fragment word. The loop tests all bits of the packet behind the identification, from the last bit to the first.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");
@@ -170,8 +170,8 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The closure XORs the CRC register into the first four bytes of the block. The CRC of the block after this XOR,
-    // started with the register 0, is equal to the CRC of the original block, started with the given register.
+    // The closure XORs `register` into the first four bytes of the payload. The CRC of the changed bytes, computed from
+    // a CRC register of 0, is equal to the CRC of the original bytes, computed from `register`.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

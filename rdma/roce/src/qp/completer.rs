@@ -1,4 +1,4 @@
-//! The completer: turns acknowledgements and READ responses into completions (IBTA vol. 1, 9.9.2; rxe_comp.c).
+//! The completer: turns acknowledgements and READ responses into completions (IBTA vol. 1, 9.9.2; Linux: rxe_comp.c).
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ pub(crate) struct Response<'a> {
     pub(crate) memory: &'a mut dyn Memory,
 }
 
-/// The effect of an acknowledgement or response.
+/// The effect of an acknowledgement or READ response.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The status with which the oldest work request failed.
+    /// The status with which the oldest work request failed; `None` if no work request failed.
     pub(crate) failed: Option<WcStatus>,
-    /// The cause for which the packet was not executed.
+    /// The cause for which the packet was refused; `None` if the packet was not refused.
     pub(crate) refused: Option<RefusalCause>,
 }
 
@@ -128,8 +128,7 @@ impl Requester {
     }
 
     /// Marks all packets up to and including `psn` as acknowledged, but stops at the first READ, because a READ is
-    /// completed only by its responses. Returns false if a READ that is not complete begins at or before `psn`; no
-    /// packet from this READ on is marked.
+    /// completed only by its responses. Returns false if the function stopped at a READ.
     fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
         let (before, full) = (self.una, self.window_full());
         let mut reached = true;
@@ -323,8 +322,8 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // The round trip of the resent packet is measured from its first transmission, so the measured round trip may
-        // be too long, but never too short.
+        // A tail probe does not end the measurement of a round trip. The round trip is measured from the first
+        // transmission of a packet, so the result may be too long, but never too short.
         self.cursor = last;
         self.demand_ack();
     }

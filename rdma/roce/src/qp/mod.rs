@@ -7,7 +7,7 @@
 //! | Connected | `fail`: refusal sent or received, retries exhausted, disconnect | Failed |
 //! | Failed | last reply sent | Failed (silent) |
 //!
-//! Work requests posted in Failed or Dead complete as flushed at once.
+//! A work request that is posted in the state Failed or Dead completes as flushed at once.
 
 mod completer;
 pub mod model;
@@ -59,7 +59,8 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// True if the peer runs this stack. A peer that runs this stack sends only IPv4 identifications below 128.
+    /// True if the peer runs this stack. If the value is true, packets of this peer with an IPv4 identification of 128
+    /// or more are refused.
     pub(crate) embedded: bool,
 }
 
@@ -334,8 +335,8 @@ impl Qp {
 
     /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If
     /// acknowledgements may be late and the peer runs this stack, one request packet is sent before the
-    /// acknowledgements. The acknowledgement is shorter than the request packet, and only a shorter packet may follow
-    /// in the same super-packet.
+    /// acknowledgements that wait. An acknowledgement is usually shorter than the request packet before it, so both fit
+    /// into one super-packet, in which only the last datagram may be shorter than the others.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (link, open) = match &mut self.phase {
@@ -367,7 +368,8 @@ impl Qp {
     }
 
     /// Moves the queue pair to the error state. The oldest work request of the send queue completes with `status`, and
-    /// all other work requests complete as flushed.
+    /// all other work requests complete as flushed. If `status` is `None`, the oldest work request completes as
+    /// flushed, too.
     pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut Shared) {
         let mut link = match std::mem::replace(&mut self.phase, Phase::Dead) {
             Phase::Connected(link) => link,

@@ -39,7 +39,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// The response to a request.
+/// The response of the responder to a request packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// An ACK, NAK or RNR NAK.
@@ -115,14 +115,14 @@ pub struct Settings {
     pub mtu: u32,
     /// The maximum number of READs that may be unanswered at a time.
     pub reads: u8,
-    /// The length of each receive in bytes.
+    /// The length in bytes of each receive that is posted.
     pub receive: u32,
 }
 
 #[derive(Debug)]
 struct ModelQp {
     settings: Settings,
-    /// The responder; `None` after the connection was lost.
+    /// The responder; `None` after a packet has ended the connection with an error.
     responder: Option<Responder>,
     receives: VecDeque<RecvWqe>,
 }
@@ -141,7 +141,8 @@ impl Memory for Places {
 #[derive(Debug)]
 pub struct Model {
     shared: Shared,
-    /// The memory region of the buffers of all posted receives. No peer may access this region.
+    /// The memory region of the buffers of all posted receives. Only the payload of SENDs can go to this region,
+    /// because its access rights permit no WRITE or READ of a peer.
     receives: MrRef,
     qps: BTreeMap<u32, ModelQp>,
 }
@@ -162,7 +163,7 @@ impl Model {
         Ok(Self { shared, receives, qps: BTreeMap::new() })
     }
 
-    /// The timer code of RNR NAKs.
+    /// Returns the timer code that the responders send in RNR NAKs.
     pub fn rnr_timer(&self) -> u8 {
         self.shared.config.rnr_timer
     }
@@ -190,7 +191,7 @@ impl Model {
         Ok((keys, place(region, offset)))
     }
 
-    /// Deregisters the region with these keys. If no region has the keys, nothing changes.
+    /// Deregisters the region with the keys `keys`. If no region has the keys, nothing changes.
     pub fn release(&mut self, keys: MrKeys) {
         self.shared.mrs.remove(keys.lkey);
     }
@@ -211,7 +212,7 @@ impl Model {
         self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });
     }
 
-    /// Posts a receive.
+    /// Posts a receive to the queue pair `qp`.
     pub fn post(&mut self, qp: u32) {
         let Some(qp) = self.qps.get_mut(&qp) else { return };
         let len = qp.settings.receive;
@@ -219,8 +220,9 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the oldest READ is answered. Returns true if the oldest READ counted towards the maximum number of
-    /// unanswered READs. A READ that repeats an earlier READ does not count towards this maximum number.
+    /// Notes that the oldest READ is answered. Returns true if the oldest READ counted towards [`Settings::reads`], the
+    /// maximum number of unanswered READs. A READ that repeats an earlier READ does not count towards
+    /// [`Settings::reads`].
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())

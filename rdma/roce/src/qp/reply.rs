@@ -20,9 +20,9 @@ pub(super) enum Reply {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The next response to be sent is number `packet` of `packets`. `source` is `None` for a READ of no bytes. A reply
-    /// with `repeated` does not count towards the READs that the peer may have outstanding, because the network may
-    /// duplicate a READ request without a fault of the peer.
+    /// The next response to be sent is number `packet` of `packets`. `source` is `None` for a READ of no bytes. If
+    /// `repeated` is true, the reply does not count towards the READs that the peer may have outstanding, because the
+    /// network may duplicate a READ request without a fault of the peer.
     Read {
         psn: Psn,
         packet: u32,
@@ -46,8 +46,7 @@ impl Reply {
         matches!(self, Self::Read { repeated: false, .. })
     }
 
-    /// Returns the last PSN that a plain acknowledgement acknowledges; `None` if the reply is not a plain
-    /// acknowledgement.
+    /// Returns the last PSN that an ACK acknowledges; `None` if the reply is a NAK, RNR NAK or READ response.
     fn acknowledged(&self) -> Option<Psn> {
         match self {
             Self::Ack { psn, syndrome: Syndrome::Ack(_), .. } => Some(*psn),
@@ -71,7 +70,7 @@ impl Replies {
         self.queue.is_empty()
     }
 
-    /// Returns true if all replies are plain acknowledgements, neither NAKs nor READ responses.
+    /// Returns true if all replies that wait are ACKs, and none is a NAK, RNR NAK or READ response.
     pub(super) fn are_acks(&self) -> bool {
         self.queue.iter().all(|reply| reply.acknowledged().is_some())
     }
@@ -83,8 +82,7 @@ impl Replies {
     }
 
     pub(super) fn push(&mut self, reply: Reply) {
-        // An acknowledgement also acknowledges all earlier PSNs, so the new acknowledgement replaces the one in the
-        // queue.
+        // An ACK also acknowledges all earlier PSNs, so a new ACK replaces an ACK that is the last reply in the queue.
         if let Some(back) = self.queue.back_mut()
             && let (Some(new), Some(old)) = (reply.acknowledged(), back.acknowledged())
         {
@@ -101,7 +99,7 @@ impl Replies {
     }
 
     /// Returns the reply that was pushed last, or `None` if this reply was returned before. If the returned reply is an
-    /// acknowledgement, it is removed from the queue. The reply to a READ stays in the queue until
+    /// ACK, NAK or RNR NAK, it is removed from the queue. The reply to a READ stays in the queue until
     /// [`Replies::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
@@ -115,7 +113,7 @@ impl Replies {
         }
     }
 
-    /// Withdraws the acknowledgement of packet `psn`, if the acknowledgement was pushed last and is not sent yet.
+    /// Withdraws the ACK of packet `psn` if this ACK is the newest reply in the queue.
     pub(super) fn withdraw_ack(&mut self, psn: Psn) {
         if self.queue.back().and_then(Reply::acknowledged) == Some(psn) {
             self.queue.pop_back();
@@ -141,8 +139,8 @@ impl Replies {
         self.push(reply);
     }
 
-    /// Builds the next packet. Returns `Err` if the region of a READ was deregistered, or its access rights revoked,
-    /// before all responses were sent.
+    /// Builds the next packet of the oldest reply. Returns `Ok(false)` if no reply waits. Returns `Err` if the region
+    /// of a READ was deregistered, or its access rights revoked, before all responses were sent.
     pub(super) fn next_packet(
         &mut self,
         peer: &Peer,

@@ -24,9 +24,9 @@ use crate::{
 /// The retry limits on which the connection's handshake agreed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// The retries after a time-out or sequence error, 0-7.
+    /// The number of consecutive ACK timeouts after which the requester still resends, 0-7.
     pub(crate) count: u8,
-    /// The RNR retries, 0-7, where 7 is without limit.
+    /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub(crate) rnr: u8,
     /// The local ACK timeout; zero means that the requester never gives up.
     pub(crate) ack_timeout: Duration,
@@ -43,9 +43,9 @@ pub(crate) struct Requester {
     pub(super) alloc: Psn,
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
-    /// For each READ request that was sent and is not answered in full, the PSN of its last response. If responses to a
-    /// READ request are requested again, the new request ends at the latest at the PSN at which the earlier request
-    /// ended. A longer request would be a duplicate in its first part only, and a responder does not answer such a
+    /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
+    /// request ends at the PSN at which the first request ended, or earlier. If a repeated READ request were longer
+    /// than the first request, only a part of it would be a duplicate, and a responder does not answer such a READ
     /// request.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
@@ -155,7 +155,7 @@ impl Requester {
         Ok(true)
     }
 
-    /// The first PSN of a work request, which is assigned when its first packet is sent.
+    /// Returns the first PSN of a work request. If the work request has no PSNs yet, they are assigned now.
     fn start(&mut self, index: usize) -> Psn {
         let wqe = &mut self.wqes[index];
         *wqe.first.get_or_insert_with(|| {
@@ -184,7 +184,7 @@ impl Requester {
     }
 
     /// Builds a READ request. The number of response packets that the request asks for is at most the congestion
-    /// window, so that the response packets fit into the receive buffer.
+    /// window, so that the response packets fit into the receive buffer of the socket.
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };
@@ -259,7 +259,7 @@ impl Requester {
         Bth { opcode, solicited, pad, ack_req, psn, ..peer.bth() }
     }
 
-    /// Restarts sending from the oldest unacknowledged packet on.
+    /// Moves the cursor back to the oldest unacknowledged packet, so that all packets from there on are sent again.
     pub(super) fn go_back(&mut self) {
         let packet = self.wqes.front().and_then(|w| w.first).map_or(0, |first| self.in_flight_from(first));
         self.cursor = (0, packet);

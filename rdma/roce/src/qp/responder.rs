@@ -1,6 +1,6 @@
 //! The responder: turns request packets into memory writes, receive completions and acknowledgements (IBTA vol. 1,
-//! 9.7.4; rxe_resp.c). Each packet is checked in the order of the specification: PSN, opcode sequence, resources, key,
-//! length; then it is executed and acknowledged.
+//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in the order of the specification: PSN, opcode sequence,
+//! resources, key, length; then it is executed and acknowledged.
 
 use std::collections::VecDeque;
 
@@ -40,12 +40,12 @@ enum Message {
     },
 }
 
-/// The packets that arrived behind a gap.
+/// A gap in the PSNs that arrived: packets behind the gap have arrived, but the packets of the gap are missing.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN that has arrived since the gap was noted, or since the requester last started to retransmit if
-    /// this happened later.
+    /// The highest PSN that has arrived behind the gap. When the requester starts to retransmit, the PSN that arrived
+    /// last takes the place of the highest PSN.
     furthest: Psn,
     latest: Psn,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Responder {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) completion: Option<Wc>,
-    /// The cause for which the packet was not executed.
+    /// The cause for which the packet was refused; `None` if the packet was not refused.
     pub(crate) refused: Option<RefusalCause>,
 }
 
@@ -155,8 +155,9 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Sends one NAK per gap. If the requester starts to retransmit or sends its last packet again, a packet of the gap
-    /// was lost again, so another NAK is sent for the same gap.
+    /// Handles a packet that arrived behind a gap. The responder sends one NAK per gap. If the requester starts to
+    /// retransmit or sends its last packet again, a packet of the gap was lost again, so another NAK is sent for the
+    /// same gap.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -415,7 +416,7 @@ fn failed_recv(cx: &Context<'_>, wr_id: u64, cause: RefusalCause) -> Wc {
 mod tests {
     use super::*;
 
-    /// The number of NAKs that packets behind a gap cause.
+    /// Returns the number of NAKs that are sent for a gap if packets with the PSNs `psns` arrive behind the gap.
     fn naks(psns: &[u32]) -> usize {
         let mut gap = Gap::before(Psn::new(psns[0]));
         1 + psns[1..].iter().filter(|&&psn| gap.starts_over(Psn::new(psn))).count()
@@ -428,8 +429,8 @@ mod tests {
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
         // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // The requester starts over after packet 17. The packets of the gap and packets 11 and 12 are lost again, so
-        // packet 13 arrives next.
+        // After packet 17, the requester sends the packets of the gap and all later packets again. This time, the
+        // packets of the gap and packets 11 and 12 are lost, so packet 13 is the first to arrive.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);

@@ -11,7 +11,8 @@ use crate::{psn::Psn, time::Time};
 pub(super) struct Rtt {
     /// The smoothed round trip and its mean deviation (RFC 6298, 2).
     smoothed: Option<(Duration, Duration)>,
-    /// The packet whose round trip is measured; `None` after a retransmission (Karn's rule).
+    /// The packet whose round trip is measured, with the time of its first transmission; `None` if no round trip is
+    /// measured. A retransmission ends the measurement (Karn's rule), but a tail probe does not.
     sample: Option<(Psn, Time)>,
     backoff: u32,
     min_probe: Duration,
@@ -27,10 +28,10 @@ impl Rtt {
     /// does not fail when its peer is silent.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
-    /// The number of consecutive expiries at which only the last packet is resent.
+    /// The number of consecutive expiries of the retransmission timer at which only the last packet is resent.
     const PROBES: u32 = 2;
-    /// The maximum number of times that the retransmission interval is doubled after the probes. With this number of
-    /// doublings, an interval of a few milliseconds becomes longer than the longest ACK timeout, 4.096 us * 2^31.
+    /// The maximum number of times that the retransmission interval is doubled after the tail probes. With this number
+    /// of doublings, an interval of a few milliseconds becomes longer than the longest ACK timeout, 4.096 us * 2^31.
     const MOST_DOUBLINGS: u32 = 22;
 
     pub(super) fn new(min_probe: Duration, min: Duration, ack_timeout: Duration) -> Self {
@@ -73,7 +74,7 @@ impl Rtt {
         }
     }
 
-    /// The time to wait for an acknowledgement before resending.
+    /// Returns the time to wait for an acknowledgement before resending.
     pub(super) fn interval(&self) -> Duration {
         if self.full == Duration::MAX {
             self.probe().min(Self::LONGEST_PROBE)

@@ -145,7 +145,7 @@ pub enum Answered {
     Req,
     /// The MRA or REJ responds to a REP.
     Rep,
-    /// The MRA or REJ responds to another message; the number is the 2-bit code of this message.
+    /// The MRA or REJ responds neither to a REQ nor to a REP; the value is the 2-bit code in the MRA or REJ.
     Other(u8),
 }
 

@@ -137,7 +137,7 @@ impl Default for HeaderBuf {
 }
 
 impl HeaderBuf {
-    /// Makes an empty buffer.
+    /// Makes a buffer without headers.
     pub const fn new() -> Self {
         Self { bytes: [0; MAX_HEADER], len: 0 }
     }
@@ -145,7 +145,7 @@ impl HeaderBuf {
     /// Appends the bytes of a header.
     ///
     /// # Panics
-    /// Panics if the headers have more than [`MAX_HEADER`] bytes in all, which the headers of one packet never have.
+    /// Panics if all headers in the buffer together have more than [`MAX_HEADER`] bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);

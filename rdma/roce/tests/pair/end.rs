@@ -1,4 +1,4 @@
-//! One end of a pair: an endpoint with a queue pair and one region of memory.
+//! One end of a pair: an endpoint with a queue pair and a memory region.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::Setup;
 /// has a pattern, and the second half has zeros.
 pub(crate) const HALF: u32 = 1 << 16;
 
-/// The bytes of all regions.
+/// The bytes of all regions of one end, by the number of the region.
 #[derive(Default)]
 pub(crate) struct Bytes(pub(crate) Vec<Vec<u8>>);
 
@@ -37,7 +37,7 @@ impl Entropy for Numbers {
     }
 }
 
-/// Makes a source of random numbers. The same seed makes the same numbers.
+/// Makes a generator of pseudo-random numbers from the seed `seed`. The same seed makes the same numbers.
 pub(crate) fn numbers(seed: u64) -> Box<dyn Entropy + Send> {
     Box::new(Numbers(seed))
 }
@@ -51,9 +51,9 @@ pub(crate) struct End {
     pub(crate) recv_cq: CqId,
     pub(crate) qp: QpNum,
     pub(crate) channel: ChannelId,
-    /// The keys of the region that all helpers use.
+    /// The keys of the end's first region, which is registered when the end is made.
     pub(crate) keys: MrKeys,
-    /// The address of this region's first byte.
+    /// The address of the first byte of the end's first region.
     pub(crate) va: u64,
     cap: QpCap,
 }
@@ -74,7 +74,7 @@ impl End {
         Self { endpoint, memory, addr, pd, send_cq, recv_cq, qp, channel, keys, va, cap }
     }
 
-    /// Registers another region of `len` zeros at the address `va`.
+    /// Registers another region of `len` bytes, which are zero, at the address `va`.
     pub(crate) fn register(&mut self, va: u64, len: u32, access: Access) -> MrKeys {
         let (keys, id) = self.endpoint.reg_mr(self.pd, va, len.into(), access).unwrap();
         assert_eq!(id.0 as usize, self.memory.0.len(), "regions are numbered in their order");
@@ -93,12 +93,12 @@ impl End {
         self.endpoint.create_qp(&QpInit { pd, send_cq, recv_cq, cap }).unwrap()
     }
 
-    /// The first `len` bytes of the region.
+    /// The first `len` bytes of the end's first region.
     pub(crate) fn own(&self, len: u32) -> &[u8] {
         &self.memory.0[0][..len as usize]
     }
 
-    /// The first `len` bytes of the region's second half.
+    /// The first `len` bytes of the second half of the end's first region.
     pub(crate) fn got(&self, len: u32) -> &[u8] {
         &self.memory.0[0][HALF as usize..][..len as usize]
     }
@@ -107,7 +107,7 @@ impl End {
         Sge { addr: self.va + u64::from(offset), length, lkey: self.keys.lkey }
     }
 
-    /// The address by which the peer accesses the region.
+    /// The address and RKey by which the peer accesses the end's first region at the offset `offset`.
     pub(crate) fn remote(&self, offset: u32) -> RemoteAddr {
         RemoteAddr { addr: self.va + u64::from(offset), rkey: self.keys.rkey }
     }
@@ -128,7 +128,7 @@ impl End {
         self.post_with(wr_id, op, offset, len, SendFlags::SIGNALED).unwrap();
     }
 
-    /// Posts a receive for `len` bytes at the begin of the region's second half.
+    /// Posts a receive for `len` bytes at the beginning of the second half of the end's first region.
     pub(crate) fn recv(&mut self, wr_id: u64, len: u32) {
         let sges = [self.sge(HALF, len)];
         self.endpoint.post_recv(self.qp, &RecvWr { wr_id, sges: &sges }).unwrap();
@@ -140,12 +140,12 @@ impl End {
         out[..n].to_vec()
     }
 
-    /// The new completions of the send queue.
+    /// Takes the new completions of the send queue, and returns the ID and status of each.
     pub(crate) fn completed(&mut self) -> Vec<(u64, WcStatus)> {
         self.poll(self.send_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
     }
 
-    /// The new completions of the receive queue.
+    /// Takes the new completions of the receive queue, and returns the ID and status of each.
     pub(crate) fn received(&mut self) -> Vec<(u64, WcStatus)> {
         self.poll(self.recv_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
     }
@@ -158,7 +158,7 @@ impl End {
         self.endpoint.qp_state(self.qp).unwrap()
     }
 
-    /// Builds a packet without its ICRC.
+    /// Returns the bytes of the packet `out`, without its ICRC.
     pub(super) fn gather(&self, out: &Transmit) -> Vec<u8> {
         let mut body = out.header.as_slice().to_vec();
         body.extend_from_slice(&out.inline);

@@ -24,11 +24,12 @@ pub(crate) use end::{End, HALF};
 pub(crate) const MTU: u32 = 256;
 /// The time that a packet takes from one end to the other.
 pub(crate) const DELAY: Duration = Duration::from_micros(10);
-/// The first PSN of each end.
+/// The PSN of A's first request packet. `PSN_B` is the PSN of B's first request packet.
 pub(crate) const PSN_A: u32 = 100;
 pub(crate) const PSN_B: u32 = 5000;
 pub(crate) const PORT: u16 = 12_345;
-/// More steps, and more packets at one time, than any test needs.
+/// A limit of the steps of a test and of the packets that an end sends at one time; a test that reaches the limit
+/// fails.
 const MANY: usize = 20_000;
 
 /// The two ends. In most tests, `A` is the requester and `B` is the responder.
@@ -51,7 +52,7 @@ pub(crate) struct Sent {
     pub(crate) at: Time,
     pub(crate) from: Side,
     pub(crate) kind: &'static str,
-    /// The number of the packet among the packets of its kind from this end, from 1 on.
+    /// The number of this packet among the packets of the same kind from the same end, counted from 1.
     pub(crate) nth: usize,
     pub(crate) bth: Bth,
     pub(crate) reth: Option<Reth>,
@@ -73,9 +74,9 @@ pub(crate) enum Fate {
     Lose,
     Repeat,
     Delay(Duration),
-    /// One bit of the payload or of a header changes.
+    /// The wire changes one bit of the payload or of a header.
     Corrupt,
-    /// The packet is replaced by another one, whose ICRC is right.
+    /// The wire changes the packet with this function, and the changed packet gets a correct ICRC.
     Change(fn(&mut Packet<'_>)),
 }
 
@@ -103,11 +104,11 @@ pub(crate) struct Pair {
     pub(crate) sent: Vec<Sent>,
     /// The CM messages among the sent packets.
     pub(crate) mads: Vec<Message>,
-    /// Each packet that an end refused.
+    /// For each packet that was refused, the end that refused it and the refusal cause.
     pub(crate) refused: Vec<(Side, RefusalCause)>,
-    /// Whether an end handles all packets that arrive at one time before it sends.
+    /// True if an end handles all packets that arrive at one time before it sends a packet.
     pub(crate) batches: bool,
-    /// The IPv4 identification of all packets.
+    /// The IPv4 identification with which the ICRC of each packet is computed.
     pub(crate) ip_id: u16,
     rules: Vec<Rule>,
     /// The datagrams on the wire, by the time and the order of their arrival.
@@ -117,7 +118,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Makes two connected ends.
+    /// Makes two ends whose queue pairs are connected to each other.
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -175,7 +176,8 @@ impl Pair {
         }
     }
 
-    /// Makes two ends of which A asks B for a connection by the CM. Returns the IDs of the connection at A and at B.
+    /// Makes two ends, of which A has sent a REQ to B. The end B has received the REQ, and has not accepted or rejected
+    /// it yet. Returns the IDs of the connection at A and at B.
     pub(crate) fn requested() -> (Self, CmId, CmId) {
         let mut pair = Self::with(|_| {});
         for end in [&mut pair.a, &mut pair.b] {
@@ -188,12 +190,12 @@ impl Pair {
         (pair, id_a, id)
     }
 
-    /// Listens at B.
+    /// Makes a listener at B for the port `PORT`, and returns the ID of the listener.
     pub(crate) fn listen(&mut self) -> CmId {
         self.b.endpoint.listen(self.b.channel, PORT, 8).unwrap().0
     }
 
-    /// Connects from A.
+    /// Starts a connection from A to B by the CM, and returns the ID of the connection at A.
     pub(crate) fn dial(&mut self) -> CmId {
         let (now, a, remote) = (self.now, &mut self.a, (self.b.addr.ip(), PORT).into());
         a.endpoint.connect(now, a.channel, a.qp, a.addr.ip(), remote, &ConnParam::default()).unwrap()
@@ -218,12 +220,13 @@ impl Pair {
         if side == A { &mut self.a } else { &mut self.b }
     }
 
-    /// Adds a rule. The first rule that returns a fate decides on a packet.
+    /// Adds a rule, by which the wire decides what it does with a packet. The wire does what the first rule with a
+    /// result says, and delivers the packet if no rule has a result.
     pub(crate) fn rule(&mut self, rule: impl FnMut(&Sent) -> Option<Fate> + 'static) {
         self.rules.push(Box::new(rule));
     }
 
-    /// Sets the fate of the packet that is the `nth` of its kind.
+    /// Sets what the wire does with the packet that is the `nth` of the kind `kind`.
     pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fate: Fate) {
         self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fate));
     }
@@ -232,7 +235,7 @@ impl Pair {
         self.on(kind, nth, Fate::Lose);
     }
 
-    /// Loses all packets from `side`.
+    /// Makes the wire lose all packets from `side`.
     pub(crate) fn silence(&mut self, side: Side) {
         self.rule(move |p| (p.from == side).then_some(Fate::Lose));
     }
@@ -267,8 +270,8 @@ impl Pair {
         self.a.post_with(id, SendOp::Write(to), 0, len, flags).unwrap();
     }
 
-    /// Sends one SEND, by which the requester measures the round-trip time, so that its timers are short afterwards.
-    /// Then clears the list of sent packets.
+    /// Sends one SEND, by which the requester measures the round-trip time, so that its timers are short afterwards. At
+    /// the end, the function clears the list of sent packets.
     pub(crate) fn warm_up(&mut self) {
         self.b.recv(0, 0);
         self.send(0, 0);
@@ -276,8 +279,7 @@ impl Pair {
         self.sent.clear();
     }
 
-    /// Makes steps of both ends until no packet is on the wire and no timer runs. Returns the completions of A's send
-    /// queue.
+    /// Runs both ends until no packet is on the wire and no timer runs. Returns the completions of A's send queue.
     pub(crate) fn finish(&mut self) -> Vec<(u64, WcStatus)> {
         self.drive();
         self.a.completed()
@@ -300,7 +302,8 @@ impl Pair {
         true
     }
 
-    /// Advances the time to the next arrival of a packet, and delivers the packet. No end sends a packet afterwards.
+    /// Advances the time to the next arrival of a packet, and delivers the packet. The function does not let the ends
+    /// send packets.
     pub(crate) fn step_without_sending(&mut self) {
         let next = self.wire.keys().next().map(|(at, _)| *at);
         self.now = next.expect("a packet is on the wire");
@@ -446,12 +449,13 @@ impl Pair {
         }
     }
 
-    /// Makes an acknowledgement.
+    /// Makes an ACK, NAK or RNR NAK from the peer of `to`.
     pub(crate) fn forge_ack(&mut self, to: Side, psn: u32, syndrome: Syndrome) -> Packet<'static> {
         Packet { aeth: Some(Aeth { syndrome, msn: 0 }), ..self.forge(to, opcode::ACKNOWLEDGE, psn) }
     }
 
-    /// Delivers a packet at once. If the receiving end refuses the packet, returns the refusal cause.
+    /// Delivers a packet to the end `to` at once, without a delay on the wire. If the receiving end refuses the packet,
+    /// returns the refusal cause.
     pub(crate) fn deliver(&mut self, to: Side, packet: &Packet<'_>) -> Option<RefusalCause> {
         let datagram = self.encode(to.other(), packet);
         self.deliver_bytes(to, &datagram)
@@ -511,7 +515,7 @@ impl Pair {
         self.sent.iter().filter(|p| p.kind == kind).map(Sent::psn).collect()
     }
 
-    /// The PSNs of all request packets from A that were sent from `at` on.
+    /// The PSNs of all request packets that A sent, in their order.
     pub(crate) fn requests(&self) -> Vec<u32> {
         let request = |p: &&Sent| p.from == A && p.bth.opcode <= opcode::READ_REQUEST;
         self.sent.iter().filter(request).map(Sent::psn).collect()
@@ -527,7 +531,7 @@ impl Pair {
     }
 }
 
-/// Prints the packets. The test harness shows the output of failed tests only.
+/// Prints the last 300 lines of the log of packets. The test harness shows the output of failed tests only.
 impl Drop for Pair {
     fn drop(&mut self) {
         let lines: Vec<&str> = self.log.lines().collect();
@@ -536,12 +540,13 @@ impl Drop for Pair {
     }
 }
 
-/// Expected completions: each of `ids` has succeeded.
+/// Returns the completions that a test expects if each of the work requests `ids` has succeeded.
 pub(crate) fn ok<const N: usize>(ids: [u64; N]) -> Vec<(u64, WcStatus)> {
     ids.map(|id| (id, WcStatus::Success)).to_vec()
 }
 
-/// Expected completions of a queue pair that failed: the oldest request failed with `status`, and all others are flushed.
+/// Returns the completions that a test expects of a queue pair that failed: the oldest request failed with `status`,
+/// and all other requests are flushed.
 pub(crate) fn failed<const N: usize>(status: WcStatus, ids: [u64; N]) -> Vec<(u64, WcStatus)> {
     let status = |n| if n == 0 { status } else { WcStatus::WrFlushError };
     ids.iter().enumerate().map(|(n, id)| (*id, status(n))).collect()
@@ -561,7 +566,8 @@ fn line(p: &Sent) -> String {
     line
 }
 
-/// The opcode's name; the kind of an acknowledgement or CM message.
+/// Returns the kind of a packet: ACK, or the kind of NAK; the name of a CM message; or the name of the opcode for all
+/// other packets.
 fn kind(packet: &Packet<'_>) -> &'static str {
     if let (opcode::ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.aeth) {
         return match aeth.syndrome {

@@ -25,11 +25,11 @@ const BATCH: usize = 16;
 pub(crate) struct Cq {
     pub(super) cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
-    /// True if the device will announce the next completion, or has announced a completion and the announcement was not
-    /// taken yet.
+    /// True if the device will announce the next completion by a CQ event, or if a CQ event of the device was not taken
+    /// yet.
     armed: AtomicBool,
-    /// The number of announcements that were taken and not yet acknowledged. libibverbs requires that all announcements
-    /// are acknowledged before the completion queue is destroyed.
+    /// The number of announcements (CQ events) that were taken and not yet acknowledged. libibverbs requires that all
+    /// announcements are acknowledged before the completion queue is destroyed.
     unacked: AtomicU32,
     device: Arc<Device>,
 }
@@ -120,15 +120,15 @@ impl Cq {
         check_code(code).inspect_err(|_| self.armed.store(false, Ordering::Release))
     }
 
-    /// Returns the file descriptor, which is readable when an announcement has arrived.
+    /// Returns the file descriptor, which is readable when the device has announced a completion.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.channel` points to a channel that only `Drop` frees, and the file descriptor stays open until
         // the channel is freed.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
     }
 
-    /// Takes the announcements that have arrived. The completion queue must be armed again before the device announces
-    /// another completion.
+    /// Takes the device's announcements of completions. The completion queue must be armed again before the device
+    /// announces another completion.
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());

@@ -6,13 +6,13 @@ use verbs::Error;
 
 use super::bindings::Library;
 
-/// The environment variable that may name another library file to load.
+/// The environment variable that may name another file to load in place of [`NAME`].
 const VARIABLE: &str = "NAA_LIBRDMACM";
-/// The name of the library's file. The name has a version number, because the file without a version number is only for
+/// The file name of librdmacm. The name has a version number, because the file without a version number is only for
 /// compiling programs.
 const NAME: &str = "librdmacm.so.1";
 
-/// Returns the library's functions. The first call loads the library.
+/// Returns the functions of librdmacm and libibverbs. The first call loads both libraries.
 ///
 /// # Errors
 /// Returns [`Error::NoDevice`], which names the packages to install, if the library cannot be loaded.

@@ -24,9 +24,9 @@ const MIN_RNR_TIMER: u8 = 12;
 /// The maximum number of retries after a time-out or a sequence error. rxe interprets 7 as "no limit" (rxe_completer),
 /// so with 7 retries a queue pair would never detect that its peer has crashed.
 const MOST_RETRIES: u8 = 6;
-/// The maximum number of work requests in one chunk. A chunk is passed to the device by one call.
+/// The maximum number of work requests that one call passes to the device.
 const CHUNK: usize = 8;
-/// The maximum number of scatter-gather elements of all work requests in one chunk.
+/// The maximum number of scatter-gather elements of all work requests that one call passes to the device.
 const SGES: usize = 64;
 
 /// The capacities of a queue pair and of its work requests.
@@ -38,10 +38,11 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// The values of this side by which the queue pair attributes from librdmacm are limited or replaced.
+/// The changes of this side to the queue pair attributes that librdmacm returns. `reads` limits the numbers of
+/// outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// The maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
+    /// Two maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
     /// and the second number limits the READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
     /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n.
@@ -53,8 +54,8 @@ pub(crate) struct Retries {
 pub(crate) struct Agreed {
     /// The path MTU in bytes of payload per packet.
     pub(crate) path_mtu: u32,
-    /// The maximum numbers of outstanding READs: first of the READs that the peer sends to this side, then of the READs
-    /// that this side sends to the peer.
+    /// Two maximum numbers of outstanding READs: of the READs that the peer sends to this side, and of the READs that
+    /// this side sends to the peer.
     pub(crate) reads: (u8, u8),
 }
 
@@ -191,7 +192,8 @@ impl Qp {
     unsafe fn post_chain(&self, first: *mut ibv_send_wr) -> Result<(), (usize, io::Error)> {
         let mut bad: *mut ibv_send_wr = ptr::null_mut();
         // SAFETY: the context of the queue pair at `self.qp` outlives the queue pair, and the context's table of
-        // operations does not change. The caller guarantees that `first` points to a valid chain.
+        // operations does not change. The caller guarantees that `first` points to a chain of initialised work
+        // requests.
         let code = unsafe {
             match (*self.qp.as_ref().context).ops.post_send {
                 Some(post) => post(self.qp.as_ptr(), first, &mut bad),

@@ -40,7 +40,7 @@ fn a_flood_of_requests_is_bounded() {
     }
     assert_eq!(net.hosts[1].cm.counters().displaced, 10_000 - 40);
     assert!(net.hosts[1].cm.counters().tx_dropped > 0);
-    // After 31 s, the requests that the application did not accept are dropped, together with their events.
+    // After 31 s, the requests that the application did not accept are dropped, together with their CM events.
     net.now = net.now + Duration::from_secs(31);
     net.hosts[1].cm.handle_timeout(net.now);
     net.hosts[1].collect_unread();
@@ -64,7 +64,7 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     let mut net = Net::with(5, |config| config.max_half_open = 40);
     net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
     let mut mad = request(&mut net);
-    // REQs of 30 sources fill the 40 places for half-open requests, so some sources have two places.
+    // REQs from 30 IP addresses fill the 40 places for half-open requests, so some IP addresses have two places.
     (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
     assert!(net.hosts[1].cm.counters().no_room > 200);
     net.hosts[1].events.clear();

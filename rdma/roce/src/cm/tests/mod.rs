@@ -22,7 +22,7 @@ use crate::{
 
 const PORT: u16 = 12_345;
 
-/// A random number generator (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -238,7 +238,7 @@ impl Net {
         }
     }
 
-    /// Establishes a connection. Returns the IDs of the active and the passive side.
+    /// Establishes a connection between both hosts. Returns the IDs of the active and the passive side.
     fn connected(&mut self) -> (CmId, CmId) {
         self.listen();
         let active = self.dial(0x11, &ConnParam::default());
