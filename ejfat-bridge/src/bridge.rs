@@ -71,8 +71,8 @@ pub struct Bridge {
     instance: u64,
     /// The worker and ring geometry of a subscription that was accepted, but whose stream has not begun yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// The local workers to which events were announced. A worker occurs in the list once for each event that was
-    /// announced to it.
+    /// An entry for each event that was announced to a local worker. [`Bridge::act`] removes the entry when it reports
+    /// the event to the dispatcher as acknowledged.
     told: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventId>,
@@ -153,7 +153,8 @@ impl Bridge {
         })
     }
 
-    /// Returns the function by which workers subscribe. The caller adds this function to the server.
+    /// Returns the function by which workers subscribe. The caller must add the returned function to the server's
+    /// registry of functions.
     pub fn function() -> Arc<dyn Function> {
         Arc::new(Subscribe(info()))
     }
@@ -334,7 +335,7 @@ impl Bridge {
         let buffers = &mut self.intake.buffers;
         match &mut ring.way {
             // A segment is sent from its receive buffer only while enough buffers are free for the next batch, because
-            // such a buffer stays in use until the worker acknowledges the WRITE.
+            // the segment's receive buffer stays in use until the worker acknowledges the WRITE.
             Way::Remote(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
@@ -418,9 +419,9 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts the queued WRITEs of all remote workers. If a worker already has the most WRITEs that may be
-    /// unacknowledged, its other WRITEs stay queued. A worker with too many queued WRITEs gets no new events from the
-    /// dispatcher.
+    /// Posts the queued WRITEs of all remote workers. If the number of a worker's unacknowledged WRITEs has reached its
+    /// maximum, the other WRITEs to this worker stay queued. A worker with too many queued WRITEs gets no new events
+    /// from the dispatcher.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };

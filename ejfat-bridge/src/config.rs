@@ -33,7 +33,7 @@ pub struct BridgeConfig {
 
 impl BridgeConfig {
     /// Creates settings for a bridge that receives segments at `listen`. All other settings have default values: only
-    /// remote workers can subscribe, and the worker with the least filled ring gets an event.
+    /// remote workers can subscribe, and each event goes to the worker with the least filled ring.
     pub fn new(listen: Vec<Listen>) -> Self {
         Self {
             listen,
@@ -57,7 +57,8 @@ pub enum Route {
     LeastFilled,
     /// Among the workers that take the event's data id, the worker with the least filled ring gets the event.
     DataId,
-    /// The member that load-balancer tables name for the event's LB header gets the event.
+    /// The member that load-balancer tables name for the event's LB header gets the event. If the event has no LB
+    /// header, or if the tables name no member, the worker with the least filled ring gets the event.
     Tables(Arc<dyn Steering>),
 }
 
@@ -79,11 +80,13 @@ pub struct Level {
     pub member: Option<u16>,
     /// The part of the ring's slots that is in use, 0 to 1.
     pub fill: f64,
-    /// True if the worker is stalled. A stalled worker gets at most one event in each stall time.
+    /// True if the worker is stalled: it has events and has released no event for [`bridge::Config::stall`], or it has
+    /// not acknowledged a WRITE for [`bridge::Config::silence`]. A stalled worker gets at most one event in each period
+    /// of [`bridge::Config::stall`].
     pub stalled: bool,
 }
 
-/// A receiver of fill levels, such as a control plane. The methods of a receiver must not block.
+/// A receiver of fill levels, such as a control plane. The methods of a [`FillSink`] must not block.
 pub trait FillSink: Send + fmt::Debug {
     /// Reports the fill levels. `workers` has the fill level of each subscribed worker, and `all` is the fill level of
     /// all rings together.

@@ -70,7 +70,7 @@ pub struct Snapshot {
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
-    /// The bytes of the reassembler's memory that segments of events have used.
+    /// The number of bytes of the reassembler's memory that events in reassembly and waiting events use.
     pub memory: u64,
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
@@ -84,7 +84,7 @@ pub struct Snapshot {
     pub refused: u64,
     /// The error because of which no segments can be received; `None` while segments can be received.
     pub failed: Option<String>,
-    /// The time of the snapshot by the bridge's clock. The times in event traces are by the bridge's clock, too.
+    /// The time of the snapshot by the bridge's clock. The times in event traces are also times of the bridge's clock.
     pub now: Time,
 }
 
@@ -126,8 +126,8 @@ impl Desk {
             question
         };
         if let Some(Question { tick, answer }) = question {
-            // Usually few events have the same tick. The limit of 100 events applies if a sender sends the same tick
-            // all the time.
+            // Usually few events have the same tick. The limit of 100 events matters only if a sender sends the same
+            // tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }
@@ -149,9 +149,9 @@ impl Handle {
         lock(&self.0.snapshot).load
     }
 
-    /// Returns the event traces of at most 100 events with the tick `tick`. An event without a tick is found by its
-    /// event number. The latest event is the first in the result. Returns `None` if the bridge does not answer within
-    /// two seconds, or if too many queries wait.
+    /// Returns the event traces of at most 100 events whose tick is `tick`. For an event without a tick, its event
+    /// number is compared with `tick`. The latest event is the first in the result. Returns `None` if the bridge does
+    /// not answer within two seconds, or if too many queries wait.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
         let (answer, records) = mpsc::channel();
         {

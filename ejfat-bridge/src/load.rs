@@ -10,14 +10,14 @@ use ejfat::{
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
-    /// [`waiting`](Self::waiting). Events are lost when `memory` or `waiting` is 1.
+    /// [`waiting`](Self::waiting). When `memory` or `waiting` is 1, new events may be lost.
     pub fill: f64,
     /// The part of all workers' ring slots that is in use, 0 to 1; 1 if there is no worker.
     pub rings: f64,
     /// The part of the reassembler's memory that events in reassembly and waiting events use, 0 to 1.
     pub memory: f64,
-    /// The number of complete events that wait for room, divided by the most events that may wait, 0 to 1; 0 if no
-    /// event may wait.
+    /// The number of complete events that wait for room, divided by the maximum number of events that may wait, 0 to 1;
+    /// 0 if no event may wait.
     pub waiting: f64,
     /// The number of subscribed workers.
     pub workers: u32,
@@ -68,7 +68,7 @@ impl Load {
     }
 }
 
-/// Returns the most complete events that may wait for room.
+/// Returns the maximum number of complete events that may wait for room.
 fn most_waiting(config: &bridge::Config) -> u64 {
     match config.pressure {
         Pressure::Hold | Pressure::DropOldest => config.most_waiting.into(),

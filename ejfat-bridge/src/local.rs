@@ -1,4 +1,5 @@
-//! Rings of local workers, in memory that worker and bridge map. [`ejfat::ring::shared`] describes the protocol.
+//! Rings of local workers, in memory that worker and bridge map. [`ejfat::ring::shared`] describes the protocol between
+//! worker and bridge.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,7 @@ use crate::{Error, bells::Bells, word::Word};
 /// The maximum number of connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
 /// The maximum number of connections that one call of [`Listener::next`] accepts. Further connections wait for the next
-/// call.
+/// call of [`Listener::next`].
 const MOST_AT_ONCE: usize = 64;
 /// The time limit within which a new connection must subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -203,19 +204,20 @@ impl Listener {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 // If accepting a connection fails with an error other than `EAGAIN` and `EINTR`, most likely this
-                // process has no free file descriptor. The connection waits in the queue of the listening socket. The
-                // listening socket does not wake the server loop until the next call of this function.
+                // process has no free file descriptor. The connection that was not accepted waits in the queue of the
+                // listening socket. The listening socket does not wake the server loop until `next` is called again.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // An error of `hear` is ignored, because each call of this function also reads the sockets that do not wake
-            // the server loop.
+            // An error of `hear` is ignored, because each call of `next` also reads the sockets that do not wake the
+            // server loop.
             let _ = bells.hear(socket.as_fd());
             // If there is no room for all connections, `seat` returns the socket of the connection that must be ended.
-            // This socket is read once more, because a subscription may have arrived since the last read.
+            // The socket that `seat` returns is read once more, because a subscription may have arrived since the last
+            // read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }

@@ -1,4 +1,5 @@
-//! A ring in the memory of a worker that is reached by RDMA. The worker may be on another machine or on this machine.
+//! The ring of a remote worker, which is a worker that the bridge reaches by RDMA. A remote worker may be on another
+//! machine or on the bridge's machine.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,7 @@ use crate::buffers::Buffers;
 
 /// The maximum number of scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// The maximum number of queued entries that are posted in one call.
+/// The maximum number of queued entries that are posted by one call of [`Stream::post`].
 const TOGETHER: usize = 16;
 /// The maximum number of bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of
 /// these WRITEs show that the worker is alive.
@@ -33,6 +34,7 @@ struct Piece {
     buffer: Option<u32>,
 }
 
+/// An entry of the queue for a worker: a WRITE, or the announcement of an event.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -49,7 +51,7 @@ enum Post {
 }
 
 impl Post {
-    /// Returns the number of work requests that are posted for this entry.
+    /// Returns the number of work requests that this entry of the queue needs.
     fn cost(&self) -> u32 {
         match self {
             Self::Piece(_) | Self::Event { whole: false, .. } => 1,
@@ -87,8 +89,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Makes the ring of a remote worker. Returns `None` if the number of the host's parameters is not that of
-    /// [`Parameter::ALL`].
+    /// Makes the ring of a remote worker. Returns `None` if `stream` does not have as many regions as
+    /// [`Parameter::ALL`] has parameters.
     pub(crate) fn new(
         stream: Stream,
         geometry: Geometry,
@@ -179,7 +181,7 @@ impl Remote {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts queued WRITEs until none is left, or until the most WRITEs that may be unacknowledged are posted.
+    /// Posts queued WRITEs until none is left, or until the number of unacknowledged WRITEs has reached its maximum.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())
@@ -280,7 +282,8 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
-    /// Returns the time since the last acknowledgement; zero if no WRITE is unacknowledged.
+    /// Returns the time since a WRITE was last acknowledged, or was posted while no WRITE was unacknowledged. Returns
+    /// zero if no WRITE is unacknowledged.
     pub(crate) fn waits_since(&self, now: Instant) -> Duration {
         if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
     }

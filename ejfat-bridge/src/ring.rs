@@ -7,12 +7,13 @@ use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
 
-/// If a ring has more than this number of credit words, the bridge limits how often it reads them, else it reads them
-/// after each change of the count in the first word of the credits. A worker changes the count after it has written
+/// If a ring has more than this number of credit words, the bridge reads the credit words at most once in the time
+/// `REST`. If a ring has at most `MANY` credit words, the bridge reads the credit words after each change of the count
+/// in the first word of the credits. A worker changes the count in the first word of the credits after it has written
 /// credit words.
 const MANY: usize = 4096;
-/// The least time between two reads of the credit words of a ring with more than `MANY` credit words. Only a read with
-/// `in_any_case` does not wait for this time.
+/// The least time between two reads of the credit words of a ring with more than `MANY` credit words. A call of
+/// [`Credits::look`] with `in_any_case` reads the credit words even if this time has not passed.
 const REST: Duration = Duration::from_millis(1);
 
 /// The credits of a ring, which the worker writes.

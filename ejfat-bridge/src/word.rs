@@ -13,6 +13,8 @@ pub(crate) struct Word {
 }
 
 impl Word {
+    /// Returns the word at the offset `at` of `memory`.
+    ///
     /// # Panics
     /// Panics if the word does not lie inside the memory, or is not aligned.
     pub(crate) fn new(memory: &Memory, at: usize) -> Self {

@@ -122,12 +122,12 @@ fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {
     NAMES.iter().chain(SERVICES)
 }
 
-/// Returns the code of the function `name`, or `None` if no function has this name.
+/// Returns the code of the function `name`, or `None` if neither [`NAMES`] nor [`SERVICES`] has this name.
 pub fn by_name(name: &str) -> Option<FunctionCode> {
     all().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }
 
-/// Returns the name of the function `code`, if the code has a fixed name.
+/// Returns the name of the function `code`, or `None` if neither [`NAMES`] nor [`SERVICES`] has this code.
 pub fn name(code: FunctionCode) -> Option<&'static str> {
     all().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }

@@ -27,7 +27,7 @@ pub use encode::EncodeError;
 
 /// The size in bytes of a region that is large enough for the catalogues of most servers.
 pub const USUAL_BYTES: usize = 64 << 10;
-/// The size of the header in bytes.
+/// The size of a catalogue's header in bytes.
 pub const HEADER_BYTES: usize = 16;
 
 const MAGIC: [u8; 4] = *b"NAAC";

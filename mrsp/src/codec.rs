@@ -8,10 +8,10 @@
 //!
 //! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! A message must have exactly as many entries as the count in its header says. The C library checks only this count,
-//! so that a message with too few entries makes the C library read beyond its buffer. The decoder accepts unknown flag
-//! bits and every value of address, RKey and size. The decoder accepts any bytes as padding, because the C library does
-//! not clear the padding of an ERR.
+//! A message must have exactly as many entries as the count in its header says. The C library does not check the length
+//! of a message, but only the count in its header, so a message with too few entries makes the C library read beyond
+//! its buffer. The decoder accepts unknown flag bits and every value of address, RKey and size. The decoder accepts any
+//! bytes as padding, because the C library does not clear the padding of an ERR.
 
 use crate::{
     layout::block::{self, Slot},
@@ -30,7 +30,7 @@ pub enum DecodeError {
     /// The message is shorter than its header of 4 bytes. The value is the length of the message in bytes.
     #[error("an MRSP message of {0} bytes is shorter than its header")]
     Short(usize),
-    /// MRSP does not define the message's type. The value is the type.
+    /// MRSP does not define the message's type. The value is the message's type.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
     /// The length of the message is not the length that its header requires.
@@ -151,7 +151,7 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// Encodes an AAR for `regions`, followed by a layout block with up to 255 `slots`.
+/// Encodes an AAR for `regions`, followed by a layout block with `slots`. `slots` must have at most 255 elements.
 ///
 /// # Errors
 /// Returns an error if there are more than 255 regions.

@@ -284,8 +284,8 @@ impl HostSession {
     /// Parameters without an entry in `parts` are sent whole.
     ///
     /// # Errors
-    /// Returns an error if the session is not ready, or if a part is not inside its parameter. After an error, the
-    /// session is unchanged.
+    /// Returns an error if the session is not ready, if a part is not inside its parameter, or if `parts` has more
+    /// elements than the session has parameters. After an error, the session is unchanged.
     pub fn begin_call(
         &mut self,
         function: FunctionCode,

@@ -24,7 +24,7 @@ impl U24 {
     /// The largest number of 24 bits, which is 16,777,215.
     pub const MAX: Self = Self(0xff_ffff);
 
-    /// Returns `None` if `value` has more than 24 bits.
+    /// Returns `value` as a number of 24 bits, or `None` if `value` has more than 24 bits.
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
     }
@@ -54,7 +54,7 @@ impl FunctionCode {
     /// The highest function code. MRSP uses 7 bits of the request immediate for the function code.
     pub const MAX: u8 = 127;
 
-    /// Returns `None` if `code` is not from 1 to 127.
+    /// Returns the function code with the number `code`, or `None` if `code` is not from 1 to 127.
     pub const fn new(code: u8) -> Option<Self> {
         if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
     }

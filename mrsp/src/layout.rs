@@ -18,8 +18,7 @@
 //!
 //! # Source
 //! The document "low-level API: introduction" of the NAAICE project describes the symmetric layout, and the idea of a
-//! layout with one region on the accelerator. The wire
-//! format of the second layout is this project's own.
+//! layout with one region on the accelerator. The wire format of the [layout block](block) is this project's own.
 
 pub mod block;
 mod choice;

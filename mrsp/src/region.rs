@@ -102,7 +102,7 @@ impl NaaAddress {
     /// The first number that is too large for an accelerator address.
     pub const END: u64 = 1 << 56;
 
-    /// Returns `None` if the address has more than 56 bits.
+    /// Returns the number `address` as an accelerator address, or `None` if the number has more than 56 bits.
     pub const fn new(address: u64) -> Option<Self> {
         if address < Self::END { Some(Self(address)) } else { None }
     }

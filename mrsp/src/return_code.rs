@@ -43,7 +43,7 @@ impl ReturnCode {
     /// The return codes that kernels may use.
     pub const PLUG_INS: std::ops::RangeInclusive<u32> = 0x40..=0x7f;
 
-    /// Returns `None` if `code` is 0, because 0 means success.
+    /// Returns the return code with the number `code`, or `None` if `code` is 0, because 0 means success.
     pub const fn new(code: U24) -> Option<Self> {
         match NonZeroU32::new(code.get()) {
             Some(code) => Some(Self(code)),

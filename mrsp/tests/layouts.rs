@@ -41,8 +41,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. In the gathered layout with only one region on the accelerator, `together` decides whether
-    /// all results lie in one [`Memory`] or each result lies in its own [`Memory`].
+    /// Sets up a session. If `together` is true, the layout is gathered, and the accelerator has only one region, all
+    /// results share one [`Memory`] on the host.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -135,9 +135,9 @@ fn memory(key: u32, size: u32) -> Memory {
 }
 
 /// Returns the host's memories to which results are written, and the location of each result. Results that the packed
-/// layout copies together share one memory, as they share the staging region of a real host. In the gathered layout
-/// with only one region on the accelerator, `together` decides whether all results lie in one [`Memory`] or each result
-/// lies in its own [`Memory`].
+/// layout copies together share one [`Memory`], as they share the staging region of a real host. If `together` is true,
+/// the layout is gathered, and the accelerator has only one region, all results share one [`Memory`]. Every other
+/// result has its own [`Memory`].
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

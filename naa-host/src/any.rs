@@ -14,8 +14,8 @@ use crate::{Error, Outcome, Session};
 #[derive(Debug)]
 #[must_use = "the call may have failed"]
 pub enum Any {
-    /// The call of a session has ended, or the session itself has ended; the number is the session's index in the
-    /// slice.
+    /// The call of a session has ended, or the session itself has ended. The number is the session's index in the slice
+    /// that was passed to [`wait_any`].
     Ended(usize, Result<Outcome, Error>),
     /// All calls still run at the deadline.
     Running,

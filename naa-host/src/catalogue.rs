@@ -18,8 +18,8 @@ const MAX_BYTES: usize = 16 << 20;
 ///
 /// # Errors
 /// Fails with [`Error::Function`] if the accelerator has no catalogue. An accelerator without a catalogue chooses the
-/// return code of this error, for example [`ReturnCode::UNKNOWN_FUNCTION`]. Fails with [`Error::Catalogue`] if the
-/// accelerator wrote no valid catalogue. The function can also fail with the errors of [`Session::connect`] and
+/// return code in [`Error::Function`], for example [`ReturnCode::UNKNOWN_FUNCTION`]. Fails with [`Error::Catalogue`] if
+/// the accelerator wrote no valid catalogue. The function can also fail with the errors of [`Session::connect`] and
 /// [`Session::call`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
     functions_with(device, peer, &SessionConfig::default())

@@ -67,7 +67,8 @@ impl Device {
         Self::open_with(local, from_env()?)
     }
 
-    /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of the provider in `NAA_PROVIDER`.
+    /// Opens the device as [`Self::open`] does, but with the provider `choice` instead of the provider in
+    /// `NAA_PROVIDER`.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used.

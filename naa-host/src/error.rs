@@ -223,7 +223,7 @@ pub enum Error {
     /// The program waited for a response, but no call was running.
     #[error("no call is under way; invoke one first")]
     NoCall,
-    /// The session has no parameter with this number.
+    /// The session has no parameter with the number that the program gave.
     #[error("there is no parameter {index}, the session has {params}, counted from 0 without internal ones")]
     NoSuchParam {
         /// The number of the parameter, as the program gave it.
@@ -231,7 +231,8 @@ pub enum Error {
         /// The number of the session's parameters, without internal regions.
         params: usize,
     },
-    /// The parameter is not an input, so the host cannot choose how many of its bytes are sent, and no stream writes it.
+    /// The parameter is not an input, so a program can neither choose which of its bytes calls send, nor write it by a
+    /// [`Writer`](crate::Writer).
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
     NotInput {
         /// The number of the parameter, counted from 0 without internal regions.

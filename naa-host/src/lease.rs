@@ -62,10 +62,10 @@ impl Buffer {
     /// # Safety
     /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
     /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
-    /// until the outcome of the call was returned. The rules of this section also hold when the program uses the same
-    /// bytes through another buffer of the same memory. The caller must ensure that no accelerator has write access to
-    /// the buffer's memory while the buffer is borrowed as a slice. An accelerator has write access if another buffer
-    /// of the same memory was an output of a session whose device does not take access back.
+    /// until the outcome of the call was returned. All rules under the heading Safety also hold when the program uses
+    /// the buffer's bytes through another buffer of the same memory. The caller must ensure that no accelerator has
+    /// write access to the buffer's memory while the buffer is borrowed as a slice. An accelerator has write access if
+    /// another buffer of the same memory was an output of a session whose device does not take access back.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -139,7 +139,8 @@ impl Buffer {
 /// }
 /// ```
 impl Session {
-    /// Returns the bytes of a parameter as [`lease`](Self::lease) does, even if an accelerator can still write to the memory.
+    /// Returns the bytes of a parameter as [`lease`](Self::lease) does, even if an accelerator can still write to the
+    /// memory.
     ///
     /// # Errors
     /// Fails with [`Error::InCall`] while a call runs, and with [`Error::NoSuchParam`] if there is no parameter
@@ -159,7 +160,8 @@ impl Session {
         Ok(unsafe { region.memory.as_slice() })
     }
 
-    /// Returns the bytes of a parameter as [`lease_mut`](Self::lease_mut) does, even if an accelerator can still write to the memory.
+    /// Returns the bytes of a parameter as [`lease_mut`](Self::lease_mut) does, even if an accelerator can still write
+    /// to the memory.
     ///
     /// # Errors
     /// Fails with [`Error::InCall`] while a call runs, and with [`Error::NoSuchParam`] if there is no parameter

@@ -32,7 +32,8 @@
 //! access before the outcome of the call is returned. Between calls, the program can use a region as an ordinary slice,
 //! because the region then belongs to the program. When the next call starts, the borrow checker ensures that the
 //! program has no slice of a region any more. Over a NIC, the accelerator keeps its access to outputs, so the program
-//! gets copies of outputs instead of slices. The table at [`Session`] says which bytes are copied.
+//! gets copies of outputs instead of slices. The table at [`Session`] says which methods of a session copy the bytes of
+//! regions.
 
 mod alarm;
 mod any;

@@ -35,8 +35,8 @@ const KIND_BITS: u32 = 8;
 /// CM events come from different queues.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The number of send work requests of a session in addition to one WRITE for each region. A session also sends an MRSP
-/// message, probes, and the WRITE of a call without inputs, which belong to no region.
+/// The number of send work requests for which a queue pair has room in addition to the WRITEs that send regions: MRSP
+/// messages, liveness probes, and the WRITE of a call without inputs.
 const SPARE_SENDS: u32 = 4;
 /// The maximum number of receives that a session has posted at the same time, without the receives of [`Extra`]. A
 /// session always has at least one posted receive.

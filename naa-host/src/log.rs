@@ -20,9 +20,10 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 /// Returns the filter in [`LOG_VARIABLE`], or `None` if the variable is not set or is empty.
 ///
 /// # Errors
-/// Fails with [`Error::Environment`] if the value is not a valid filter. An element of the filter that has no `=` must
-/// be a level, or must begin with the first word of a module path of this project, such as `naa` or `verbs`, because
-/// any other element would silently filter for a module that does not exist.
+/// Fails with [`Error::Environment`] if the value of [`LOG_VARIABLE`] is not a valid filter. An element of the filter
+/// that has no `=` must be a level, or must begin with the first word of a module path of this project, such as `naa`
+/// or `verbs`. Any other element, such as a misspelt level, is refused, because it would silently be taken for the name
+/// of a module.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -49,8 +49,8 @@ impl Terms {
         self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
     }
 
-    /// Changes to the symmetric layout if the accelerator does not support the layout. `slots` is the maximum number of
-    /// parameters that the accelerator supports in a layout.
+    /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout. `slots` is
+    /// the maximum number of parameters that the accelerator supports in a layout.
     fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());
@@ -232,8 +232,8 @@ impl Opening {
     }
 
     /// Sends the accelerator a request for the regions that were prepared. If the accelerator does not support the
-    /// layout, one region for each parameter is requested. Returns true if the request was sent, that is, if the stage
-    /// was Connected and regions were prepared.
+    /// chosen layout, one region for each parameter is requested. Returns true if the request was sent, that is, if the
+    /// stage was Connected and regions were prepared.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the device fails, and with [`Error::PeerGone`] if the connection has ended.

@@ -11,7 +11,8 @@ pub struct Param<'a> {
     pub(crate) len: usize,
     pub(crate) content: &'a [u8],
     /// The address on the accelerator that the host requests. If `address` is `None`, the address on the accelerator is
-    /// computed from the session's first address and the sizes of the preceding regions.
+    /// computed from [`SessionConfig::address_start`](crate::SessionConfig::address_start) and the sizes of the
+    /// preceding regions.
     pub(crate) address: Option<NaaAddress>,
 }
 

@@ -78,7 +78,7 @@ impl Regions {
         Ok(self)
     }
 
-    /// Registers each parameter separately, because the accelerator does not support the layout.
+    /// Registers each parameter separately, because the accelerator does not support the chosen layout.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))

@@ -67,8 +67,8 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
     first.map_or(RemoteAddr { addr: 0, rkey: 0 }, |first| RemoteAddr { addr: first.addr, rkey: first.rkey })
 }
 
-/// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several sessions
-/// may run in parallel.
+/// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several
+/// sessions may run in parallel.
 ///
 /// Regions are numbered in the order of the parameters, and internal regions have no number. After an error, the
 /// session is over, unless the error is that an argument is wrong or that the function failed. The regions of a session

@@ -4,11 +4,12 @@
 //! <address>:<port>:<function code>:<inputs>[,...]
 //! ```
 //!
-//! The format of `NAA_SPEC` is the same as in the middleware of NAAICE's C library. If the port is empty, the port is
-//! 12345. The field `inputs` of an entry is the number of the function's input parameters. Unlike NAAICE's C library,
-//! this module accepts IPv6 addresses, which are in brackets. If an entry of `NAA_SPEC` is not valid, this module fails
-//! to read `NAA_SPEC`, whereas NAAICE's C library skips the entry. After a session has ended, this module can use the
-//! session's accelerator for another session, whereas NAAICE's C library cannot.
+//! The format of `NAA_SPEC` is the same as in the middleware of NAAICE's C library. If an entry of `NAA_SPEC` has an
+//! empty port, the accelerator's port is 12345. The field `inputs` of an entry is the number of the function's input
+//! parameters. Unlike NAAICE's C library, this module accepts IPv6 addresses, which are in brackets. If an entry of
+//! `NAA_SPEC` is not valid, this module fails to read `NAA_SPEC`, whereas NAAICE's C library skips the entry. After a
+//! session has ended, this module can use the session's accelerator for another session, whereas NAAICE's C library
+//! cannot.
 
 use std::{
     fmt,
@@ -48,7 +49,7 @@ pub enum SpecError {
     /// `NAA_SPEC` is not UTF-8.
     #[error("{SPEC_VARIABLE} is not UTF-8")]
     NotUnicode,
-    /// An entry has another number of fields than four.
+    /// An entry of `NAA_SPEC` does not have four fields.
     #[error(
         "{SPEC_VARIABLE} entry {entry} ({text:?}) has {fields} fields instead of four: \
          <address>:<port>:<function code>:<inputs>"
@@ -61,7 +62,7 @@ pub enum SpecError {
         /// The number of fields that the entry has.
         fields: usize,
     },
-    /// A field of an entry has a value that is not valid.
+    /// A field of an entry of `NAA_SPEC` has a value that is not valid.
     #[error("{SPEC_VARIABLE} entry {entry} ({text:?}): {field} cannot be {value:?}; {expected}")]
     Field {
         /// The number of the entry, counted from 1.
@@ -75,7 +76,7 @@ pub enum SpecError {
         /// A description of the valid values, for the text of the error.
         expected: &'static str,
     },
-    /// `NAA_SPEC` has no entry for the function with this number of inputs.
+    /// `NAA_SPEC` has no entry for the function and the number of inputs that the program asked for.
     #[error("{SPEC_VARIABLE} has no accelerator for function {function} with {inputs} inputs")]
     NoEntry {
         /// The function that the program wants to call.
@@ -83,7 +84,8 @@ pub enum SpecError {
         /// The number of input parameters.
         inputs: usize,
     },
-    /// All entries for the function with this number of inputs are in use by this process.
+    /// This process already uses all entries of `NAA_SPEC` for the function and the number of inputs that the program
+    /// asked for.
     #[error(
         "all {entries} accelerators of {SPEC_VARIABLE} for function {function} with {inputs} inputs are in use \
          by this process; finalize a session, or add an entry"
@@ -93,7 +95,7 @@ pub enum SpecError {
         function: FunctionCode,
         /// The number of input parameters.
         inputs: usize,
-        /// The number of entries for the function with this number of inputs, all of which are in use.
+        /// The number of entries of `NAA_SPEC` for the function and the number of inputs, all of which are in use.
         entries: usize,
     },
 }

@@ -1,5 +1,5 @@
-//! A session with one streaming call. After the response, the accelerator writes to outputs and sends immediates at any time, and
-//! the host writes to inputs.
+//! A session with one streaming call. After the response, the accelerator writes to outputs and sends immediates at any
+//! time, and the host writes to inputs.
 
 use std::{
     net::SocketAddr,
@@ -55,8 +55,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Connects to `peer`, calls `function` and waits for the response. Each parameter has a region of its own, and the layout of
-    /// `config` is ignored.
+    /// Connects to `peer`, calls `function` and waits for the response. Each parameter has a region of its own, and the
+    /// layout of `config` is ignored.
     ///
     /// # Errors
     /// Fails with the same errors as [`Session::connect`], with [`Error::AnswerTimedOut`] if the response does not

@@ -279,7 +279,7 @@ fn what_no_layout_holds_is_refused_here() {
             };
         let many = refused(&[Param::output(1); 256]).to_string();
         assert!(many.contains("256 parameters are more than the 255"), "{many}");
-        // The first parameter is larger than a region can be (2 GiB).
+        // The first parameter has nearly 4 GiB, but a region can have at most 2 GiB.
         let beyond = [Param::input(0xffff_fff0), Param::input(1)];
         match Session::connect(&device, fake.address, &beyond, &with(layout)).unwrap_err() {
             Error::Setup(error) => assert_eq!(error, SetupError::TooLarge { region: 0, bytes: 0xffff_fff0 }),

@@ -449,8 +449,8 @@ impl Allocation {
         }
         // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
         // streams cannot write the mapping, because `is_open` is false. Because `is_lent` is false, every other process
-        // that mapped the allocation's file has ended. If the device does not revoke access, peers never got the right
-        // to write, because the memory is not in reach. This process writes the mapping only in methods that take
+        // that mapped the allocation's file has ended. Because `in_reach` is false, either the device revoked the right
+        // of peers to write, or peers never got this right. This process writes the mapping only in methods that take
         // `&mut self`, and in loop services, which get the memory from [`Self::stream`]. Granting and lending also take
         // `&mut self`, so the mapping cannot change while the slice exists.
         Some(unsafe { self.memory.as_slice() })

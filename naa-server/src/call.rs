@@ -193,12 +193,12 @@ impl Failure {
     }
 }
 
-/// The reason for which a call failed, and the number of status bytes that are sent nevertheless.
+/// The reason for which a call failed, and the number of bytes that the host gets although the call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The reason of the failure.
     pub why: Failure,
-    /// The number of bytes in the first output that are a status.
+    /// The number of bytes at the start of the first output that the host gets although the call failed.
     pub status_bytes: u32,
 }
 
@@ -336,7 +336,7 @@ impl<'a> Call<'a> {
         Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
-    /// Makes a call. Returns, for each parameter, the bytes that are a result.
+    /// Runs `function` on a call with `regions`. Returns, for each parameter, how many of its first bytes are a result.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,
@@ -348,8 +348,8 @@ impl<'a> Call<'a> {
             Ok(()) => Ok(call.prefixes),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
         };
-        // After a failure, results are also copied from the working copies to the regions, because the first output may
-        // have a status.
+        // Even after a failure, working copies are copied to the regions, because the first output may have bytes that
+        // the host gets although the call failed.
         regions.settle();
         result
     }
@@ -359,8 +359,8 @@ impl<'a> Call<'a> {
         self.user
     }
 
-    /// Returns the deadline of the call and its mark as abandoned. The returned reference does not borrow the call, so
-    /// it can be used together with slices of regions.
+    /// Returns the [`Stop`] of the call, by which the function checks if it should stop. The returned reference does
+    /// not borrow the call, so it can be used together with slices of regions.
     pub fn stop(&self) -> &'a Stop {
         self.stop
     }
@@ -395,13 +395,14 @@ impl<'a> Call<'a> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
 
-    /// Sets the number of bytes of output 0 that are a status. A status is sent even if the call fails or panics.
+    /// Sets the number of bytes at the start of output 0 that the host gets even if the call fails or panics. These
+    /// bytes are for example a status block.
     pub fn set_status(&mut self, bytes: u32) {
         self.status_bytes = bytes;
     }
 
-    /// Sets the number of bytes of output `output` that are a result. Without a call of this function, all bytes of the
-    /// output are a result.
+    /// Sets the number of bytes of output `output` that are a result. If the function does not call `set_produced` for
+    /// an output, all bytes of this output are a result.
     ///
     /// # Panics
     /// Panics if the call has no output number `output`, or if this output is shorter than `len`.
@@ -434,8 +435,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Runs the function of the call on this thread. Returns, for each parameter, the bytes that are a result of the
-    /// function.
+    /// Runs the function of the call on this thread. Returns, for each parameter, how many of its first bytes are a
+    /// result of the function.
     ///
     /// # Errors
     /// Fails with the failure of the function, or with [`Failure::Internal`] if the function panics.

@@ -67,7 +67,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Makes the default configuration of a server that listens at `listen`. All hosts may connect.
+    /// Makes the default configuration of a server that listens at `listen`. This configuration lets all hosts connect.
     pub fn new(listen: SocketAddr) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -105,17 +105,17 @@ impl Config {
 
 /// Returns the division of open files among source networks. If a source network may have one half of `memory`, for
 /// example, the source network may also have one half of the open files that sessions may have. An eighth of the open
-/// files is left for sockets and other files of the server. The reserve lets a new source network open one session of
-/// `max_regions` regions. Each region may need a second file for its working copy.
+/// files is left for sockets and other files of the server. [`Shares::reserve`] of the result lets a new source network
+/// open one session of `max_regions` regions. Each region may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
     divided_as(memory, files - files / 8, 2 * u64::from(max_regions) + FILES_OF_A_PROCESS)
 }
 
-/// Divides `total` in the proportions of `memory`. Each source network gets at least `session`, which is the number of
-/// bytes or files that one session needs. A source network may take from the reserve if it has at most `session` bytes
-/// or files in use afterwards.
+/// Divides `total` in the proportions of `memory`. `session` is the number of bytes or files that one session needs.
+/// Each source network gets at least the smaller one of `session` and `total`. A source network may take from
+/// [`Shares::reserve`] if it has at most `session` bytes or files in use afterwards.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);
@@ -131,8 +131,8 @@ pub fn default_memory() -> u64 {
     most.map_or(MOST, |bytes| MOST.min(bytes / 2))
 }
 
-/// Returns a soft limit of this process from /proc/self/limits, in the line that begins with `of`. Returns `None` if
-/// this resource is not limited.
+/// Returns this process's soft limit for a resource. `of` is the start of the resource's line in /proc/self/limits.
+/// Returns `None` if this resource is not limited, or if its limit cannot be read.
 fn limit(of: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(of))?;

@@ -37,8 +37,8 @@ pub trait Function: Send + Sync + 'static {
         None
     }
 
-    /// Returns true if hosts call this function to subscribe. If the result is true, the server calls its
-    /// [`Resident`](crate::resident::Resident) instead of [`Self::run`].
+    /// Returns true if hosts call this function to subscribe. If the result is true, the server does not call
+    /// [`Self::run`], but [`Resident::subscribe`](crate::resident::Resident::subscribe) of its loop service.
     fn subscribes(&self) -> bool {
         false
     }

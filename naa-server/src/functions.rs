@@ -1,7 +1,8 @@
 //! Built-in functions.
 //!
-//! The module of a built-in function, for example [`sha256`], also has a public Rust function that computes the same. A
-//! program can call this Rust function to check the result of the built-in function.
+//! The module of a built-in function, for example [`sha256`], also has a public Rust function that does the same
+//! computation as the built-in function. A program can call this Rust function to check the result of the built-in
+//! function.
 
 mod blocks;
 pub mod bounds;
@@ -32,7 +33,8 @@ use crate::{
 };
 use blocks::{Builtin, Compute};
 
-/// Blocks, floating-point numbers and checksums are little-endian, and the data in regions is not converted.
+/// Argument blocks, status blocks and the numbers in regions are little-endian. Built-in functions compute on the
+/// numbers in regions without converting them.
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 

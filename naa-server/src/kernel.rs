@@ -44,8 +44,8 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns, for each parameter, the bytes
-/// that are a result of the kernel.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns, for each parameter, how many
+/// of its first bytes are a result of the kernel.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,
@@ -108,8 +108,8 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns, for each parameter, the bytes that are a result of the kernel. If the kernel
-/// failed, the error is the return code for the host and a text that describes the failure.
+/// Checks the reply of a kernel. Returns, for each parameter, how many of its first bytes are a result of the kernel.
+/// If the kernel failed, the error is the return code for the host and a text that describes the failure.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

@@ -1,9 +1,9 @@
-//! The ledger of all memory that sessions and source networks have in use on a server.
+//! A ledger counts the memory, or the open files, that sessions and source networks have in use on a server.
 //!
-//! A byte is charged to the session, to its source network and to the server at once, until the [`Charge`] is dropped.
-//! The server cannot take memory away from a source network while the memory is in use. Two rules keep a part of the
-//! server's memory for source networks that come later. One source network has at most [`Shares::per_peer`] bytes. A
-//! [reserve](Shares::reserve) is only for source networks that have little memory.
+//! A byte or a file is charged to the session, to its source network and to the server at once, until the [`Charge`] is
+//! dropped. The server cannot take memory away from a source network while the memory is in use. Two rules keep a part
+//! of the server's memory for source networks that come later. One source network has at most [`Shares::per_peer`]
+//! bytes. A [reserve](Shares::reserve) is only for source networks that have little memory.
 
 use std::{
     io,
@@ -105,10 +105,9 @@ pub struct Shares {
     pub total: u64,
     /// The most that one source network may have.
     pub per_peer: u64,
-    /// The reserve, which is a part of `total`. A source network may take from the reserve only if it has at most
-    /// `first` in use afterwards.
+    /// The reserve: the part of `total` that is only for source networks that have little in use.
     pub reserve: u64,
-    /// The most that a source network may have in use after it takes from the reserve.
+    /// The most that a source network may have in use, including a new charge, if this charge takes from the reserve.
     pub first: u64,
 }
 
@@ -128,7 +127,7 @@ impl Shares {
     }
 }
 
-/// The number of bytes in use.
+/// The number of bytes in use, or the number of files in use for a ledger that counts files.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(AtomicU64);
 

@@ -29,7 +29,7 @@ use crate::{
 pub use schedule::Calls;
 use schedule::Schedule;
 
-/// Sizes of a pool.
+/// The numbers of threads and of calls that a pool may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The number of threads that take calls, at least one.
@@ -537,8 +537,8 @@ impl State {
         self.open.values().for_each(|open| open.stop.abandon());
     }
 
-    /// Extends the deadline of a running kernel once, by the time for killing its process. Returns false if the
-    /// deadline was not extended.
+    /// If call `id` runs a kernel and its deadline was not extended yet, extends the deadline by the time for killing
+    /// the kernel's process, and returns true. Returns false in all other cases.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -557,8 +557,9 @@ impl State {
         self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
     }
 
-    /// Stops waiting for a call. Returns the call's regions if the call has not started. If the call runs, it is put
-    /// into the quarantine.
+    /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the call's regions
+    /// if the call has not started. If the call runs, its function is requested to stop, and the call is put into the
+    /// quarantine.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));

@@ -41,7 +41,7 @@ pub struct View {
 struct Views {
     /// The parameters, followed by the internal regions.
     all: Vec<View>,
-    /// The indexes of `all`, in the order of the locations in the regions.
+    /// The indexes of the elements of `all`, sorted by the region and the offset of the element.
     order: Vec<usize>,
 }
 
@@ -192,7 +192,7 @@ fn whole(region: usize, of: &Region) -> View {
 /// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
     regions: &'a Regions,
-    /// The indexes of the regions that are parameters, if each parameter has a region of its own.
+    /// The index of each parameter's region. The list is empty if the session has a layout.
     shared: SmallVec<[usize; 8]>,
 }
 

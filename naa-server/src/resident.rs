@@ -109,24 +109,24 @@ pub trait Resident: Send + fmt::Debug {
     /// without a stream.
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure>;
 
-    /// Starts to write to a host whose subscription was accepted. The response is already posted, so all later work
-    /// requests follow the response.
+    /// Starts to write to a host whose subscription was accepted. The response to the host's subscription is already
+    /// posted, so the work requests of the stream follow this response.
     fn begin(&mut self, stream: Stream, now: Instant);
 
-    /// Notifies that the oldest signaled and unfinished work request of a stream has completed.
+    /// Notifies the loop service that the oldest signaled and unfinished work request of a stream has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// Notifies that a session ends. After this call, the loop service posts nothing more to the session, and drops the
-    /// session's stream if it has one.
+    /// Notifies the loop service that a session ends. If the loop service still has the stream of this session, the
+    /// loop service must drop the stream, and must post no more work requests to the stream.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does the work that is due. Returns true if work was done. The server loop calls this method again soon if the
-    /// last call returned true.
+    /// Does the work that is due. Returns true if work was done. For a short time after `turn` returned true, the
+    /// server loop polls instead of waiting, and calls `turn` again soon.
     fn turn(&mut self, now: Instant) -> bool;
 
-    /// Notifies that the server shuts down, after which the loop service accepts nothing more. Returns true when no
-    /// data is in transit to hosts. The server loop calls `finish` repeatedly until the result is true or the shutdown
-    /// times out.
+    /// Notifies the loop service that the server shuts down, so that the loop service takes no new data for hosts.
+    /// Returns true when no data is in transit to hosts. The server loop calls `finish` repeatedly until the result is
+    /// true or the shutdown times out.
     fn finish(&mut self) -> bool;
 
     /// Returns the next stream that is to be closed because its host broke the rules, and the reason.
@@ -138,6 +138,6 @@ pub trait Resident: Send + fmt::Debug {
     /// Returns a file descriptor that is readable when the loop service has work.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Notifies that the server loop has waited and continues.
+    /// Notifies the loop service that the server loop has waited and continues.
     fn woken(&mut self);
 }

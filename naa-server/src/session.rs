@@ -86,8 +86,8 @@ pub(crate) enum Calling {
     Streaming,
 }
 
-/// The state of a session. The owner of a session polls and waits, makes the calls, and passes completions and CM
-/// events to the session.
+/// The state of a session. The owner of a session polls and waits, executes the calls, and passes completions and
+/// CM events to the session.
 #[derive(Debug)]
 pub struct Session {
     /// The CM's identifier of the connection.
@@ -117,8 +117,8 @@ pub struct Session {
     pub refused: Option<End>,
     /// True if the queue pair's work requests were flushed. The CM event with the reason of the flush may still arrive.
     pub(crate) flushed: bool,
-    /// True if the connection is established. The owner of the session sets this flag when the CM event arrives, and
-    /// the session sets this flag when the host's first message arrives.
+    /// True if the connection is established. The owner of the session sets this flag when the CM event `Established`
+    /// arrives, and the session sets this flag when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
     /// The liveness of the host. The session has its own deadline for each acknowledgement, because soft-RoCE of the
@@ -141,7 +141,8 @@ pub enum Next {
     Close,
 }
 
-/// The kinds of work requests. The kind is in the lowest bits of the number (`wr_id`) of a work request.
+/// The kind of the work requests that a loop service posts to a session. The lowest [`KIND_BITS`] bits of the number
+/// (`wr_id`) of a work request are its kind.
 const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -342,9 +343,9 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // On a device that does not revoke access, peers keep the access with which a region was registered. The
-            // region of an output is registered without access for peers if it has no other parameter, because no host
-            // has to write such a region.
+            // On a device that does not revoke access, peers keep the access with which a region was registered. If
+            // parameters share no regions, the region of an output is registered without access for peers, because the
+            // host does not have to write the region of an output.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {

@@ -59,11 +59,11 @@ pub struct PeerStats {
     pub open: Calls,
     /// The number of calls, except calls of the catalogue.
     pub calls: u64,
-    /// The number of calls that were answered with the return code BUSY.
+    /// The number of calls that the server refused with the return code BUSY.
     pub calls_refused: u64,
 }
 
-/// The cause for which a call was cut, so that its host did not get the result.
+/// The cause for which the host of a call did not get the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The call took longer than a call may take.
@@ -92,7 +92,7 @@ impl Cut {
 }
 
 impl Stats {
-    /// Returns the counter of calls that were cut for this cause.
+    /// Returns the counter of the calls whose host did not get the result because of `cause`.
     pub fn calls_cut(&self, cause: Cut) -> &Counter {
         match cause {
             Cut::TimeUp => &self.calls_timed_out,

@@ -77,7 +77,7 @@ fn calls_without_memory_to_spare() {
             drop(ballast);
             let code = result.err().map(|failed| failed.why.code());
             println!("{} with {spare} bytes to spare: {code:?}", call.what);
-            // Some calls with compressed bombs end because their output is too small.
+            // Some frames decompress to more bytes than the output of their call has.
             let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];
             assert!(code.is_none_or(|code| known.contains(&code)), "{} with {spare}: {code:?}", call.what);
             assert_eq!(call.quota.used(), before);

@@ -133,8 +133,9 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
-        // Only the error `OVER_LIMIT` of a call fails this test. A call with a frame in LZ4's legacy format fails
-        // with another error, because this format has no end mark, and the decoder asks for bytes after the frame.
+        // `done` is false only if the call fails with `OVER_LIMIT`. A call with a frame in LZ4's legacy format fails
+        // with an error other than `OVER_LIMIT`, because this format has no end mark, and the decoder asks for bytes
+        // after the frame.
         let done =
             result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");
@@ -175,8 +176,8 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         assert_eq!(call.quota.used(), before);
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
         assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
-        // The status block tells the host how many bytes were needed. The text of the failure for the log also has the
-        // number of needed bytes, and names the limit per session.
+        // The status block tells the host how many bytes were needed. The text of the failure, which is for the log,
+        // names the number of needed bytes and the limit per session.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
         let text = failed.why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");

@@ -102,7 +102,7 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     assert_eq!(device.access(&allocation), Some(Access::LOCAL));
     assert!(allocation.bytes().is_some());
 
-    // After a grant or revocation that fails, the memory counts as open to peers.
+    // After a failed `grant` or `revoke`, peers may have access to the memory, so `bytes` returns no slice.
     device.state().broken = true;
     assert!(allocation.grant(Access::REMOTE_WRITE).is_err());
     assert!(allocation.bytes().is_none());
@@ -153,7 +153,7 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     sent.register(&pd, Access::LOCAL).unwrap();
     let addr = sent.addr();
     assert!(!sent.is_in_reach() && sent.bytes_mut().unwrap().as_ptr() as u64 == addr);
-    // After deregistration, the memory is private again.
+    // After deregistration, peers cannot reach the memory, so `bytes` returns a slice of the memory itself.
     written.deregister();
     assert_eq!(written.bytes().unwrap(), [3; 100]);
 }

@@ -1,4 +1,5 @@
-//! Transforms that are composed of short ones are compared with rustfft and with the definition of the transform.
+//! Fourier transforms that are composed of shorter transforms are compared with rustfft and with the definition of the
+//! transform.
 
 use std::f64::consts::TAU;
 
@@ -39,7 +40,7 @@ fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
 #[test]
 fn composed_transforms_agree_with_rustfft_and_the_definition() {
     println!("seed {SEED:#x}");
-    // The tested lengths are products of two short factors, primes, and the product of 3 and the prime 65,537.
+    // The tested lengths are products of two factors below 65,537, primes, and the product of 3 and the prime 65,537.
     for n in [1 << 17, 3 * 5 * 7 * 11 * 13 * 17, 4 * 65_521, 390_625, 65_537, 100_003, 3 * 65_537, 131_101] {
         for direction in [FftDirection::Forward, FftDirection::Inverse] {
             let signal = signal(n);

@@ -1,4 +1,4 @@
-//! An abandoned call ends soon, no matter what it computes.
+//! Tests that an abandoned call ends soon, whatever its function computes.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Inline calls are bounded in time for any input, because the server loop does nothing else while it executes an
-//! inline call.
+//! Tests that the CPU time of inline calls is bounded for any input. The server loop does nothing else while it
+//! executes an inline call.
 
 mod common;
 

@@ -262,7 +262,7 @@ fn damaged_frames_are_refused_and_never_read_as_whole() {
                 bad[at] ^= 1 << (random.next_u32() % 8);
             }
             // The decompressor may accept a damaged frame, because the damage may clear the bit that announces a
-            // checksum. The number of bytes from a damaged frame is also at most the length of `out`.
+            // checksum. Even from a damaged frame, the decompressor produces at most `out.len()` bytes.
             if let Ok(n) = (codec.decompress)(&bad, &mut out) {
                 assert!(n <= out.len());
             }

@@ -175,7 +175,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The second call ends at its deadline, no matter if it still waits or already hangs in the thread that replaced
+    // The second call ends at its deadline, whether it still waits or already hangs in the thread that replaced
     // the first call's thread.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
@@ -453,7 +453,8 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     let seen = seen.lock().unwrap().clone();
     assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
     assert_eq!(seen[1].0, SCHED_IDLE);
-    // The next call runs on another thread, which has the priority of a pool thread.
+    // The first element of `seen` is the policy and the priority of a pool thread. A call that is made after the
+    // abandoned call runs on another thread, which has this policy and priority.
     let before = seen[0];
     let again = Arc::new(Mutex::new(None));
     let look = {

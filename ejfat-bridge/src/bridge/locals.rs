@@ -13,16 +13,16 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
-/// The maximum number of new workers that are taken in one turn of the server loop. Further workers wait for the next
-/// turn.
+/// The maximum number of local workers that may subscribe in one turn of the server loop. Further workers wait for a
+/// later turn of the server loop.
 const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, bells, .. } = self;
         let mut applicants = Vec::new();
-        // At most `MOST_APPLICANTS` workers subscribe in one turn, so that the server loop does other work even if
-        // programs connect all the time.
+        // At most `MOST_APPLICANTS` workers subscribe in one turn of the server loop, so that the server loop does
+        // other work even if programs connect all the time.
         while applicants.len() < MOST_APPLICANTS
             && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
         {

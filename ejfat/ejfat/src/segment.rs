@@ -31,8 +31,8 @@ impl IpVersion {
 pub enum LbVersion {
     /// Version 2, in which the calendar slot is computed from the low 16 bits of the tick.
     V2,
-    /// Version 3, in which the calendar slot is computed from a field of the header. [`Segments`] writes the low 16
-    /// bits of the tick into this field.
+    /// Version 3, in which the calendar slot is computed from the slot select, a field of the header. [`Segments`]
+    /// writes the low 16 bits of the tick into the slot select.
     V3,
 }
 
@@ -171,8 +171,8 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Returns the tick for an event at the time `unix_micros`, in microseconds of UNIX time. If this time is not above
-    /// the previous tick, the returned tick is one above the previous tick.
+    /// Returns the tick for an event at the time `unix_micros`, in microseconds of UNIX time. If `unix_micros` is not
+    /// above the previous tick, the returned tick is one above the previous tick.
     pub fn next(&mut self, unix_micros: u64) -> u64 {
         let tick = unix_micros.max(self.next);
         self.next = tick.wrapping_add(1);

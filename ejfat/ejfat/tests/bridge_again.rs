@@ -26,7 +26,8 @@ fn again(actions: &[Action]) -> Vec<(WorkerId, u64, WorkerId, Descriptor)> {
     its.collect()
 }
 
-/// Returns the workers whose rings must be released, each with the number of events that were given up.
+/// Returns the ended workers whose rings the caller of the dispatcher must release, each with the number of its events
+/// that could have been delivered again, but were not delivered again.
 fn forgotten(actions: &[Action]) -> Vec<(WorkerId, u32)> {
     let its = actions.iter().filter_map(|action| match *action {
         Action::Forget { worker, given_up } => Some((worker, given_up)),

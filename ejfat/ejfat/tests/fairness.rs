@@ -160,7 +160,8 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
-    // All streams without an entry of their own share the limit of one sender.
+    // The reassembler applies a separate limit to each of at most 64 streams. All other streams share the limit of one
+    // sender.
     let unknown = reassembler.sources().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -263,7 +264,7 @@ fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     reassembler.release(first);
     open(&mut reassembler, 4, 3);
     assert!(has_seat(&reassembler, 3) && !has_seat(&reassembler, 1));
-    // A sender that completed an event keeps its entry for a minute after its last datagram.
+    // The reassembler remembers a sender that completed an event until one minute after the sender's last datagram.
     let minute = 60_000_000_000;
     let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
     assert!(proven.complete && reassembler.release(proven.id));

@@ -55,8 +55,8 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// Returns the number of the range for a load balancer and a tick. The number of the range is found by searching the
-/// tree in `ImageTable::Begins`.
+/// Returns the index in `ImageTable::Ranges` of the range that contains a tick of a load balancer. The index is found
+/// by searching the tree in `ImageTable::Begins`.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {

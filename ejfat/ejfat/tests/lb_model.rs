@@ -144,8 +144,9 @@ fn slots_far_apart_are_the_models() {
     assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
 }
 
-/// Returns the smallest number of prefixes that together contain exactly the ticks that are in both `node` and `range`.
-/// `node` is the first and the last tick of one prefix, and `range` is the first and the last tick of any range.
+/// Returns the smallest number of tick prefixes that together contain exactly the ticks that are in both `node` and
+/// `range`. `node` is the first and the last tick of one tick prefix, and `range` is the first and the last tick of any
+/// range.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {
         return 0;

@@ -24,8 +24,8 @@ const MAGIC: [u8; 2] = *b"NA";
 pub struct ArgumentBlock {
     /// The function to which the arguments belong.
     pub function: FunctionCode,
-    /// The arguments in the order in which they are in the block. The word of an argument that the function does not
-    /// have is 0.
+    /// The arguments in the order in which they are in the block. If the function has fewer than six arguments, the
+    /// remaining words are 0.
     pub words: [u64; 6],
 }
 
@@ -82,8 +82,8 @@ pub enum Arguments {
         /// The number of bytes of input 1 over which the checksum is computed.
         bytes: u64,
     },
-    /// Multiplies the matrix A by the matrix B; the product is the matrix C. A has m rows of k numbers, B has k rows of
-    /// n numbers, and C has m rows of n numbers.
+    /// The arguments of [`DGEMM`], which multiplies the matrix A by the matrix B. The product is the matrix C. A has m
+    /// rows of k numbers, B has k rows of n numbers, and C has m rows of n numbers.
     Dgemm {
         /// The number of rows of A and C.
         m: u64,
@@ -92,7 +92,7 @@ pub enum Arguments {
         /// The number of columns of A, which is also the number of rows of B.
         k: u64,
     },
-    /// Transforms `n` complex numbers.
+    /// The arguments of [`FFT`].
     Fft {
         /// The number of complex numbers in input 1.
         n: u64,
@@ -109,8 +109,8 @@ pub enum Arguments {
         /// The length in bytes of the compressed data in input 1.
         bytes: u64,
     },
-    /// The field `level` is zstd's compression level, where 0 means zstd's default. The argument block contains `level`
-    /// sign-extended to 64 bits.
+    /// The arguments of [`ZSTD_COMPRESS`]. The field `level` is zstd's compression level, where 0 means zstd's default.
+    /// The argument block contains `level` sign-extended to 64 bits.
     ZstdCompress {
         /// The number of bytes of input 1 that are compressed.
         bytes: u64,
@@ -129,10 +129,11 @@ pub enum Arguments {
         /// The element type of the arrays.
         element: Element,
     },
-    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width. The bin of x is
-    /// `floor((x - lo)·bins / (hi - lo))`, computed in f64. After the counts of the bins, output 1 has the counts of
-    /// numbers below `lo`, of numbers from `hi` on, and of NaNs. The sum of all counts in output 1 is `n`. The type
-    /// `element` cannot be u64 or i64, because an f64 cannot represent all values of these types.
+    /// The arguments of [`HISTOGRAM`], which counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width.
+    /// The bin of x is `floor((x - lo)·bins / (hi - lo))`, computed in f64. After the counts of the bins, output 1 has
+    /// the counts of numbers below `lo`, of numbers from `hi` on, and of NaNs. The sum of all counts in output 1 is
+    /// `n`. The function does not support the element types u64 and i64, because an f64 cannot represent all values of
+    /// these types.
     Histogram {
         /// The number of elements in input 1.
         n: u64,

@@ -103,9 +103,8 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Makes the plan's last WRITE longer, so that the WRITE also transfers the part `next`. The part `before` must be
-    /// the last part that the plan's last WRITE transfers before the change. Returns false and adds nothing if one
-    /// WRITE cannot cover both parts.
+    /// Extends the plan's last WRITE, which must end with the part `before`, by the part `next`. Returns false and adds
+    /// nothing if one WRITE cannot cover both parts.
     fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);

@@ -92,7 +92,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a layout block with at most 255 slots to `message`.
+/// Appends a layout block with `slots` to `message`. `slots` must have at most 255 elements.
 pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
     debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
     message.extend(MAGIC);

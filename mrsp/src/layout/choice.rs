@@ -27,9 +27,9 @@ impl Layout {
     /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying a result of
     /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// The number by which the threshold of the packed layout is divided to get the threshold for parameters that are
-    /// not outputs. Inputs have a smaller threshold than results, because a result that is not copied costs a WRITE,
-    /// and an input that is not copied costs only a scatter-gather element.
+    /// In the packed layout, a parameter that is not an output is copied if its size is at most the threshold divided
+    /// by this number. Inputs have a smaller threshold than results, because a result that is not copied needs its own
+    /// WRITE. An input that is not copied needs only a scatter-gather element.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.

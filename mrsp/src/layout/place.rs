@@ -98,8 +98,8 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// Because [`place`] puts all copied parameters first, the parameters that the host sends with every call lie side by
-/// side.
+/// In this order, the parameters that the host sends with every call lie side by side, because [`place`] puts the
+/// copied parameters before all other parameters.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

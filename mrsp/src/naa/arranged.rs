@@ -49,7 +49,7 @@ impl Sent {
 }
 
 impl Arranged {
-    /// Stores the locations of the granted slots. A layout block has at most 255 slots.
+    /// Returns the locations of the parameters that the granted `slots` describe. A layout block has at most 255 slots.
     pub(super) fn new(slots: &[Slot]) -> Self {
         let places = slots.iter().map(|slot| Place { region: slot.region, offset: slot.offset }).collect();
         let has_output = |param: &u8| slots[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);

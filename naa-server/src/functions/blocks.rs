@@ -40,7 +40,8 @@ impl<'a> Data<'a> {
         part.ok_or_else(|| misfit("input", index, size))
     }
 
-    /// Takes output 1. Fails if the region of output 1 was already taken as an input.
+    /// Takes the bytes of output 1. Fails if the call has no output 1, or if the region of output 1 was already taken
+    /// as an input.
     pub(super) fn output(&mut self) -> Result<&'a mut [u8], Failure> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }
@@ -83,7 +84,7 @@ fn misfit(what: &str, index: usize, size: usize) -> Failure {
     Failure::Arguments(format!("{what} {index} has {size} bytes, fewer than the arguments say").into())
 }
 
-/// The failure of a call whose arguments belong to another function.
+/// Returns the failure of a call whose `arguments` are those of another function.
 pub(super) fn foreign(arguments: &Arguments) -> Failure {
     Failure::Arguments(format!("the arguments are those of function {}", arguments.function()).into())
 }

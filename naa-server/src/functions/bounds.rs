@@ -18,7 +18,8 @@ use crate::function::Execution;
 pub struct Bounds {
     /// The function code of the built-in function.
     pub code: FunctionCode,
-    /// The scratch memory of the function, as text for people. [`extra_bytes`] computes the scratch memory of a call.
+    /// The scratch memory of the function, as text for people. [`extra_bytes`] computes the size of a call's scratch
+    /// memory.
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,

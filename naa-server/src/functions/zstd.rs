@@ -91,8 +91,8 @@ fn no_memory(needed: usize) -> Failure {
 /// Returns an upper bound of the bytes that a compressor of `level` allocates for `len` bytes. The tables of the
 /// compressor grow with the input up to a size in MiB that depends on the level.
 pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
-    /// The largest memory in MiB for levels 1 to 19. Levels below 1 take less than level 1. Level 0 stands for zstd's
-    /// default level, which is level 3.
+    /// The most memory that a compressor allocates, in MiB, for each level from 1 to 19. A negative level needs less
+    /// memory than level 1. Level 0 stands for zstd's default level, which is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
     /// The bytes of the buffers for blocks, of the entropy tables, and of the encoder's own buffer.
     const FIXED: usize = 1280 << 10;
@@ -194,7 +194,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts to compress `len` bytes, and returns the bytes that the context has allocated after its first step.
+    /// Starts to compress `len` bytes, and returns the number of bytes that the compressor has allocated after the
+    /// first step.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

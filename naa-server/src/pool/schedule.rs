@@ -17,7 +17,7 @@
 //!   than its share keeps the difference between its time and the clock, also while the source network has no call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
-//! - When all places are taken, a call of a source network with fewer calls takes the place of the newest waiting call
+//! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
 //!   of the source network with the most calls.
 //! - The calls of one source network run in the order in which they came. A session has at most one call at a time. The
 //!   next call of a session waits behind the earlier calls of other sessions of the same source network, so these
@@ -88,8 +88,9 @@ struct Absent {
 /// share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is [`Share::served`] of the source network.
-    /// When [`Schedule::clock`] reaches this value, the source network has no more than its share.
+    /// The source network was served for more than its share. The value is what [`Share::served`] was when the source
+    /// network became absent. When [`Schedule::clock`] reaches this value, the source network has no more than its
+    /// share.
     More(Duration),
     /// The source network was served for less than its share. While the source network is absent, the difference
     /// between its [`Share::served`] and [`Schedule::clock`] stays the same, although the clock advances.
@@ -100,8 +101,8 @@ enum Difference {
 /// absent, the one whose `served` differed least from the clock is forgotten.
 const MOST_ABSENT: usize = 256;
 /// The largest difference that [`Share::served`] of a source network may have to [`Schedule::clock`]. The whole time of
-/// a long call counts even if another source network waited only for the last part of the call, so this difference
-/// needs a limit.
+/// a long call is added to `served`, even if another source network waited only for the last part of the call, so the
+/// difference between `served` and the clock needs a limit.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);

@@ -9,8 +9,9 @@ use verbs::peer::Peer;
 
 use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
-/// The length of a window. If other source networks use the server, the calls of a source network run inline only until
-/// they have taken [`INLINE_TIME`] in the current window.
+/// The length of a window, in which the time of a source network's inline calls is measured. If other source networks
+/// use the server, the calls of a source network run inline only until they have taken [`INLINE_TIME`] in the current
+/// window.
 const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 

@@ -1,5 +1,5 @@
-//! The server loop handles CM events and completions, makes calls and sends responses. The server loop is one thread,
-//! which also lets the device make progress while it waits.
+//! The server loop handles CM events and completions, executes calls or submits them to the pool, and sends responses.
+//! The server loop is one thread, which also lets the device make progress while it waits.
 
 mod calls;
 
@@ -73,8 +73,8 @@ pub(super) struct Serving {
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// True while the server closes its remaining sessions before it ends. A call that is cut while `ending` is true is
-    /// counted as `server_ended`.
+    /// True while the server closes its remaining sessions before it ends. If a session ends without an error while
+    /// `ending` is true, its unfinished call is counted under `Cut::ServerEnded` instead of `Cut::HostLeft`.
     ending: bool,
     context: Context,
 }

@@ -12,7 +12,7 @@ const RECEIVES: u32 = 4;
 /// The least number of work requests for the stream of each session. If the completion queue is too short for this
 /// number, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
-/// The maximum number of scatter-gather elements of a stream's work requests.
+/// The maximum number of scatter-gather elements of one work request of a stream.
 pub const STREAM_ELEMENTS: u32 = 16;
 
 /// Returns the number of work requests of a stream.
@@ -53,8 +53,8 @@ fn further(config: &Config, device: &DeviceAttr) -> u32 {
     u32::try_from(together.min(u64::from(config.limits.max_regions) * per_region)).unwrap_or(u32::MAX)
 }
 
-/// Limits the number of regions to the capacity of the device. A response is one WRITE for each region, or several
-/// WRITEs for a long region.
+/// Limits the configured numbers of regions and of layout entries to what the queues of the device can hold. A response
+/// is one WRITE for each region, or several WRITEs for a long region.
 pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     let max_qp_wr = device.max_qp_wr;
     let spare = SPARE_SENDS + further(config, device);

@@ -314,7 +314,7 @@ pub(crate) fn zstd_frames(room: usize) -> Vec<Made> {
     let mut nothing = [0, 0, 0].repeat((room - 20) / 3);
     nothing.extend([1, 0, 0]);
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(room / 8);
-    // Each frame has tables of its own.
+    // Each zstd frame in `tables` has entropy-coding tables of its own.
     let (mut tables, mut produced) = (Vec::new(), 0);
     let text =
         b"to be or not to be, that is the question whether tis nobler in the mind to suffer the slings";

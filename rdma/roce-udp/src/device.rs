@@ -118,8 +118,8 @@ impl Device {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call of the driver interface. In a forked child process, the lock may never be released,
-    /// so `access` fails without trying to take the lock.
+    /// Locks the engine for a call of the driver interface. In a forked child process, the lock can be held by a thread
+    /// that exists only in the parent process, so `access` fails without trying to take the lock.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -155,9 +155,9 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The longest wait of a thread that is not the progress owner and has a file descriptor `beside`. The progress
-        /// owner does not watch `beside`, so the waiting thread returns after at most this time, and its caller can
-        /// check `beside`.
+        /// The longest wait of a thread in `wait_beside` that is not the progress owner. The progress owner does not
+        /// watch the file descriptor `beside`, so the waiting thread returns after at most this time, and its caller
+        /// can check `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
@@ -191,9 +191,9 @@ impl Device {
         })
     }
 
-    /// Makes turns until `on` is ready or interrupted, `beside` is readable, or `deadline` has passed. The calling
-    /// thread is the progress owner when the function is called, and is not the progress owner any more when the
-    /// function returns.
+    /// Makes turns of the engine until an object of `on` is ready, the wait is interrupted, `beside` is readable, or
+    /// `deadline` has passed. The calling thread is the progress owner when the function is called, and is not the
+    /// progress owner any more when the function returns.
     fn drive(
         &self,
         on: WaitOn,
@@ -293,10 +293,11 @@ impl Device {
 
     /// Runs the progress thread, so that one-sided operations go on while the application computes.
     fn progress(&self) {
-        /// A caller that waits again within this time remains the progress owner.
+        /// The time between two checks of the role. If a caller waits again within this time, the caller usually
+        /// becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// If the progress owner did not change in this number of consecutive checks, the progress thread sleeps until
-        /// it is woken.
+        /// If a caller is the progress owner, and the role did not change in more than this number of consecutive
+        /// checks, the progress thread sleeps in `watch`.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -315,8 +316,8 @@ impl Device {
         }
     }
 
-    /// The progress thread sleeps here while a caller is the progress owner. If the caller makes no turns, the progress
-    /// thread makes turns in its place until the caller makes turns again.
+    /// Sleeps for up to a second while a caller is the progress owner. If this caller makes no turn during the sleep,
+    /// the progress thread makes turns itself, until the caller makes turns again or there is no more work.
     fn watch(&self, seen: Seen, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
         /// whether there is work.

@@ -72,7 +72,8 @@ pub(crate) struct Turn {
     pub(crate) busy: bool,
     /// True if another turn has work at once: more packets to send, or more datagrams to receive.
     pub(crate) more: bool,
-    /// Whether the socket takes no more datagrams until it is writable.
+    /// True if the send buffer of the socket is full, so that packets can be sent only when the socket is writable
+    /// again.
     pub(crate) blocked: bool,
 }
 
@@ -136,7 +137,7 @@ impl Engine {
     }
 
     /// Receives datagrams. Returns true if at least one datagram was a packet of a connection. Datagrams that belong to
-    /// no connection do not count, so that they do not keep threads from sleeping.
+    /// no connection do not make the result true, so that they do not keep threads from sleeping.
     fn receive(&mut self, now: Time) -> bool {
         // An error of the socket is not handled here. If the socket cannot receive, the timers of unacknowledged
         // requests expire, and the sessions learn from the timers that their peers are silent.
@@ -158,7 +159,7 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn held back, because no later turn may come.
+    /// Sends the acknowledgements that the last turn held back, because it is not certain that another turn follows.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }

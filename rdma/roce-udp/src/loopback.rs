@@ -28,8 +28,8 @@ pub fn free_loopback() -> Result<IpAddr, NoFreeLoopback> {
     let first = std::process::id().wrapping_mul(CANDIDATES);
     let mut candidates = (0..CANDIDATES).map(|_| {
         let index = NEXT.fetch_add(1, Ordering::Relaxed);
-        // The addresses start at 127.8.0.0, because the machine's names and local servers usually have lower loopback
-        // addresses.
+        // The addresses start at 127.8.0.0, because local servers and the names in `/etc/hosts` usually have lower
+        // loopback addresses.
         let [_, second, third, last] = (first.wrapping_add(index) % (120 << 16) + (8 << 16)).to_be_bytes();
         IpAddr::V4(Ipv4Addr::new(127, second, third, last))
     });

@@ -36,7 +36,8 @@ pub(crate) type Seen = (Role, u32);
 pub(crate) struct RoleWord {
     /// The low two bits hold the [`Role`]; the other bits count the changes of the role.
     word: AtomicU32,
-    /// Whether the progress thread sleeps until it is woken (deep sleep).
+    /// True while the progress thread is in its deep sleep: a caller must wake the progress thread when no thread is
+    /// the progress owner any more.
     deep: AtomicBool,
 }
 
@@ -83,22 +84,23 @@ impl RoleWord {
     }
 
     /// Makes another waiting thread the progress owner when the wait of a caller that is the progress owner ends. If no
-    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread sleeps until it is
-    /// woken, and must be woken now.
+    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread is in its deep
+    /// sleep, and must be woken now.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
         }
         self.change(Role::Caller, Role::None);
         // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because exchanges of
-        // one atomic variable have a total order. If the exchange of `deep` in `fall_asleep` comes first, the caller
-        // finds `deep` set here and wakes the progress thread. If the exchange of `deep` here comes first, the progress
-        // thread sees in `fall_asleep` that the role has changed, and does not sleep.
+        // one atomic variable have a total order. If the exchange in `fall_asleep` happens before the exchange here,
+        // the caller finds `deep` set here and wakes the progress thread. If the exchange here happens before the
+        // exchange in `fall_asleep`, the progress thread sees in `fall_asleep` that the role has changed, and does not
+        // sleep.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns true if the progress thread may now sleep until it is woken. The progress thread may sleep only if the
-    /// role and its change count are still as in `seen`.
+    /// Returns true if the progress thread may begin its deep sleep. The progress thread may sleep only if the role and
+    /// its change count are still as in `seen`.
     pub(crate) fn fall_asleep(&self, seen: Seen) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -109,9 +111,8 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // A plain store of false to `deep` would not be sufficient. If a caller has already exchanged `deep` in
-        // `pass_on`, the exchange of `deep` here makes sure that the progress thread sees the caller's earlier change
-        // of the role.
+        // `deep` is exchanged and not only stored, because the exchange also reads what a caller wrote to `deep` in
+        // `pass_on`, so that the progress thread sees the caller's earlier change of the role.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

@@ -178,8 +178,8 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1)
 }
 
-/// Requests a receive buffer of `bytes` bytes; if this process has the right, the buffer may be larger than
-/// `net.core.rmem_max`. Returns the present size of the buffer in bytes.
+/// Requests a receive buffer of `bytes` bytes; the buffer may be larger than `net.core.rmem_max` only if this process
+/// has the capability CAP_NET_ADMIN. Returns the present size of the buffer in bytes.
 fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)

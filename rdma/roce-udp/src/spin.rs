@@ -55,15 +55,15 @@ impl Spinner {
             return Next::Turn;
         }
         if turn.more {
-            // The turn received datagrams that belong to no connection. Datagrams without a connection make the next
-            // turn come at once, but they do not prolong the polling.
+            // The turn received only datagrams that belong to no connection. The next turn follows at once, but
+            // `last_busy` is not changed, so that the thread does not poll for a longer time.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The next idle turn will seem long, because the thread sleeps before it. The count of idle turns restarts
-            // here, because the first idle turn after a restart is never taken for an interrupted turn.
+            // The next idle turn will seem long, because the thread sleeps before it. `idle_turns` is set to 0, because
+            // `when_idle` ignores the duration of the first idle turn.
             self.idle_turns = 0;
         }
         next
@@ -136,7 +136,7 @@ mod tests {
         let (mut now, mut crowd) = (Instant::now(), Crowd::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
-        // The wait is woken after 200 us although nothing is ready, and sleeps again.
+        // The thread is woken after 200 us although nothing is ready, and sleeps again.
         now += Duration::from_micros(200);
         assert_eq!(spinner.after(&IDLE, now, &mut crowd), Next::Sleep);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);

@@ -61,7 +61,7 @@ fn the_mtu_can_be_limited() {
     assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
-    // The side with the larger path MTU repeats its request with the smaller path MTU.
+    // The side with the larger path MTU repeats its connection request with the smaller path MTU.
     let (c, d) = (Side::new(), Side::on(device(address(), &small)));
     connect(&c, &d);
     round_trip(&c, &d, 1 << 20);
@@ -176,7 +176,7 @@ fn a_flushed_receive_wakes_the_waiter() {
     drop(other);
 }
 
-/// Drops the last users of a device while the progress thread is at any point of its work.
+/// Closes devices while their progress threads are at different points of their work.
 #[test]
 fn devices_come_and_go() {
     for round in 0..50 {
@@ -189,7 +189,7 @@ fn devices_come_and_go() {
         }
         thread::sleep(Duration::from_micros(100 * (round % 20)));
         drop(a);
-        // The address of a device must be free as soon as the last user of the device has dropped it.
+        // As soon as a device is closed, another device can get the UDP port 4791 of its address.
         drop(device(ip, &Options::default()));
     }
 }

@@ -186,7 +186,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
     let target = b.region(64);
-    // Other threads hold the device's lock most of the time.
+    // During the forks, another thread waits on the device in a loop, so that it often holds the device's lock.
     let (stop, busy) = (AtomicBool::new(false), a.context.create_cq(1).unwrap());
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -297,7 +297,7 @@ fn an_interrupt_ends_one_wait() {
 }
 
 /// A caller becomes the progress owner in place of the sleeping progress thread, and then sleeps itself. When the
-/// progress thread wakes up, it must not clear the caller's entry in `asleep`.
+/// progress thread wakes up, it must not clear `asleep`, which then describes the sleep of the caller.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();

@@ -47,7 +47,7 @@ counters! {
     implied_nak_seq_err,
     /// The number of datagrams with a wrong ICRC.
     rx_icrc_encapsulated,
-    /// The number of datagrams that are not packets of this stack.
+    /// The number of datagrams with a wrong length or wrong headers, for example a wrong opcode, P_Key or Q_Key.
     rx_malformed,
     /// The number of packets for queue pairs that do not exist or are not connected.
     rx_unknown_qp,
@@ -61,7 +61,7 @@ counters! {
     /// The number of completions that were lost because the completion queue was full. If the completion of a work
     /// request is lost, the queue pair of this work request fails.
     cq_overrun,
-    /// The number of sends, WRITEs and READs that were posted to connected queue pairs.
+    /// The number of SENDs, WRITEs and READs that were posted to connected queue pairs.
     rdma_sends,
     /// The number of receives that messages of peers completed.
     rdma_recvs,

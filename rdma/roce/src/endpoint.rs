@@ -183,8 +183,8 @@ impl Endpoint {
         }
     }
 
-    /// Builds the next packet to send. Each queue pair may send `Config::burst` packets before the next queue pair's
-    /// turn.
+    /// Builds the next packet to send in `out`; returns false if there is no packet to send. Each queue pair may send
+    /// `Config::burst` packets before the next queue pair's turn.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
         if self.poll_cm_transmit(out) {
             return true;

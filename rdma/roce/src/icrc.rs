@@ -34,7 +34,7 @@ const V4_ID: usize = LRH + 4;
 /// in the form that the ICRC covers. A flow is made once for many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// The pseudo-header, in which lengths, identification and BTH are still zero.
+    /// The pseudo-header that the ICRC covers; its lengths, its identification and its BTH are still zero.
     template: [u8; V6_LEN],
     v4: bool,
 }
@@ -43,7 +43,8 @@ impl Flow {
     /// Makes the flow of packets from `src` to `dst`. Returns `None` if one address is IPv4 and the other address is
     /// IPv6.
     ///
-    /// The IPv4 header has 20 bytes, no fragmentation, and DF set. The IPv6 header has no extension headers.
+    /// The flow's IPv4 header has 20 bytes and a set DF bit, and says that the packet is not a fragment. The flow's
+    /// IPv6 header has no extension headers.
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Option<Self> {
         let mut template = [0; V6_LEN];
         template[..LRH].fill(0xff);
@@ -121,10 +122,10 @@ impl Icrc {
         }
     }
 
-    /// Adds bytes to the ICRC that the closure `fold` reads and reduces to 128 bytes. `fold` gets the current CRC
-    /// register. The CRC of the 128 bytes, computed from a CRC register of 0, must be equal to the CRC of the bytes
-    /// that `fold` read, computed from the current CRC register. Returns false and adds nothing if `fold` returns
-    /// `None`.
+    /// Adds to the ICRC the bytes that the closure `fold` reads. The argument of `fold` is the current CRC register. In
+    /// place of the bytes that `fold` read, `fold` returns 128 bytes. The CRC of these 128 bytes, computed from a CRC
+    /// register of 0, must be equal to the CRC of the bytes that `fold` read, computed from the current CRC register.
+    /// Returns false and adds nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The functions of `Hasher` return and take the CRC register with all bits inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
@@ -211,7 +212,7 @@ impl Solver {
         Self::default()
     }
 
-    /// Checks the ICRC of `datagram`, a UDP payload that was received on `flow`. The source of `flow` is the sender.
+    /// Checks the ICRC of `datagram`, a UDP payload that the source address of `flow` sent to the destination address.
     ///
     /// `hint` is the likely IPv4 identification, for example the index of the datagram in the super-packet in which it
     /// was received. If `hint` is the identification, the solver need not compute the identification. A wrong `hint`
@@ -286,8 +287,8 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // Valid packets are padded to four bytes, so `bytes` is a multiple of four. The division by 4 lets all entries
-        // of the cache be used.
+        // In a valid packet, the number `bytes` is a multiple of 4, because the payload is padded. The index of the
+        // cache is computed from `bytes / 4`, so that all entries of the cache are used.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {
@@ -319,8 +320,7 @@ const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // This line divides `inverse` by x, which undoes a multiplication by x. A multiplication of `b` by x is
-        // `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
+        // This line divides `inverse` by x, and so reverses the multiplication of `b` by x in the function `multiply`.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }

@@ -37,7 +37,8 @@ pub enum RefusalCause {
     /// The ICRC of the packet is wrong.
     #[error("the invariant CRC is wrong: a byte changed on the way, or the sender computes another CRC")]
     Icrc,
-    /// A datagram is not for queue pair 1, has a wrong Q_Key, or does not have 256 bytes of payload.
+    /// A packet with the opcode `UD_SEND_ONLY` is not for queue pair 1, has a wrong Q_Key, or does not have 256 bytes
+    /// of payload.
     #[error("a datagram of this kind belongs to queue pair 1, with the Q_Key 0x80010000 and 256 bytes")]
     NotManagement,
 

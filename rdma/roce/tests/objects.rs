@@ -343,7 +343,7 @@ fn the_event_of_a_withdrawn_request_is_taken_back() {
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.b.event(), pair.kinds(B)), (None, vec![]));
-    // The withdrawn request is removed, so only the listener still uses the channel.
+    // The withdrawn request does not use the channel any more, so the channel can be destroyed after the listener.
     pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
     pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
 }

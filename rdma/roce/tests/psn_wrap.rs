@@ -1,5 +1,5 @@
-//! PSNs have 24 bits and wrap. A PSN up to 2^23 - 1 later than another one is ahead of it, and any other PSN is behind it
-//! (IBTA vol. 1, 9.7.2).
+//! PSNs have 24 bits and wrap. A packet is ahead of the expected PSN if its PSN is 1 to 2^23 - 1 later, modulo 2^24; a
+//! packet with any other unexpected PSN is behind the expected PSN (IBTA vol. 1, 9.7.2).
 
 mod pair;
 

@@ -42,9 +42,8 @@ const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis
 /// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
 /// own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// While no connection is being set up, only one of `POLLS` polls for CM events makes a system call that requests the
-/// events from the Linux kernel. The other polls make no system call, because sessions poll for CM events often,
-/// between completions.
+/// While no connection is being set up, only one of `POLLS` polls for CM events requests the events from the Linux
+/// kernel by a system call, because sessions poll for CM events often, between completions.
 const POLLS: u32 = 64;
 /// The time limit of a connection attempt if the program sets no limit. The connection manager of the Linux kernel uses
 /// the same time limit of 98 seconds.
@@ -338,9 +337,9 @@ impl Connections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up, or
-    /// because this is the `POLLS`-th poll since the last request. `is_due` decides by the time whether to request
-    /// events; this method decides by the number of polls, so it needs no clock.
+    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up,
+    /// because events were never requested, or because this is the `POLLS`-th poll since the last request. `is_due`
+    /// decides by the time whether to request events; this method decides by the number of polls, so it needs no clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS

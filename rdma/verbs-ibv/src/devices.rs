@@ -144,7 +144,7 @@ fn line(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Creates a folder with the structure of `/sys/class/infiniband` on a machine with one rxe device.
+    /// Creates a folder like the folder `/sys/class/infiniband` of a machine that has one rxe device.
     fn class(name: &str) -> PathBuf {
         let class = std::env::temp_dir().join(format!("naa-class-{name}-{}", std::process::id()));
         let port = class.join("rxe0/ports/1");

@@ -230,8 +230,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // The `Queue` in the driver's table holds one reference to the completion queue `cq`. Every other reference
-        // belongs to a queue pair that uses the completion queue.
+        // Only the `Queue` in the driver's table and the queue pairs hold references to a completion queue. The `Queue`
+        // holds one reference, so more than one reference means that a queue pair uses the completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }

@@ -22,8 +22,8 @@ struct Kept {
     addr: u64,
     len: usize,
     access: Access,
-    /// The owner of the memory. As long as the owner is not dropped, the addresses of the registration refer to the
-    /// same pages.
+    /// The object that keeps the memory mapped ([`Memory::owner`]). As long as this object is not dropped, the
+    /// addresses of the registration refer to the same pages.
     owner: Weak<dyn Any + Send + Sync>,
 }
 
@@ -177,7 +177,7 @@ impl Registrations {
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
         // `memory` is dropped before `purge` is called, because it may be the last reference to its owner, and `purge`
-        // removes registrations whose owner was dropped.
+        // removes the registrations of memory whose owner was dropped.
         drop(memory);
         let gone = tables.purge();
         drop(tables);
@@ -191,8 +191,8 @@ impl Registrations {
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Removes the kept registrations whose owner was dropped, and then the protection domains that the program has
-    /// deallocated and that have no kept registrations.
+    /// Removes the kept registrations for which the owner of the memory was dropped, and then the protection domains
+    /// that the program has deallocated and that have no kept registrations.
     #[must_use]
     fn purge(&mut self) -> Gone {
         let kept = self.take(|kept| kept.owner.strong_count() == 0);

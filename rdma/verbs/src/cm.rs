@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// Names one connection, or one listener, of a device.
+/// The id of a connection or of a listener, unique on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CmId(pub u64);
 

@@ -82,7 +82,7 @@ impl Default for QpCap {
 pub struct QpInit {
     /// The protection domain of the queue pair.
     pub pd: PdId,
-    /// The completion queue for the completions of sends, WRITEs and READs.
+    /// The completion queue for the completions of SENDs, WRITEs and READs.
     pub send_cq: CqId,
     /// The completion queue for the completions of receives; it may be the same queue as `send_cq`.
     pub recv_cq: CqId,
@@ -117,12 +117,12 @@ pub struct DeviceAttr {
     pub max_cqe: u32,
     /// The largest message in bytes.
     pub max_msg: u64,
-    /// Whether peers can connect to the device. Peers cannot connect if another socket holds the UDP port 4791 of the
+    /// True if peers can connect to the device. Peers cannot connect if another socket holds the UDP port 4791 of the
     /// device's address.
     pub can_listen: bool,
-    /// True if [`Driver::set_mr_access`] takes access rights away from peers. A NIC needs as much time for revoking
-    /// rights as for many calls, or cannot revoke rights at all. If a provider cannot revoke rights, peers keep the
-    /// rights with which the region was registered.
+    /// True if [`Driver::set_mr_access`] takes access rights away from peers. A NIC needs much time for revoking
+    /// rights, or cannot revoke rights at all. If a provider cannot revoke rights, peers keep the rights with which the
+    /// region was registered.
     pub revokes: bool,
 }
 
@@ -182,7 +182,8 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
-    /// is reached.
+    /// is reached. Fails with [`Error::Io`] if the operating system refuses the registration for any reason other than
+    /// the limit of locked memory.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
     /// Changes the access rights of peers; the new rights must be among the rights with which the region was
     /// registered. If [`DeviceAttr::revokes`] is true, every access that is no longer permitted has ended when the call
@@ -255,8 +256,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::CannotListen`] if [`DeviceAttr::can_listen`] is false, and with [`Error::AddressInUse`] or
     /// [`Error::Busy`] if another listener has the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts a connection. The connection attempt proceeds while the program polls or waits on `channel`; with
-    /// rdma-core, the attempt makes no progress while the program neither polls nor waits.
+    /// Starts to connect `qp` to the TCP-space address `remote`. The connection attempt proceeds while the program
+    /// polls or waits on `channel`; with rdma-core, the attempt makes no progress while the program neither polls nor
+    /// waits.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
@@ -268,7 +270,8 @@ pub trait Driver: Send + Sync + 'static {
         remote: SocketAddr,
         param: &ConnParam,
     ) -> Result<CmId, Error>;
-    /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before this call.
+    /// Brings `qp` to ready-to-send and accepts the connection request `id`. The program must post receives before this
+    /// call.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::QpState`] if the
@@ -281,7 +284,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::Invalid`] or
     /// [`Error::Io`] if `private_data` is too long.
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
-    /// Flushes the queue pair and notifies the peer. The CM event [`CmEvent::Disconnected`] follows.
+    /// Disconnects the connection `id`: flushes the queue pair and notifies the peer. The CM event
+    /// [`CmEvent::Disconnected`] follows.
     fn disconnect(&self, id: CmId) -> Result<(), Error>;
     /// Destroys a listener or a connection; if the connection is still open, it is disconnected first.
     fn destroy_id(&self, id: CmId) -> Result<(), Error>;

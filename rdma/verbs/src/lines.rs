@@ -1,8 +1,9 @@
 //! A limit on the log lines that one peer can cause.
 //!
-//! Each peer may cause a burst of a few log lines, and after the burst one log line per second. The limit prevents that
-//! a flood of failures of one peer fills the log or suppresses the log lines of other peers. After log lines of a peer
-//! were left out, the next log line of this peer says how many log lines were left out.
+//! Each peer may cause a burst of a few log lines, and after the burst one log line per second. Because the log lines
+//! of each peer are limited, a flood of failures of one peer neither fills the log nor suppresses the log lines of
+//! other peers. After log lines of a peer were left out, the next log line of this peer says how many log lines were
+//! left out.
 
 use std::{
     collections::HashMap,
@@ -14,7 +15,7 @@ use crate::peer::Peer;
 
 /// The maximum number of log lines that a peer may cause in one burst.
 const BURST: u32 = 8;
-/// The time after which a peer that has used up its burst may cause one more line.
+/// The time after which a peer that has used up its burst may cause one more log line.
 const PERIOD: Duration = Duration::from_secs(1);
 /// The maximum number of peers whose log lines are counted separately. All further peers together may cause as many log
 /// lines as one peer.
@@ -33,13 +34,13 @@ impl<K> Default for Lines<K> {
     }
 }
 
-/// The number of log lines that one peer has caused, and the number of its lines that were left out.
+/// The state of the limit for one peer: how many log lines it has recently caused, and how many were left out.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// The number of lines of the burst that the peer has used up. Each line that is written adds 1, and each
-    /// [`PERIOD`] that passes subtracts 1.
+    /// The number of log lines that are counted against the limit [`BURST`]. Each log line that is written adds 1, and
+    /// each [`PERIOD`] that passes subtracts 1.
     told: u32,
-    /// The time at which the present [`PERIOD`] began; `None` if no line of the burst is used up.
+    /// The time at which the present [`PERIOD`] began; `None` if `told` is 0.
     since: Option<Instant>,
     left_out: u64,
 }

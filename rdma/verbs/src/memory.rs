@@ -111,14 +111,18 @@ impl Memory {
         }
     }
 
-    /// Copies bytes into a new vector.
+    /// Copies `len` bytes from `offset` on into a new vector.
+    ///
+    /// # Panics
+    /// Panics if the range is not inside the memory.
     pub fn to_vec(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         self.read(offset, &mut out);
         out
     }
 
-    /// Copies the range in pieces of at most `N` bytes and passes each copy to `take`, until `take` returns an error.
+    /// Copies `len` bytes from `offset` on in pieces of at most `N` bytes, and passes each copy to `take`, until `take`
+    /// returns an error.
     /// Each piece has `N` bytes, except the last piece, which may be shorter. Each copy is on the stack, so no memory
     /// is allocated, and a peer's write cannot change the copy while `take` runs.
     ///

@@ -126,7 +126,7 @@ impl Pd {
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
     /// is reached. Fails with [`Error::Io`] if the operating system refuses the registration for any reason other than
-    /// these limits.
+    /// the limit of locked memory.
     pub fn reg_mr(&self, memory: &Memory, access: Access) -> Result<Mr, Error> {
         let keys = self.0.context.0.reg_mr(self.0.id, memory, access)?;
         Ok(Mr { pd: self.clone(), memory: memory.clone(), keys })
@@ -275,7 +275,7 @@ impl Qp {
     ///
     /// # Errors
     /// If a work request cannot be posted, returns the index of this work request and the reason. The work requests
-    /// before this index were posted.
+    /// before the returned index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.context.0.post_send(self.num, wrs)
     }

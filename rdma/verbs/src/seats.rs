@@ -3,9 +3,9 @@
 //!
 //! A server admits a fixed number of connections. A [`Seats`] can also count connection requests that the server has
 //! not accepted yet, as if they were connections. A source with many connections must not keep other sources out. If
-//! the maximum number of connections is already admitted when a connection arrives, the source with the most
-//! connections loses a connection, provided that the source of the new connection has fewer connections. [`Seats`] only
-//! decides which connections are admitted; it contains no connection and reads no clock.
+//! the maximum number of connections is already admitted when a connection arrives, [`Seats::room`] decides which
+//! connection must be closed: usually a connection of the source with the most connections. [`Seats`] only decides
+//! which connections are admitted; it contains no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -137,15 +137,15 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     }
 
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
-    /// Only connections for which `may` is true are considered.
+    /// Returns only a connection for which `may` returns true, or `None`.
     ///
     /// A source can lose a connection if it has at least two connections more than `source`. If `source` has no
     /// connection, a source with only one connection can lose this connection, but only if no request of the connection
-    /// is in progress. The connection is taken from the source with the most connections. The oldest connection that
-    /// had no request yet is displaced first, and the oldest idle connection is displaced next. A connection with a
-    /// request in progress is displaced after all other connections, unless its source has more than half of all
-    /// connections. A source with more than half of all connections must not keep other sources out by requests that
-    /// never end.
+    /// is in progress. A connection of the source with the most connections is displaced first. If
+    /// this source has several connections, the oldest connection that had no request yet is displaced first, and the
+    /// oldest idle connection is displaced next. A connection with a request in progress is displaced after all other connections, unless its
+    /// source has more than half of all connections. A source with more than half of all connections must not keep
+    /// other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);

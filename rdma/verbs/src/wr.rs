@@ -66,7 +66,7 @@ impl SendFlags {
     pub const SIGNALED_SOLICITED: Self = Self { signaled: true, solicited: true, fence: false };
 }
 
-/// A work request for the send queue: a send, WRITE or READ.
+/// A work request for the send queue: a SEND, WRITE or READ.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
     /// A number of the program's choice, which the completion contains.

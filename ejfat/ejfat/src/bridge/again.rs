@@ -1,8 +1,8 @@
 //! Redelivery of events. The events that a worker had when it ended are delivered to other workers, which use version 2
-//! of the ring.
+//! of the event ring's protocol.
 //!
 //! ```text
-//! remove() ─► Ended: the worker's events, the oldest first ─► room at a worker of version 2 ─► Action::Again
+//! remove() ─► Ended: the worker's events, the oldest first ─► room at another worker ─► Action::Again
 //!                 all were delivered again, or their time is over, or too many rings are kept ─► Action::Forget
 //! ```
 
@@ -71,14 +71,16 @@ impl Ended {
 
 impl Dispatcher {
     /// Keeps the events of an ended worker that are in the bridge's memory, so that they can be delivered again. Keeps
-    /// no events if no worker of version 2 can get them.
+    /// no events after [`Self::forget_all`], or if neither the ended worker nor a subscribed worker uses version 2 of
+    /// the event ring's protocol.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // Only workers of version 2 can get events again. Events are therefore kept if a worker of version 2 is
-        // subscribed. Events are also kept if the ended worker used version 2, because this worker may subscribe again.
+        // Events are kept if a subscribed worker uses version 2 of the event ring's protocol, because events are
+        // delivered again in this version only. Events are also kept if the ended worker used version 2 of the event
+        // ring's protocol, because this worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -136,9 +138,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. Also gives up the
-    /// largest rings if there are more kept rings than [`Config::max_workers`](super::Config::max_workers), or if the
-    /// kept rings have more bytes than [`Config::again_bytes`](super::Config::again_bytes).
+    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. Gives up the
+    /// largest rings, too, if there are more kept rings than [`Config::max_workers`](super::Config::max_workers), or if
+    /// the kept rings have more bytes than [`Config::again_bytes`](super::Config::again_bytes).
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

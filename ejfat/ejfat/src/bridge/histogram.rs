@@ -38,8 +38,8 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the duration in nanoseconds that `part` (0 to 1) of all durations do not exceed. Returns `None` if no
-    /// duration was counted.
+    /// Returns the quantile `part` of the durations in nanoseconds. For example, the quantile 0.5 is the median.
+    /// Returns `None` if no duration was added.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         (!self.counts.is_empty()).then(|| self.counts.value_at_quantile(part))
     }

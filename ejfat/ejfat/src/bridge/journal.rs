@@ -23,7 +23,7 @@ pub enum Fate {
 /// The trace of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The event's numbers, its length, and the workers that may get the event.
+    /// The id, event number, data id, tick and length of the event, and the workers that may get the event.
     pub opened: Opened,
     /// The time at which the event's first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,

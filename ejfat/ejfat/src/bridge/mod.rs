@@ -13,11 +13,11 @@
 //! event buffer of the reassembler, and the ring or staging ring of each worker. The caller must carry out all
 //! [actions](Action) in order before it calls any function of [`Dispatcher`] except [`Dispatcher::poll_action`].
 //!
-//! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends when
-//! the worker releases the event, or when the worker ends. An event that a worker had when it ended is delivered again
-//! to a worker that uses version 2 of the ring, if the bridge's memory has a copy of the event. An event that must be
-//! delivered again waits for a worker of version 2 for at most [`Config::hold`]. A flag in the event's new descriptor
-//! shows that the event is delivered again.
+//! Every event that was opened has one outcome: announced to a worker, incomplete, or lost for one cause ([`Loss`]).
+//! Every delivery ends when the worker releases the event, or when the worker ends. An event that a worker had when it
+//! ended is delivered again to a worker that uses version 2 of the event ring's protocol, if the bridge's memory has a
+//! copy of the event. An event that must be delivered again waits for another worker for at most [`Config::hold`]. A
+//! flag in the event's new descriptor shows that the event is delivered again.
 
 mod action;
 mod again;
@@ -67,7 +67,7 @@ struct Event {
     state: State,
 }
 
-/// The state of a bridge that dispatches events to workers.
+/// The dispatcher of a bridge, which chooses the worker for each event and counts all events.
 #[derive(Debug)]
 pub struct Dispatcher {
     config: Config,

@@ -33,8 +33,8 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
-    /// True if the worker uses version 2 of the ring. A worker of version 2 may get events that other workers had when
-    /// they ended.
+    /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
+    /// workers had when they ended.
     pub(super) again: bool,
     /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
     /// event. The list ends at the highest slot in which an event has begun.
@@ -94,8 +94,8 @@ pub struct WorkerStats<'a> {
     pub outstanding: u32,
     /// The number of changes of the worker's credit words to values that are not a valid credit.
     pub wrong_credits: u64,
-    /// True if the worker uses version 2 of the ring. A worker of version 2 may get events that other workers had when
-    /// they ended.
+    /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
+    /// workers had when they ended.
     pub again: bool,
 }
 
@@ -106,7 +106,8 @@ pub(super) enum Need {
     Way,
     /// The event is complete, and will be delivered at once.
     Room,
-    /// The event will be delivered again at once. Only workers of version 2 can get the event.
+    /// The event will be delivered again at once. Only workers that use version 2 of the event ring's protocol can get
+    /// the event.
     Again,
 }
 
@@ -335,12 +336,13 @@ impl Workers {
         worker.told[at] = is_here.then_some(told);
     }
 
-    /// Returns true if any worker uses version 2 of the ring.
+    /// Returns true if any worker uses version 2 of the event ring's protocol, in which events can be delivered again.
     pub(super) fn has_again(&self) -> bool {
         self.iter().any(|worker| worker.again)
     }
 
-    /// Returns true if any worker of version 2 may have room for events that are delivered again.
+    /// Returns true if any worker that uses version 2 of the event ring's protocol may have room for an event that is
+    /// delivered again.
     pub(super) fn any_takes_again(&self) -> bool {
         self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
     }

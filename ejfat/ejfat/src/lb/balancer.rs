@@ -176,8 +176,8 @@ impl Balancer {
 
     /// Withdraws a load balancer's tables whose first tick is `from`. After the withdrawal, the tables with the next
     /// lower first tick apply to the ticks of the withdrawn tables. The withdrawal is refused if these tables routed or
-    /// dropped a packet with a valid LB header. A packet that these tables dropped for its source address prevents the
-    /// withdrawal only if earlier tables allow this address.
+    /// dropped a packet with a valid LB header. A dropped packet does not prevent the withdrawal if none of the load
+    /// balancer's tables allow the packet's source address.
     ///
     /// # Errors
     /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`, and with
@@ -222,22 +222,21 @@ impl Balancer {
 
     /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
     /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
-    /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. Above the
-    /// horizon, the load balancer stores only the lowest and the highest tick that it routed ([`BeyondHorizon`]). The
-    /// lowest or highest tick that was routed above the old horizon counts as routed from now on if this tick is not
-    /// above the new horizon.
+    /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. Above the horizon,
+    /// the load balancer stores only the lowest and the highest tick that it routed ([`BeyondHorizon`]). If the lowest
+    /// or the highest tick that was stored above the old horizon is not above the new horizon, this tick is remembered
+    /// as routed from now on.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
     /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result becomes
-    /// `None` again when the load balancer is reset, or when the horizon reaches the highest tick that was routed above
-    /// it.
+    /// `None` again when the load balancer is reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
 
-    /// Finds the counters for the members of a new set.
+    /// Finds the counters for the members of a new set of tables.
     fn find_places(&mut self, lb: LbId, at: usize) {
         match self.tally.places(&self.of(lb).sets[at].tables.clone()) {
             Some(places) => self.of_mut(lb).sets[at].places = places,
@@ -289,8 +288,8 @@ impl Balancer {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to the tick after a load balancer's highest known routed tick. If
-    /// no routed tick is known, the first tick of the current set is returned.
+    /// Returns the first tick of the set that applies to a load balancer's next tick, which is one above its highest
+    /// known routed tick. If no routed tick is known, the first tick of the current set is returned.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from
@@ -412,9 +411,9 @@ impl Balancer {
         self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// Returns the packets that were sent to each member, in the order of the members. The result contains the members
-    /// of the tables, and members to which a packet was sent in the last minute. Members keep their counters when
-    /// tables change.
+    /// Returns the packets that were sent to each member, in the order of the members. The result omits a member if the
+    /// tables of new ticks do not have the member and [`Balancer::look_at_members`] found that nothing was sent to the
+    /// member for a minute. Members keep their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }

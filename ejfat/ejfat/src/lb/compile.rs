@@ -201,8 +201,8 @@ mod tests {
         compiler.finish().0.len().div_ceil(all.calendar.len())
     }
 
-    /// Returns rules for `count` ticks. Each tick has an epoch of its own, and the calendar of each epoch has the slots
-    /// in `slots`.
+    /// Returns the epoch rules and slot rules for `count` ticks. Each tick has an epoch of its own, and the calendar of
+    /// each epoch has the slots in `slots`.
     fn epochs(count: u32, slots: &[u16]) -> Vec<Rule> {
         let lb = LbId::new(0).unwrap();
         let epoch = |id: u32| {

@@ -46,7 +46,8 @@ pub enum EngineError {
     /// The tables do not fit into an image.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// While the new tables were loaded, the engine forwarded a packet with a tick to which the new tables apply.
+    /// The engine refused the new tables, because it had already forwarded a packet with a tick to which the new tables
+    /// apply.
     #[error(
         "load balancer {} forwarded ticks that the new tables are for while they were loaded; try again with a later tick",
         .lb.get()

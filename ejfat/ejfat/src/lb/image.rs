@@ -79,6 +79,7 @@ impl ImageTable {
     }
 }
 
+/// The number of ways of an address table. The hash of an address selects one row in each way.
 const WAYS: usize = 4;
 /// The number of rows of each of the [`WAYS`] ways of an address table. In hardware, the table of destinations has only
 /// the first [`DESTINATION_ROWS`] rows.
@@ -109,7 +110,7 @@ pub enum ImageError {
     LoadBalancer {
         /// The number of the load balancer.
         lb: u8,
-        /// The number of load balancers in hardware. The number of each load balancer in hardware is below `limit`.
+        /// The number of load balancers in hardware. Hardware accepts only load balancer ids below `limit`.
         limit: usize,
     },
     /// A table of addresses has no free row for the address, because the hash of the address selects only rows that are
@@ -283,8 +284,9 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 }
 
 impl Builder {
-    /// Puts each address into one of the four rows that its hash selects. If all four rows are in use, the address
-    /// replaces the address in one of these rows, and the replaced address gets a new row.
+    /// Puts each address into one of the four rows that the hash of the address selects. If all four rows of an address
+    /// are in use, the address replaces the address in one of these rows, and the replaced address is put into another
+    /// of its own four rows.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -304,7 +306,7 @@ impl Builder {
                     places[free] = Some(homeless);
                     break;
                 }
-                // The addresses in the four ways are replaced in turn, so that two addresses do not replace each other
+                // Each replacement is in the next of the `WAYS` ways, so that two addresses do not replace each other
                 // for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
@@ -344,8 +346,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a range of ticks. `calendar` is `None` if the range has no calendar. If the range has a calendar,
-    /// `calendar` is a pair of this calendar and the tables to which this calendar belongs.
+    /// Adds a range of ticks. `calendar` is the calendar of the range with the tables that contain this calendar, or
+    /// `None` if the range has no calendar.
     fn range(
         &mut self,
         lb: LbId,
@@ -416,7 +418,8 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // The first ticks of all ranges are stored as a binary search tree, in ascending order.
+        // The first ticks of all ranges are stored as a binary search tree. Both `self.begins` and the places that
+        // `in_order` visits are in ascending order of ticks.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -424,10 +427,9 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer, so a look-up of
-        // this tick in hardware finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges`
-        // becomes a copy of the last used entry, so that a look-up of the highest tick of the last load balancer has
-        // the right result.
+        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. For exactly this
+        // tick, hardware therefore finds the last entry of `ImageTable::Ranges`, although this entry may be unused. To
+        // give the right result, the last entry becomes a copy of the last used entry of `ImageTable::Ranges`.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
@@ -461,7 +463,8 @@ fn member_entry(member: Option<Member>) -> ImageEntry {
     entry.add(forward.keep_lb_header.into(), 1).add(kind, 2).entry
 }
 
-/// Returns the row of an address in each way.
+/// Returns the hash of an address. Each byte of the hash selects one row in one of the [`WAYS`] ways of an address
+/// table.
 fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
     let (bits, is_v6) = address_bits(address);
     let upper = u32::from(is_v6) | u32::from(lb.map_or(0, LbId::get)) << 1;

@@ -91,8 +91,8 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     start
 }
 
-/// The length of the IPv4 and UDP headers without options, which is a constant so that the headers can be changed in
-/// registers.
+/// The length of an IPv4 header without options together with the UDP header. Headers of this length are changed in a
+/// local array of constant length, which the compiler can keep in registers.
 const V4: usize = 20 + UDP_HEADER;
 const V6: usize = 40 + UDP_HEADER;
 /// The checksum field of a UDP header that has no checksum.

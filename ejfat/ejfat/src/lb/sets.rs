@@ -70,9 +70,8 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. A packet that was dropped for its source
-    /// address is counted only if an earlier set allows this address, because the packet would otherwise be dropped
-    /// without this set, too.
+    /// The number of packets with a valid LB header that this set dropped. A packet whose source address is allowed by
+    /// no set is not counted, because such a packet is dropped whichever set applies.
     pub(super) dropped: u64,
 }
 
@@ -132,30 +131,30 @@ impl Sets {
     }
 
     /// Returns the index of the set that applies to a packet with this header. If the tick cannot be read from the
-    /// header, the index is 0. With the index 0, [`Sets::allows`] searches all sets for the source address.
+    /// header, the index is 0, so that [`Sets::allows`] searches all sets for the source address.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
     /// Returns true if a packet to which the set `at` applies may come from the address `from`. The address must be
-    /// allowed by the set `at` or by a set for later ticks. Because a set for later ticks is enough, a new sender can
-    /// send before the ticks reach the first set that allows the sender's address.
+    /// allowed by the set `at` or by a set for later ticks. The sets for later ticks are searched so that a new sender
+    /// can send before the ticks reach the first set that allows the sender's address.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
     }
 
-    /// Returns the index of the set that applies to the tick after the highest known routed tick. If no routed tick is
-    /// known, the index is 0.
+    /// Returns the index of the set that applies to the next tick, which is one above the highest known routed tick. If
+    /// no routed tick is known, the index is 0.
     pub(super) fn upcoming(&self) -> usize {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
     /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
     /// first set also applies to all ticks below its first tick. The function fails with [`StageError::Taken`] if
-    /// `from` is 0 or the first tick of any set. As an exception, `from` may be the first tick of the first set if
-    /// `past_first` is true and a tick below `from` is remembered as routed.
+    /// `from` is 0 or the first tick of any set. If `past_first` is true and a tick below `from` is remembered as
+    /// routed, `from` is accepted even if it is the first tick of the first set.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -228,9 +227,8 @@ impl Sets {
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. A packet that was dropped for its source address is
-    /// counted only if an earlier set allows this address, because the packet would otherwise be dropped without the
-    /// set `at`, too.
+    /// Counts a packet that the tables of the set `at` dropped. A packet whose source address is allowed by no set is
+    /// not counted, because such a packet is dropped whichever set applies.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

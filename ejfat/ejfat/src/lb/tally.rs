@@ -14,7 +14,8 @@ use crate::{Time, wire::LbHeader};
 /// For each member that [`LbTables::members`] returns, the index of the member's counters in `Tally::traffic`.
 pub(super) type Places = Vec<u32>;
 
-/// The index that stands for the counters of a member without rules. No packet is sent to a member without rules.
+/// The value that a member without rules has instead of an index of counters. A member without rules needs no counters,
+/// because no packet is sent to this member.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
@@ -56,8 +57,8 @@ impl Tally {
     /// member. A member that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The minimum time between two comparisons in [`Tally::look`], if the tables have not changed. A comparison takes
-    /// long, because it visits every member.
+    /// The minimum time between two comparisons of the members with the tables in [`Tally::look`], if the tables have
+    /// not changed. Comparing the members with the tables takes long, because every member is visited.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     /// The maximum number of members with counters. If the number of members with counters exceeds this maximum,
@@ -125,11 +126,11 @@ impl Tally {
         }
     }
 
-    /// Updates the list of leaving members. A leaving member is a member that none of the tables in `live` has. The
-    /// tables in `live` apply to the ticks after the highest routed tick. A leaving member is forgotten if no packet
-    /// was sent to the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in
-    /// `all` include tables of earlier ticks, by which a late packet may still be routed. Does nothing if the members
-    /// were compared with the same tables less than a second ago.
+    /// Updates the list of leaving members, which are the members that none of the tables in `live` has. The tables in
+    /// `live` apply to the ticks after the highest routed tick. A leaving member is forgotten if no packet was sent to
+    /// the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in `all`
+    /// include tables of earlier ticks, by which a late packet may still be routed. Does nothing if the members were
+    /// compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -53,8 +53,8 @@ fn low_bits(bits: u32) -> u64 {
     u64::MAX.checked_shr(BITS - bits).unwrap_or(0)
 }
 
-/// Returns the smallest number of disjoint prefixes that make up a range of ticks, in ascending order. A range has at
-/// most 126 prefixes. Each epoch rule has one prefix, so a range of ticks needs an epoch rule for each of its prefixes.
+/// Returns the fewest disjoint prefixes that together make up a range of ticks, in ascending order. A range has at most
+/// 126 prefixes. Each epoch rule has one prefix, so a range of ticks needs an epoch rule for each of its prefixes.
 pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
     // The bounds have 128 bits, because the end of the range of all ticks is 2^64.
     let mut from = match ticks.start_bound() {

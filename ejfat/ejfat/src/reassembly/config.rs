@@ -95,7 +95,7 @@ impl Default for Config {
 /// The reason why limits are invalid or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A field of [`Config`] is 0. The value is the name of the field.
+    /// A field of [`Config`] that must be at least 1 is 0. The value is the name of the field.
     #[error("{0} is 0; it must be at least 1")]
     Zero(&'static str),
     /// [`Config::max_open`] is above [`Config::slots`].

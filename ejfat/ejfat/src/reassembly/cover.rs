@@ -39,8 +39,8 @@ pub(super) struct Cover {
 pub(super) struct Gap {
     /// The index of the first interval that ends after the first byte of the segment.
     interval: usize,
-    /// The bit of the cell that the segment's bytes fill, or `None` if the bytes are not exactly one cell or if the
-    /// event has no bitmap yet.
+    /// The bit in the event's bitmap that stands for exactly the segment's bytes, or `None` if there is no such bit or
+    /// if the event has no bitmap yet.
     cell: Option<Cell>,
 }
 
@@ -100,9 +100,9 @@ impl Cover {
         Ok(())
     }
 
-    /// Finds the cell that `bytes` fill. The caller has checked that `bytes` are outside all intervals. Returns `None`
-    /// if the event has no bitmap yet, or if `bytes` are not exactly one cell. Returns an error if `bytes` overlap a
-    /// cell that has arrived.
+    /// Returns the bit in the event's bitmap that stands for exactly `bytes`. The caller has checked that `bytes` are
+    /// outside all intervals. Returns `None` if the event has no bitmap yet, or if no bit stands for exactly `bytes`.
+    /// Returns an error if the bitmap shows that some of `bytes` have arrived already.
     #[inline]
     fn check_cells(
         &mut self,
@@ -147,7 +147,8 @@ impl Cover {
         true
     }
 
-    /// Records bytes that touch no existing interval. The bytes are recorded as a cell or as a new interval.
+    /// Records bytes that touch no existing interval. The bytes are recorded as a bit in the event's bitmap or as a new
+    /// interval.
     #[inline]
     fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
         if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
@@ -167,14 +168,16 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// Returns true if the bytes are one or more whole cells.
+    /// Returns true if `bytes` begin at a multiple of the stride, and end at a multiple of the stride or at the end of
+    /// the event.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Replaces intervals that consist of whole cells by the bits of these cells. If no bitmap block is free for the
-    /// next cell of an interval, the rest of the interval stays in `intervals`.
+    /// Moves an interval from `intervals` to the bitmap if the interval begins at a multiple of the stride, and ends at
+    /// a multiple of the stride or at the end of the event. If no bitmap block is free for the next bit of an interval,
+    /// the rest of the interval stays in `intervals`.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

@@ -12,9 +12,10 @@
 //! and an event with a gap is never complete.
 //!
 //! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes. The caller should
-//! only reserve the address space of the events' memory, because an event may claim a length and never send its bytes.
-//! [`Config::max_claimed`] limits the address space that events claim, and [`Config::memory`] limits the memory of the
-//! pages that segments touch. All tables are allocated when the reassembler is created.
+//! reserve only address space for the events, and let the operating system provide pages of memory when bytes are
+//! written, because the bytes of an event with a claimed length may never arrive. [`Config::max_claimed`] limits the
+//! address space that events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All
+//! tables are allocated when the reassembler is created.
 //!
 //! Every segment is placed, or is counted under one [`Cause`]. Every event that was opened ends as complete, timed out,
 //! evicted or abandoned.
@@ -126,7 +127,8 @@ const MOST_EVICTED: usize = 16;
 /// An event that was given up before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete {
-    /// The id of the event. The caller releases the event buffer with this id.
+    /// The id that the event had until it was given up. The event buffer of this id is free or already used for another
+    /// event.
     pub id: EventId,
     /// The event number and the data id of the event.
     pub name: Name,
@@ -150,7 +152,8 @@ pub enum Cause {
     TooLong,
     /// The payload reaches beyond the event's end.
     BeyondEnd,
-    /// The segment has another length or another tick than the first segment of the event.
+    /// The headers of the segment have another event length or another tick than the headers of the event's first
+    /// segment.
     Conflict,
     /// All bytes of the segment have arrived already, or the event is complete.
     Duplicate,
@@ -251,8 +254,8 @@ impl Reassembler {
     /// Creates a reassembler without open events, and allocates all its tables.
     ///
     /// # Errors
-    /// Fails with the [`ConfigError`] that names the invalid field, if a limit is 0 or two limits contradict each
-    /// other.
+    /// Fails with [`ConfigError::Zero`] if a `u32` field of `config` is 0, with [`ConfigError::Slots`] if `max_open` is
+    /// above `slots`, and with [`ConfigError::Page`] if `page` is not a power of two.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         // An event that is longer than `memory` could never be complete, so `max_event` is at most `memory`.

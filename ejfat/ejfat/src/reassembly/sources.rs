@@ -100,7 +100,8 @@ pub struct SourceStats {
     /// The address of the sender, or `None` in the entry of unknown senders. Senders without an entry of their own
     /// count as unknown senders.
     pub address: Option<IpAddr>,
-    /// The data id of the stream with [`LimitsBy::Stream`], or `None` in the entry of unknown senders.
+    /// The data id of the stream with [`LimitsBy::Stream`], or `None` with [`LimitsBy::Address`] and in the entry of
+    /// unknown senders.
     pub data_id: Option<u16>,
     /// The time at which the last datagram of the sender arrived.
     pub last_heard: Time,
@@ -148,8 +149,8 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// No entry is free before this time. When the last open event of a sender ends, this time may be set to an earlier
-    /// time.
+    /// Before this time, no sender's entry can be given to another sender. When the last open event of a sender ends,
+    /// this time may be set to an earlier time.
     none_free_until: Time,
 }
 

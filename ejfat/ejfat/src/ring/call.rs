@@ -35,7 +35,7 @@ impl Parameter {
         matches!(self, Self::Subscription | Self::Credits)
     }
 
-    /// The length of the parameter in bytes, for a ring of this geometry.
+    /// The length of the parameter in bytes, for a ring with the geometry `geometry`.
     pub fn bytes(self, geometry: Geometry) -> usize {
         match self {
             Self::Subscription | Self::Answer => BLOCK,

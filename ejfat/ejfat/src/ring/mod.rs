@@ -18,9 +18,9 @@
 //! credits. If a credit word changes in any other way than by the release of an event, the bridge counts the change as
 //! wrong and ignores it.
 //!
-//! A worker requests one of two versions of the protocol. A worker of version 1 never gets an event that was delivered
-//! to another worker. A worker of version 2 may also get events of workers that ended, whatever version these workers
-//! used. A flag in the descriptor marks an event that is delivered again.
+//! A worker requests version 1 or version 2 of the ring protocol. A worker of version 1 never gets an event that was
+//! delivered to another worker. A worker of version 2 may also get events of workers that ended, whatever version these
+//! workers used. A flag in the descriptor marks an event that is delivered again.
 //!
 //! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` ([`call`]), with a region for each
 //! parameter. After the response to the call of `subscribe`, the bridge writes events and descriptors. The immediate of

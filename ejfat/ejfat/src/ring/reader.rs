@@ -39,7 +39,7 @@ impl Given {
 #[derive(Clone, Debug)]
 pub struct Reader {
     geometry: Geometry,
-    /// True if the worker uses version 2, in which events may be delivered again.
+    /// True if the worker uses version 2 of the ring protocol, in which events may be delivered again.
     again: bool,
     next: u32,
     /// One bit for each slot of the ring, which is set if an unreleased event has the slot.
@@ -48,7 +48,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader for an empty ring. `again` is true for version 2, in which events may be delivered again.
+    /// Creates a reader for an empty ring. `again` is true for version 2 of the ring protocol, in which events may be
+    /// delivered again.
     pub fn new(geometry: Geometry, again: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
         Self { geometry, again, next: 1, held, outstanding: 0 }

@@ -9,7 +9,7 @@ use super::Geometry;
 pub struct Run {
     /// The number of the event's first slot.
     pub slot: u32,
-    /// The number of the event's slots.
+    /// The number of adjacent slots that the event takes.
     pub slots: u32,
     /// The value that the worker writes into the credit word of the first slot to release the event.
     pub generation: u32,
@@ -17,7 +17,7 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The slot is free, or it is in use and is not the first slot of a run.
+    /// The slot is free, or it belongs to an event that begins in an earlier slot.
     Free,
     Filling {
         slots: u32,
@@ -39,7 +39,7 @@ pub struct Credited {
     pub slot: u32,
     /// The tag that the caller passed to [`Slots::send`].
     pub tag: u32,
-    /// True if the event has been acknowledged and released, so that its slots are free.
+    /// True if the worker has both acknowledged and released the event, so that the slots of the event are free.
     pub acknowledged: bool,
 }
 
@@ -104,7 +104,8 @@ impl Slots {
         self.geometry
     }
 
-    /// Returns the number of slots that are in use, by events that are reassembled and by events that are not released.
+    /// Returns the number of slots that are in use. These are the slots of events that were not sent yet, and of sent
+    /// events that the worker has not both acknowledged and released.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }

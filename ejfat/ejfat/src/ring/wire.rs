@@ -26,9 +26,9 @@ use crate::reassembly::Name;
 pub const BLOCK: usize = 64;
 /// The number of bytes of a credit word, and of the worker's count of credits.
 pub const CREDIT: usize = 4;
-/// The version of the protocol in which no event is delivered again.
+/// The version of the ring protocol in which no event is delivered again.
 const ONCE: u32 = 1;
-/// The version of the protocol in which events of ended workers may be delivered again.
+/// The version of the ring protocol in which events of ended workers may be delivered again.
 const AGAIN: u32 = 2;
 
 /// The name of a worker, in printable ASCII. The name is only shown to people.
@@ -67,8 +67,8 @@ pub struct Subscription {
     pub filter: Filter,
     /// The name of the worker, which is only shown to people.
     pub name: WorkerName,
-    /// True if the worker requests version 2. In version 2, the worker may get events that other workers had when these
-    /// workers ended.
+    /// True if the worker requests version 2 of the ring protocol. In version 2, the worker may get events that other
+    /// workers had when these workers ended.
     pub again: bool,
 }
 
@@ -152,8 +152,8 @@ pub struct Answer {
     pub placing: Placing,
     /// A number that is different after each start of the bridge.
     pub instance: u64,
-    /// True if the answer has version 2, because the worker requested version 2. In version 2, events may be delivered
-    /// again.
+    /// True if the answer has version 2 of the ring protocol, because the worker requested version 2. In version 2,
+    /// events may be delivered again.
     pub again: bool,
 }
 
@@ -206,8 +206,8 @@ pub struct Descriptor {
     /// The time from the arrival of the first segment to the arrival of the last segment, in nanoseconds.
     pub assembly: u64,
     /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
-    /// worker that ended may already have processed the event before it ended. In version 1 of the ring, `again` is
-    /// never true.
+    /// worker that ended may already have processed the event before it ended. In version 1 of the ring protocol,
+    /// `again` is never true.
     pub again: bool,
 }
 
@@ -219,7 +219,7 @@ fn encode_version(again: bool) -> [u8; 4] {
     if again { AGAIN } else { ONCE }.to_le_bytes()
 }
 
-/// Returns true for the version in which events may be delivered again.
+/// Returns true for version 2 of the ring protocol, in which events may be delivered again, and false for version 1.
 fn decode_version(version: u32) -> Result<bool, Malformed> {
     match version {
         ONCE => Ok(false),
@@ -283,7 +283,7 @@ impl Subscription {
         ])
     }
 
-    /// Decodes a subscription of either version.
+    /// Decodes a subscription of version 1 or version 2.
     ///
     /// # Errors
     /// Fails if the version, the geometry or another field is not valid.
@@ -371,8 +371,8 @@ impl Descriptor {
         ])
     }
 
-    /// Decodes a descriptor of either version. [`Reader`](super::Reader) checks whether the descriptor's fields fit a
-    /// ring.
+    /// Decodes a descriptor of version 1 or version 2. [`Reader`](super::Reader) checks whether the descriptor's fields
+    /// fit a ring.
     ///
     /// # Errors
     /// Fails with [`Malformed::Field`] if the flags or the tick are not valid.

@@ -17,8 +17,8 @@ pub use sync::SyncHeader;
 /// The default UDP port of a load balancer's data address. The two bytes of the port are "LB" in ASCII.
 pub const DATA_PORT: u16 = 0x4c42;
 
-/// The default UDP ports at which segments are received. The second port is the lowest port of the P4 data plane, and
-/// udplbd2 and E2SAR announce this lowest port.
+/// The default UDP ports at which segments are received. Port 16384 is the lowest UDP port that the P4 data plane
+/// accepts, and is the port that udplbd2 and E2SAR announce.
 pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 
 /// The reason why bytes are not a header of EJFAT.

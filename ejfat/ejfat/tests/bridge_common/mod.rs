@@ -1,4 +1,5 @@
-//! A dispatcher for tests. The tests check the actions of the dispatcher instead of carrying them out.
+//! What tests of a bridge's dispatcher have in common. The tests check the actions of the dispatcher instead of
+//! carrying them out.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -61,7 +62,7 @@ impl Bench {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// Adds a worker that can get events at once. `again` is true if the worker uses version 2.
+    /// Adds a worker that can get events at once. `again` is true if the worker uses version 2 of the ring protocol.
     pub(crate) fn worker_of(
         &mut self,
         again: bool,

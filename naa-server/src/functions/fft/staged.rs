@@ -45,8 +45,7 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
 /// row to the start of the next. `len` is the length of a column or row. The distance in the buffer is longer than
-/// `len`, because for a `len` that is a large power of two, columns or rows at the distance `len` would all compete for
-/// the same cache lines.
+/// `len`. If the distance were a large power of two, all columns or rows would compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -135,8 +134,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place and leaves the result in transposed order. If the result is transposed as a matrix,
-    /// number k of the transform is at index k.
+    /// Transforms `data` in place and leaves the result in transposed order. A caller that transposes the resulting
+    /// matrix gets number k of the transform at index k.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.

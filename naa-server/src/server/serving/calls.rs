@@ -1,5 +1,5 @@
-//! This module handles the calls of sessions from the request to the response, and counts the calls that were cut
-//! ([`Cut`]).
+//! This module handles the calls of sessions from the request to the response, and counts the calls whose hosts do not
+//! get the result ([`Cut`]).
 
 use std::{sync::Arc, time::Instant};
 
@@ -50,9 +50,9 @@ impl Serving {
             Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
             None => session.process.clone().filter(|process| process.is_alive()),
         };
-        // If a session has a process, its call runs on the pool, so that the server loop does not wait for the end of
-        // the process. A call whose large regions must be copied first, because the device does not revoke access, also
-        // runs on the pool.
+        // A call runs on the pool if its session has a process, so that the server loop does not wait for the end of
+        // the process. A call also runs on the pool if its large regions must be copied first, because the device does
+        // not revoke access.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         let pooled = process.is_some() || copies;
         let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
@@ -79,7 +79,7 @@ impl Serving {
         }
     }
 
-    /// Lets the loop service answer a call. If the loop service accepts the call, the session is a stream of the loop
+    /// Lets the loop service execute a call. If the loop service accepts the call, the session is a stream of the loop
     /// service from then on.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -139,8 +139,9 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The call is counted as cut above. `session.function` becomes `None`, so that the call is not
-                    // counted as cut a second time if the session ends before the response is acknowledged.
+                    // The counter for `Cut::TimeUp` already includes this call. `session.function` becomes `None`, so
+                    // that `count_cut` does not count this call a second time if the session ends before the response
+                    // is acknowledged.
                     session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
@@ -189,13 +190,14 @@ impl Serving {
         self.respond(id, done.result.map_err(Reply::Failed));
     }
 
-    /// Counts and logs a call that is cut by the end of its session.
+    /// If the end of `session` prevents the host from getting the result of a call, counts and logs this call.
     pub(super) fn count_cut(&mut self, session: &Session, end: Option<&End>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // After an error, a call whose response was not acknowledged counts as cut. A host that disconnects
-            // properly has received its response.
+            // If an error ends the session before the host acknowledged the response to a call, the host may not have
+            // the result, so the call is counted. If the host disconnects without an error, the server assumes that
+            // the host has received the response, so the call is not counted.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };

@@ -52,7 +52,7 @@ fn soft_roce(sys: &Path) -> Option<String> {
     sys.join("module/rdma_rxe").is_dir().then(|| "rdma_rxe".to_owned())
 }
 
-/// A UDP port in use.
+/// A socket that holds a UDP port: its address and its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The address of the socket. The address 0.0.0.0 stands for every IPv4 address; the address `::` stands for every
@@ -105,7 +105,8 @@ pub fn holders(proc: &Path, port: u16) -> Vec<Held> {
     found
 }
 
-/// The addresses and inodes of the sockets on `port` in `table`.
+/// The addresses and inodes of the sockets on UDP port `port`. `table` is the content of `/proc/net/udp` or
+/// `/proc/net/udp6`.
 fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     let port = format!("{port:04X}");
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -142,7 +143,8 @@ fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
     tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
 }
 
-/// The inode of the socket in `table` that is bound to `addr`, or to a wildcard address with the port of `addr`.
+/// The inode of the socket that is bound to `addr`, or to a wildcard address with the port of `addr`. `table` is the
+/// content of `/proc/net/udp` or `/proc/net/udp6`.
 fn inode(table: &str, addr: SocketAddr) -> Option<String> {
     let exact = hex(addr.ip());
     let port = format!("{:04X}", addr.port());

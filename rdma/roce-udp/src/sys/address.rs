@@ -2,8 +2,8 @@
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// A socket address of either family. If all bytes of a raw address are zero, its family is `AF_UNSPEC`, and it
-/// contains no address.
+/// An IPv4 or IPv6 socket address. If all bytes of a raw address are zero, its family is `AF_UNSPEC`, and it contains
+/// no address.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union RawAddress {

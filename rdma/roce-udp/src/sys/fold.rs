@@ -21,7 +21,8 @@ pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> Option
     if blocks == 0 || !can_fold() {
         return None;
     }
-    // SAFETY: the processor has the instructions; the blocks are readable, by the caller's contract.
+    // SAFETY: `can_fold` and `can_fold_wide` have checked that the processor has the instructions of the called
+    // function, and the blocks are readable by the caller's contract.
     Some(unsafe {
         if blocks > 1 && can_fold_wide() {
             x86::fold_wide(register, at, blocks)
@@ -212,8 +213,8 @@ mod tests {
         for blocks in [1, 2, 3, 16, 17, 64, 79] {
             for offset in [0, 1, 15, 16, 33] {
                 let (register, of) = (random.next_u32(), &bytes[offset..offset + blocks * BLOCK]);
-                // SAFETY: the slice `of` has `blocks` blocks, and `can_fold` has checked that the processor has the
-                // instructions.
+                // SAFETY: the slice `of` has `blocks` blocks, and `can_fold` has checked that the processor has AVX2
+                // and VPCLMULQDQ.
                 let narrow = unsafe { x86::fold(register, of.as_ptr(), blocks) };
                 // SAFETY: the slice `of` has `blocks` blocks.
                 let folded = unsafe { fold(register, of.as_ptr(), blocks) }.expect("the processor can fold");

@@ -96,7 +96,8 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
     // SAFETY: an ifreq consists of integers, pointers and arrays of them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte of the field stays zero, because the kernel's names are shorter than the field.
+    // The last byte of `ifr_name` stays zero and ends the name, because an interface name is always shorter than
+    // `ifr_name`.
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = *from as libc::c_char;

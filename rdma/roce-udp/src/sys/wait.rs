@@ -33,7 +33,7 @@ impl Waker {
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets all wakes so far; returns whether there was a wake.
+    /// Forgets all wake-ups so far; returns true if there was at least one wake-up.
     pub fn drain(&self) -> bool {
         (&self.0).read(&mut [0; 8]).is_ok()
     }

@@ -72,7 +72,8 @@ pub fn device(ip: IpAddr, options: &Options) -> Context {
     open(ip, &Options { must_listen: true, ..options.clone() }).unwrap()
 }
 
-/// A loopback address that neither another test nor another run of the tests uses.
+/// A loopback address that depends on the process id, so that different tests and test runs usually get different
+/// addresses.
 pub fn address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();

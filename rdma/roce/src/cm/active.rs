@@ -24,8 +24,8 @@ use crate::{
 /// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of the Linux kernel's rdma_cm
 /// contains the same code.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. A REQ of the Linux kernel's rdma_cm
-/// contains the code 20 in this field, with which a kernel peer would repeat a lost REP only after 4.3 s.
+/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. The Linux kernel's rdma_cm uses the code
+/// 20 instead, with which a kernel peer would repeat a lost REP only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
@@ -218,7 +218,7 @@ impl Cm {
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
         let Some(named) = named else { return false };
         let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
-        // The REJ is a late repetition, because the newest REQ already has this path MTU or a smaller path MTU.
+        // The REJ is a late repetition, because the newest REQ already has the path MTU of the REJ or a smaller one.
         if named >= sent.path_mtu {
             return true;
         }

@@ -49,7 +49,7 @@
 //! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A
 //! message that the table above does not list for the state of its connection is dropped. A dropped message is counted,
 //! except if it is a harmless repetition. A datagram whose communication IDs or source address belong to no connection
-//! is also dropped and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
+//! is dropped and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;
@@ -84,8 +84,8 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The maximum number of MRAs that are accepted for a REQ or REP. The limit equals the value of the field Max CM
-/// Retries in a REQ, the maximum number of repetitions of a CM message.
+/// The maximum number of MRAs that are accepted for a REQ or REP. The limit equals the field Max CM Retries in this
+/// stack's REQs, the maximum number of repetitions of a CM message.
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request; a longer wait is shortened to this time.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
@@ -276,7 +276,7 @@ impl Cm {
         self.transmits.push_back((to, mad.encode()));
     }
 
-    /// Sends a REJ. The connection manager keeps no state of this REJ.
+    /// Sends a REJ. The connection manager does not store the REJ, and never repeats it.
     fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
         self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
     }

@@ -29,10 +29,10 @@ const TARGET_ACK_DELAY: u8 = 15;
 /// not support fail-over to another path.
 const FAILOVER: u8 = 0;
 /// The reason of a REJ that the passive side sends because the application or the peer did not respond in time, or
-/// because the request was displaced. The passive side does not use reason 4 (time-out). For a REJ with reason 4, a
-/// Linux kernel peer searches by the communication ID of the REJ's sender (Linux function cm_acquire_rejected_id).
-/// Before the REP arrives, a Linux kernel peer does not know the communication ID of the passive side, so a REJ with
-/// reason 4 would have no effect.
+/// because the request was displaced. The passive side does not use reason 4 (time-out), because a Linux kernel peer
+/// ignores a REJ with reason 4 that arrives before the REP. When a REJ with reason 4 arrives, the Linux function
+/// cm_acquire_rejected_id searches for a connection with the communication ID of the REJ's sender, but a Linux kernel
+/// learns this ID only from the REP.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
@@ -114,7 +114,7 @@ impl Cm {
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
         if let Some(old) = self.table.by_remote_qp(&(req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
-            // The peer must have forgotten the connection `old`, because the peer uses its queue pair again.
+            // The peer must have forgotten the connection `old`, because the peer uses the queue pair of `old` again.
             if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
                 self.drop_stale(now, old);
             }
@@ -154,7 +154,7 @@ impl Cm {
         if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }
-        // A displaced request of this listener makes room both in the listener's backlog and in the table.
+        // If the backlog of the listener is full, only a request that waits at this listener may be displaced.
         let fits = |id| pending < backlog || self.is_pending(id, listener);
         half_open.displaced_by(source, fits).is_some_and(|id| {
             self.displace(id);
@@ -304,8 +304,8 @@ impl Cm {
         self.table.enter(id, State::RepSent(Box::new(sent)), Some(timer));
     }
 
-    /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` any
-    /// more.
+    /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` after
+    /// this call.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no request `id` any more. Fails with [`Error::Invalid`] if the

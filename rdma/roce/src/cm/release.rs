@@ -183,7 +183,8 @@ impl Cm {
 }
 
 impl Conn {
-    /// Returns the time after which no packet or message of a connection that ends at `now` is in the network any more.
+    /// Returns the time at which the state TimeWait or Refused ends if it begins at `now`. These states last for two
+    /// ACK timeouts, but at least `MIN_TIME_WAIT` and at most `MAX_TIME_WAIT`.
     pub(super) fn time_wait(&self, now: Time) -> Time {
         now + (ib_timeout(self.ack_timeout) * 2).clamp(MIN_TIME_WAIT, MAX_TIME_WAIT)
     }

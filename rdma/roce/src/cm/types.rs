@@ -110,7 +110,8 @@ pub struct Binding {
     pub retry_count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub rnr_retry: u8,
-    /// The code of the local ACK timeout, 0-31. A code n stands for an ACK timeout of 4.096 us * 2^n.
+    /// The code of the local ACK timeout, 0-31. A code n stands for an ACK timeout of 4.096 us * 2^n, and the code 0
+    /// stands for no ACK timeout.
     pub ack_timeout: u8,
     /// The maximum number of READs that the peer may have outstanding at this side.
     pub responder_resources: u8,

@@ -82,7 +82,8 @@ impl Endpoint {
     }
 }
 
-/// Converts the Local ACK Timeout field to a duration; zero means "for ever".
+/// Converts the code of the local ACK timeout to a duration. The code 0 gives the duration 0, which stands for no
+/// timeout.
 fn ack_timeout(code: u8) -> Duration {
     match code & 0x1f {
         0 => Duration::ZERO,

@@ -123,7 +123,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Brings `qp` to ready-to-send and accepts the request.
+    /// Brings `qp` to ready-to-send and accepts the connection request `id`.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request or the queue pair does not exist, with [`Error::QpState`] if the

@@ -243,7 +243,7 @@ impl Endpoint {
         found.post_recv(RecvWqe { wr_id: wr.wr_id, sges, len }, &mut self.shared)
     }
 
-    /// Returns the name of a queue pair's state.
+    /// Returns the name of the state of the queue pair `qp`; `None` if there is no queue pair `qp`.
     pub fn qp_state(&self, qp: QpNum) -> Option<&'static str> {
         self.qps.get(&qp.0).map(Qp::state_name)
     }

@@ -41,8 +41,8 @@ fn families_must_agree() {
 
 #[test]
 fn retreat_undoes_advance() {
+    // One zero byte multiplies the CRC register by x^8.
     let x8 = {
-        // One zero byte multiplies the CRC register by x^8, which is the value of `x8`.
         let mut r = ONE;
         (0..8).for_each(|_| r = multiply(r, ONE >> 1));
         r
@@ -123,8 +123,8 @@ fn single_bit_errors_are_detected() {
 
 /// A single-bit error behind the IPv4 identification is never mistaken for another identification. For each wrong bit,
 /// the test computes the change of the identification and of the fragment word that would explain the wrong ICRC. If
-/// the identification is unknown, [`Solver::verify`] accepts a packet only if this change leaves the fragment word as
-/// it is. The test checks that no wrong bit behind the identification leaves the fragment word as it is.
+/// the identification is unknown, [`Solver::verify`] refuses a packet whose ICRC is right only with a changed fragment
+/// word. The test checks that, after each single-bit error, the ICRC is right only with a changed fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

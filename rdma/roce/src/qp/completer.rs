@@ -281,7 +281,7 @@ impl Requester {
         Progress::default()
     }
 
-    /// Handles the expiry of the retransmission timer, or of the pause that the peer requested.
+    /// Handles the expiry of the retransmission timer, or the end of the pause after an RNR NAK.
     pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) -> Progress {
         self.timers.expired(Timer::RnrPause, now);
         if !self.timers.expired(Timer::Retransmit, now) {
@@ -329,7 +329,9 @@ impl Requester {
     }
 }
 
-/// Copies `payload`, which begins at the offset `offset` of its message, into the buffers of a work request.
+/// Copies `payload`, which begins at the offset `offset` of its message, into the buffers of a work request. Returns
+/// false if the region of a buffer was deregistered or does not permit writing any more, or if the buffers are too
+/// short.
 pub(super) fn place(
     sges: &[wqe::SgeRef],
     offset: u64,

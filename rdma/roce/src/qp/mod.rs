@@ -90,7 +90,7 @@ struct Link {
     peer: Peer,
     requester: Requester,
     responder: Responder,
-    /// True if a request packet was sent before the acknowledgements that waited to be sent.
+    /// True if the last packet that was built is a request packet that was sent before waiting acknowledgements.
     overtaken: bool,
 }
 
@@ -106,7 +106,7 @@ impl Link {
 enum Phase {
     Unconnected,
     Connected(Box<Link>),
-    /// The connection has failed. The responder may still have a NAK to send.
+    /// The connection has failed. Replies of the responder, such as a NAK, may still wait to be sent.
     Failed(Box<Link>),
     Dead,
 }
@@ -165,7 +165,7 @@ impl Qp {
         }
     }
 
-    /// Returns the path MTU, the most bytes of payload per packet; `None` if the queue pair has no peer.
+    /// Returns the path MTU, the most bytes of payload per packet; `None` if the queue pair is not connected.
     pub(crate) fn mtu(&self) -> Option<u32> {
         self.peer().map(|p| p.mtu)
     }
@@ -276,8 +276,7 @@ impl Qp {
         let outcome = link.responder.handle(info, packet, &mut cx);
         let mut failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(wc) = outcome.completion {
-            // The program never learns of a message whose completion is lost, so the peer must not take the message
-            // for received.
+            // The program never learns of a message whose completion is lost, so the ACK of this message is withdrawn.
             if !complete(shared, recv_cq, wc) {
                 link.responder.replies.withdraw_ack(packet.bth.psn);
                 failed = true;

@@ -28,12 +28,12 @@ use crate::{
     wire::{Packet, Syndrome},
 };
 
-/// A place in a memory region.
+/// The position of a byte in a memory region: the region and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The number of the memory region, which is in the low bits of its RKey.
+    /// The slot of the memory region: the number in the low bits of the region's RKey.
     pub slot: u32,
-    /// Distinguishes the regions that had this slot one after another.
+    /// The generation of the memory region: a number by which a region differs from earlier regions with the same slot.
     pub generation: u32,
     /// The offset in the memory region, in bytes.
     pub offset: u64,
@@ -81,9 +81,10 @@ pub enum Placed {
 /// The effect of a packet on a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// A SEND is complete and used up the receive. The value is the number of bytes of the SEND.
+    /// A SEND is complete and has used up the receive. The value is the number of bytes of the SEND.
     Done(u32),
-    /// A WRITE with an immediate is complete and used up the receive. The value is the number of bytes of the WRITE.
+    /// A WRITE with an immediate is complete and has used up the receive. The value is the number of bytes of the
+    /// WRITE.
     DoneByWrite(u32),
     /// The SEND that took the receive failed.
     Failed,
@@ -127,7 +128,7 @@ struct ModelQp {
     receives: VecDeque<RecvWqe>,
 }
 
-/// A memory that only notes the place to which a payload would go.
+/// A [`Memory`] that stores no payload, but only the region and the offset of the last payload.
 #[derive(Debug, Default)]
 struct Places(Option<(RegionId, u64)>);
 
@@ -148,8 +149,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. Slot 0 has the
-    /// memory region of all posted receives.
+    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. The memory region
+    /// of all posted receives has slot 0.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);
@@ -228,8 +229,8 @@ impl Model {
         responder.is_some_and(|responder| responder.replies.finish_oldest())
     }
 
-    /// Returns the responder's decision on the request packet `packet`. Returns `None` if the queue pair is not
-    /// connected, or if this stack does not know the opcode.
+    /// Returns the responder's decision on the request packet `packet`. Returns `None` if the model has no queue pair
+    /// `qp`, if an earlier packet ended the connection with an error, or if this stack does not know the opcode.
     pub fn packet(&mut self, qp: u32, packet: &Packet<'_>) -> Option<Decision> {
         let info = opcode::info(packet.bth.opcode)?;
         let ModelQp { settings, responder, receives } = self.qps.get_mut(&qp)?;

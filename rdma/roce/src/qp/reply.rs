@@ -20,9 +20,9 @@ pub(super) enum Reply {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The next response to be sent is number `packet` of `packets`. `source` is `None` for a READ of no bytes. If
-    /// `repeated` is true, the reply does not count towards the READs that the peer may have outstanding, because the
-    /// network may duplicate a READ request without a fault of the peer.
+    /// The next response packet to be sent is number `packet` of `packets`, counted from 0. `source` is `None` for a
+    /// READ of no bytes. If `repeated` is true, the reply does not count towards the READs that the peer may have
+    /// outstanding, because the network may duplicate a READ request without a fault of the peer.
     Read {
         psn: Psn,
         packet: u32,
@@ -98,9 +98,9 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// Returns the reply that was pushed last, or `None` if this reply was returned before. If the returned reply is an
-    /// ACK, NAK or RNR NAK, it is removed from the queue. The reply to a READ stays in the queue until
-    /// [`Replies::finish_oldest`] removes it.
+    /// Returns the reply that was pushed last; `None` if the queue is empty, or if this reply was returned before. If
+    /// the returned reply is an ACK, NAK or RNR NAK, it is removed from the queue. The reply to a READ stays in the
+    /// queue until [`Replies::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
             Reply::Ack { .. } => self.queue.pop_back(),

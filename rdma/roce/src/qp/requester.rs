@@ -44,9 +44,8 @@ pub(crate) struct Requester {
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
     /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
-    /// request ends at the PSN at which the first request ended, or earlier. If a repeated READ request were longer
-    /// than the first request, only a part of it would be a duplicate, and a responder does not answer such a READ
-    /// request.
+    /// request ends at the PSN at which the first request ended, or earlier. A responder does not answer a repeated
+    /// READ request that is longer than the first request, because only a part of the longer request is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,

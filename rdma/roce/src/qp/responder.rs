@@ -1,6 +1,7 @@
 //! The responder: turns request packets into memory writes, receive completions and acknowledgements (IBTA vol. 1,
-//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in the order of the specification: PSN, opcode sequence,
-//! resources, key, length; then it is executed and acknowledged.
+//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in this order: PSN, opcode sequence, length of the payload,
+//! resources, length and key in the RETH, length of the message. A packet that passes all checks is executed and, if
+//! the requester demands it, acknowledged.
 
 use std::collections::VecDeque;
 
@@ -44,8 +45,8 @@ enum Message {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN that has arrived behind the gap. When the requester starts to retransmit, the PSN that arrived
-    /// last takes the place of the highest PSN.
+    /// The highest PSN that has arrived behind the gap. When the requester starts to retransmit, `furthest` is set to
+    /// the PSN that has just arrived.
     furthest: Psn,
     latest: Psn,
 }
@@ -365,7 +366,8 @@ impl Responder {
         }
     }
 
-    /// Answers a refused request. Returns the completion of the receive that a failed SEND had taken.
+    /// Answers a refused request. Returns the completion of the receive that a failed SEND had taken; `None` if no SEND
+    /// had taken a receive.
     fn refuse(&mut self, cause: RefusalCause, packet: &Packet<'_>, cx: &Context<'_>) -> Option<Wc> {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
@@ -382,7 +384,8 @@ impl Responder {
         self.take_recv().map(|recv| failed_recv(cx, recv.wr_id, cause))
     }
 
-    /// When the queue pair fails, removes and returns the posted receive of a SEND of which only a part has arrived.
+    /// Drops the message that is being received. Returns the posted receive of a SEND; `None` if no SEND is being
+    /// received.
     pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
         match std::mem::replace(&mut self.message, Message::None) {
             Message::Send { recv, .. } => Some(recv),
@@ -429,8 +432,8 @@ mod tests {
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
         // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // After packet 17, the requester sends the packets of the gap and all later packets again. This time, the
-        // packets of the gap and packets 11 and 12 are lost, so packet 13 is the first to arrive.
+        // After packet 17, the requester sends the packets of the gap and all later packets again. The network
+        // loses the repeated packets of the gap and the repeated packets 11 and 12, so packet 13 arrives after packet 17.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);

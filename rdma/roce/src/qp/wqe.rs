@@ -20,7 +20,8 @@ pub(crate) struct SgeRef {
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
 /// Calls `each` for each piece of memory of the range `offset..offset + len` in the buffers `sges`. Returns false if
-/// the region of a buffer was deregistered.
+/// the region of a buffer was deregistered or does not permit the access `want` any more, or if the buffers are shorter
+/// than the range.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,
@@ -84,7 +85,7 @@ impl SendWqe {
         }
     }
 
-    /// The bytes that packet `n` of this message carries.
+    /// Returns the number of payload bytes in packet `n` of this message.
     pub(crate) fn packet_len(&self, n: u32, mtu: u32) -> u32 {
         let start = u64::from(n) * u64::from(mtu);
         u64::from(self.len).saturating_sub(start).min(mtu.into()) as u32

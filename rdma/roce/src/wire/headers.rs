@@ -10,8 +10,8 @@ pub(super) fn put24(b: &mut [u8], v: u32) {
     b[..3].copy_from_slice(&v.to_be_bytes()[1..]);
 }
 
-/// The base transport header, 12 bytes (9.2). Reserved bits are kept, so a packet that is decoded and encoded again has
-/// the same bytes.
+/// The base transport header, 12 bytes (IBTA vol. 1, 9.2). Reserved bits are kept, so a packet that is decoded and
+/// encoded again has the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bth {
     /// The opcode: operation and position of the packet in its message.
@@ -82,7 +82,7 @@ impl Bth {
     }
 }
 
-/// The RDMA extended transport header, 16 bytes (9.3.3).
+/// The RDMA extended transport header, 16 bytes (IBTA vol. 1, 9.3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reth {
     /// The address of the first byte in the responder's memory.
@@ -117,7 +117,7 @@ impl Reth {
     }
 }
 
-/// The meaning of an acknowledgement (9.7.5.2.1, table 43).
+/// The meaning of an acknowledgement (IBTA vol. 1, 9.7.5.2.1, table 43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// An ACK. The value is the 5-bit code of end-to-end credits; 0x1f means that the ACK has no credits.
@@ -126,14 +126,14 @@ pub enum Syndrome {
     RnrNak(u8),
     /// A NAK: the responder refuses the request, or packets before the request are missing.
     Nak(NakCode),
-    /// A value that the specification reserves. The number has all 8 bits of the syndrome.
+    /// A value that the specification reserves. The value is the whole syndrome, 8 bits.
     Reserved(u8),
 }
 
-/// The code of a NAK (9.7.5.2.8, table 45).
+/// The code of a NAK (IBTA vol. 1, 9.7.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
-    /// Code 0: packets before the PSN of the NAK are missing.
+    /// Code 0: request packets are missing. The NAK has the PSN of the first missing packet.
     PsnSequence,
     /// Code 1: the request is invalid, or longer than the posted receive.
     InvalidRequest,
@@ -188,7 +188,7 @@ impl Syndrome {
     }
 }
 
-/// The ACK extended transport header, 4 bytes (9.3.5).
+/// The ACK extended transport header, 4 bytes (IBTA vol. 1, 9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
     /// The kind of the acknowledgement: ACK, RNR NAK, or NAK with its code.
@@ -214,7 +214,7 @@ impl Aeth {
     }
 }
 
-/// The datagram extended transport header, 8 bytes (9.3.1).
+/// The datagram extended transport header, 8 bytes (IBTA vol. 1, 9.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deth {
     /// The Q_Key, by which a receiver checks that the sender may send datagrams to the queue pair.

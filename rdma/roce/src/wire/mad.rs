@@ -285,8 +285,8 @@ fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes(b, at))
 }
 
-/// Stores the bits of `value` that `mask` selects in `byte`, shifted left by `shift`. All other bits of `byte` keep
-/// their values.
+/// Stores `value` in a bit field of `byte`. The lowest bit of the field is the bit `shift` of `byte`, and `mask` is the
+/// highest value that fits into the field. All other bits of `byte` keep their values.
 fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
     *byte = *byte & !(mask << shift) | (value & mask) << shift;
 }
@@ -474,7 +474,7 @@ impl Dreq {
     }
 }
 
-/// The prefix of service IDs in the TCP-like port space (RDMA_PS_TCP).
+/// The bits of a service ID in the TCP space (Linux: RDMA_PS_TCP), without the port.
 const PS_TCP: u64 = 0x0106_0000;
 
 /// Returns the service ID of the TCP-space port `port`.

@@ -82,7 +82,7 @@ pub(crate) enum Fate {
 
 type Rule = Box<dyn FnMut(&Sent) -> Option<Fate>>;
 
-/// The settings of both ends. A closure that a test passes to [`Pair::with`] changes the defaults.
+/// The settings of both ends. A test changes the default settings by the closure that it passes to [`Pair::with`].
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) cap: QpCap,

@@ -38,8 +38,8 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// The changes of this side to the queue pair attributes that librdmacm returns. `reads` limits the numbers of
-/// outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
+/// Values by which this side changes the queue pair attributes that it gets from librdmacm. `reads` limits the numbers
+/// of outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     /// Two maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
@@ -269,8 +269,8 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
     }
 }
 
-/// Returns the elements as pointer and length for C. The pointer of an empty list is null, because some providers read
-/// the first element even if the length is 0.
+/// Returns the elements as pointer and length for C. The pointer of an empty list is null, because some of rdma-core's
+/// NIC drivers read the first element even if the length is 0.
 fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
     let start = if sges.is_empty() { ptr::null_mut() } else { sges.as_mut_ptr().cast() };
     (start, sges.len() as std::ffi::c_int)
