@@ -51,7 +51,7 @@ const LATER: Duration = Duration::from_millis(20);
 const STARVED: Duration = Duration::from_millis(1);
 /// A worker that acknowledges no WRITE for this time counts as dead, even if its connection still retransmits.
 const DEAD: Duration = Duration::from_secs(15);
-/// The time between two snapshots for the handles.
+/// The time between two snapshots of the bridge's counters, which the handles of the bridge return to the application.
 const TOLD: Duration = Duration::from_millis(100);
 
 /// A bridge, which receives segments and puts events into the rings of workers.

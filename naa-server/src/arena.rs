@@ -442,7 +442,8 @@ impl Allocation {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
-    /// Returns the bytes, or `None` if a peer or another process may have access, or if the memory is in reach.
+    /// Returns the bytes, or `None` if a peer, a device or another process may have access. On a device that
+    /// cannot revoke access, peers have access as long as the memory is registered.
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;

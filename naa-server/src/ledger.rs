@@ -244,7 +244,7 @@ mod tests {
         held.push(ledger.charge(Some(&session(&other)), 600).unwrap());
         let refused = ledger.charge(Some(&session(&other)), 1);
         assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));
-        // The first bytes of a new source network come from the reserve.
+        // A new source network gets its first 12 bytes from the reserve.
         assert_eq!(ledger.shares.first, 12);
         held.push(ledger.charge(Some(&session(&newcomer)), 12).unwrap());
         assert!(ledger.charge(Some(&session(&newcomer)), 1).is_err());

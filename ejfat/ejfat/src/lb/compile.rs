@@ -7,8 +7,8 @@ use super::{Epoch, LbId, Member, Rules, TickPrefix};
 /// The index that marks a slot without a member. No member has the index 65,535, because there are fewer members.
 const NONE: u16 = u16::MAX;
 
-/// The maximum number of entries for each rule in the array of a calendar. If the array of a calendar would have more
-/// than `MOST_SPREAD` entries for each rule, the calendar is stored as a sorted list. With this maximum, tables need at
+/// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the array would be
+/// more than `MOST_SPREAD` times as long as there are rules, the calendar is stored as a sorted list. With this maximum, tables need at
 /// most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 

@@ -427,9 +427,9 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. For exactly this
-        // tick, hardware therefore finds the last entry of `ImageTable::Ranges`, although this entry may be unused. To
-        // give the right result, the last entry becomes a copy of the last used entry of `ImageTable::Ranges`.
+        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. If hardware
+        // looks up exactly the highest tick of the last load balancer, it finds the last entry of `ImageTable::Ranges`,
+        // which may be unused. The last entry becomes a copy of the last used entry, so that the result is right.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

@@ -14,7 +14,7 @@ const BEFORE_FIRST: u64 = 64;
 /// both below the window and below [`BEFORE_FIRST`].
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
-/// The maximum number of counted streams of one sender.
+/// The maximum number of streams of one sender for which missing events are counted.
 const MOST: usize = 64;
 
 /// The kind of event numbers, which decides whether missing events can be counted.

@@ -57,11 +57,11 @@ impl Parameter {
     }
 }
 
-/// Decodes a refusal from the error detail of the failed call. The detail consists of the first eight bytes of the
-/// refused [`Answer`].
+/// Decodes a refusal from the error detail of the failed call. The detail consists of the first eight bytes of
+/// an [`Answer`] in which the bridge refuses the subscription.
 ///
 /// # Errors
-/// Fails with [`Malformed`] if `detail` is not the first eight bytes of a refused [`Answer`].
+/// Fails with [`Malformed`] if `detail` is not the first eight bytes of an [`Answer`] that refuses a subscription.
 pub fn refusal(detail: u64) -> Result<Refusal, Malformed> {
     let mut block = [0; BLOCK];
     block[..8].copy_from_slice(&detail.to_le_bytes());

@@ -122,9 +122,9 @@ fn single_bit_errors_are_detected() {
 }
 
 /// A single-bit error behind the IPv4 identification is never mistaken for another identification. For each wrong bit,
-/// the test computes the change of the identification and of the fragment word that would explain the wrong ICRC. If
-/// the identification is unknown, [`Solver::verify`] refuses a packet whose ICRC is right only with a changed fragment
-/// word. The test checks that, after each single-bit error, the ICRC is right only with a changed fragment word.
+/// the test computes which change of the identification and of the IPv4 fragment word (the flags and the fragment
+/// offset) would give the same ICRC. The test checks that this change always includes the fragment word, because
+/// [`Solver::verify`] then refuses the packet.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
