@@ -34,6 +34,7 @@
 //! program has no slice of a region any more. Over a NIC, the accelerator keeps its access to outputs, so the program
 //! gets copies of outputs instead of slices. The table at [`Session`] says which methods of a session copy the bytes of
 //! regions.
+#![warn(missing_docs)]
 
 mod alarm;
 mod any;

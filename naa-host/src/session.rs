@@ -30,8 +30,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the function may have failed"]
 pub struct Outcome {
+    /// The address of the accelerator to which the session is connected.
     pub peer: SocketAddr,
+    /// The code of the function that the host called.
     pub function: FunctionCode,
+    /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next), the value is
+    /// always [`Answer::User`], even if the function failed.
     pub answer: Answer,
     /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,

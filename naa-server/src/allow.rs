@@ -17,8 +17,12 @@ pub struct Network {
 /// Why a text is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
+    /// The text before `/` is not an IP address, or the text after `/` is not a number from 0 to the number of bits of
+    /// an address of this IP version (32 or 128). The value is the whole text.
     #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
     Nonsense(String),
+    /// The address is an IPv4-mapped IPv6 address, and fewer than 96 of its bits count, so the network would also
+    /// contain addresses that are not IPv4 addresses. The value is the whole text.
     #[error(
         "{0:?} is wider than IPv4: at least 96 bits of a mapped address count; write it like 10.9.0.0/24"
     )]
@@ -47,6 +51,8 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// Returns true if the address `peer` is in the network. An IPv4-mapped IPv6 address counts as its IPv4 address. An
+    /// IPv4 network contains no IPv6 address, and an IPv6 network contains no IPv4 address.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, peer.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(peer)) => {
@@ -70,14 +76,18 @@ fn same_prefix(a: u128, b: u128, width: u32, bits: u8) -> bool {
 pub struct AllowList(Vec<Network>);
 
 impl AllowList {
+    /// Returns an empty list, which lets all hosts connect.
     pub const fn everyone() -> Self {
         Self(Vec::new())
     }
 
+    /// Returns a list of `networks`. Only hosts whose addresses are in one of `networks` may connect. If `networks` is
+    /// empty, all hosts may connect.
     pub fn only(networks: Vec<Network>) -> Self {
         Self(networks)
     }
 
+    /// Returns true if a host with the address `peer` may connect.
     pub fn permits(&self, peer: IpAddr) -> bool {
         self.0.is_empty() || self.0.iter().any(|network| network.contains(peer))
     }

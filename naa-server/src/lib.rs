@@ -39,7 +39,6 @@
 //! ```
 #![warn(missing_docs)]
 
-#[allow(missing_docs)]
 pub mod allow;
 pub mod arena;
 pub mod call;

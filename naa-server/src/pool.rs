@@ -8,7 +8,6 @@
 //! Quarantined calls count against the limits of their source network. The pool does not watch deadlines: the server
 //! loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
 
-#[allow(missing_docs)]
 mod schedule;
 
 use std::{

@@ -11,25 +11,67 @@ use crate::ApiCall;
 /// Why a control plane did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// The host and the port of the EJFAT URI cannot be used as the address of a control plane. The value is the text
+    /// `HOST:PORT`, with brackets around an IPv6 address.
     #[error("{0} is no address of a control plane; correct host and port of the EJFAT URI")]
     Address(String),
+    /// The token is empty, or has a character that an HTTP header cannot carry.
     #[error(transparent)]
     Token(#[from] BadToken),
+    /// A file of certificates or of a private key cannot be used, or the operating system has no root certificates.
+    /// This error occurs only if the scheme of the EJFAT URI is `ejfats`.
     #[error(transparent)]
     Files(#[from] TlsError),
+    /// The asynchronous runtime or the thread of the connection cannot be started, or this thread has ended before the
+    /// end of a call. The value is the error of the operating system, or an error that says that the thread ended.
     #[error("cannot start what gRPC runs on: {0}; raise the limits of processes and open files")]
     Runtime(io::Error),
+    /// The connection to the control plane cannot be made, or was lost during the call.
     #[error(
         "the control plane at {address} cannot be reached: {why}; is it running, is the EJFAT URI right, and does no firewall \
          stand between?"
     )]
-    Unreachable { address: String, why: String },
+    Unreachable {
+        /// The text `HOST:PORT` of the control plane.
+        address: String,
+        /// The innermost error of the connection, as text for people.
+        why: String,
+    },
+    /// The time limit of the call passed before the control plane answered. The control plane may have executed the
+    /// call.
     #[error("the control plane at {address} did not answer {} within {within:?}; try again", .call.name())]
-    TooLate { address: String, call: ApiCall, within: Duration },
+    TooLate {
+        /// The text `HOST:PORT` of the control plane.
+        address: String,
+        /// The call that was not answered.
+        call: ApiCall,
+        /// The time limit of the call: [`DEADLINE`](crate::DEADLINE), or 1 second for the calls that a registered
+        /// [`Worker`](crate::Worker) makes by itself.
+        within: Duration,
+    },
+    /// The client and the control plane cannot communicate because of TLS: only one side uses TLS, or one side does not
+    /// accept the certificate of the other side, or the TLS connection failed for another reason.
     #[error("the control plane at {address} cannot be spoken to: {failure}{}", by_scheme(.failure))]
-    Tls { address: String, failure: TlsFailure },
+    Tls {
+        /// The text `HOST:PORT` of the control plane.
+        address: String,
+        /// The reason why TLS failed.
+        failure: TlsFailure,
+    },
+    /// The call ended with a gRPC status that is not OK, although the connection did not fail.
     #[error("the control plane at {address} refused {}: {}{}", .call.name(), refusal(.said, *.cause), remedy(.said, *.call, *.cause))]
-    Refused { address: String, call: ApiCall, cause: Cause, said: String },
+    Refused {
+        /// The text `HOST:PORT` of the control plane.
+        address: String,
+        /// The call that was refused.
+        call: ApiCall,
+        /// The cause of the refusal, which the client derives from the code of the gRPC status. If the control plane
+        /// refused the token, the client may also use the result of a further call, which asks for the version.
+        cause: Cause,
+        /// The message of the gRPC status, unchanged; empty if the status has no message. The `Display` text of the
+        /// error contains no control characters and at most 500 characters of the message.
+        said: String,
+    },
 }
 
 /// Why a control plane refused a call.

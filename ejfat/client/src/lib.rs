@@ -9,7 +9,36 @@
 //!
 //! Calls block. Each connection has one thread, which also does the work of its workers. A state machine without sockets and
 //! clocks decides what a worker does next, from answers and times.
+//!
+//! In this example, the function `work` registers a worker, which reports its state until it is drained. No control
+//! plane serves the port to which the example connects, so the call of `work` fails:
+//!
+//! ```rust
+//! use std::{net::TcpListener, time::Duration};
+//!
+//! use ejfat::uri::EjfatUri;
+//! use ejfat_client::{ClientError, Connection, Departure, Registration, Trust, Worker, WorkerState};
+//!
+//! fn work(uri: &EjfatUri, lb: &str) -> Result<Departure, ClientError> {
+//!     let connection = Connection::open(uri, &Trust::default())?;
+//!     let registration = Registration::new("worker 1", "192.0.2.7:10000".parse().unwrap());
+//!     let state = || WorkerState { fill: 0.25, ..WorkerState::default() };
+//!     let worker = Worker::register(&connection, lb, registration, Worker::PERIOD, state)?;
+//!     // Another thread receives segments at UDP port 10000, until `drain` returns.
+//!     Ok(worker.drain(Duration::from_secs(10)))
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // The listener is dropped at the end of this line, so the port is free.
+//! let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+//! let uri: EjfatUri = format!("ejfat://token@{free}/lb/1").parse()?;
+//! let error = work(&uri, "1").unwrap_err();
+//! assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod backoff;
 mod calls;

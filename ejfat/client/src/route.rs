@@ -9,6 +9,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[error("this machine has no route to {to}: {source}; `ip route get {to}` says which it takes")]
 pub struct RouteError {
+    /// The IP address to which this machine has no route.
     pub to: IpAddr,
     source: io::Error,
 }

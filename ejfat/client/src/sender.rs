@@ -17,10 +17,14 @@ use watch::{Lookout, Watch, is_end, listed};
 /// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
 pub enum AllowedSenderError {
+    /// The control plane did not add the addresses to the reservation's list of senders.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// This machine has no route to any of the data addresses. The value is the error for the last data address.
     #[error(transparent)]
     Route(#[from] RouteError),
+    /// No sync datagram could be sent, or the thread that sends sync datagrams or watches the reservation could not be
+    /// started.
     #[error(transparent)]
     Sync(#[from] ejfat_udp::Error),
 }

@@ -19,13 +19,21 @@ pub struct Targets {
 /// An error: the addresses of a reservation are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetsError {
+    /// The EJFAT URI has no data address or no sync address, and the call that asks the control plane for the addresses
+    /// of the reservation failed.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Neither the EJFAT URI nor the control plane has a data address of the reservation that can be used.
     #[error(
         "neither the EJFAT URI nor the control plane at {address} names a data address of reservation {lb}; add \
          ?data=ADDRESS to the URI, or let the operator of the control plane give the load balancer an address"
     )]
-    Data { address: String, lb: String },
+    Data {
+        /// The text `HOST:PORT` of the control plane.
+        address: String,
+        /// The id of the reservation.
+        lb: String,
+    },
 }
 
 impl Targets {

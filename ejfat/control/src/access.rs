@@ -5,27 +5,52 @@ use crate::token::Right;
 /// The calls of the service `loadbalancer.LoadBalancer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ApiCall {
+    /// The call `ReserveLoadBalancer`, which takes a load balancer for a time.
     Reserve,
+    /// The call `GetLoadBalancer`, which returns the addresses of a reservation.
     Get,
+    /// The call `LoadBalancerStatus`, which returns the workers, the senders and the epoch of a reservation.
     Status,
+    /// The call `FreeLoadBalancer`, which ends a reservation.
     Free,
+    /// The call `ResetLoadBalancer`, which resets the parts of a reservation that the request names.
     Reset,
+    /// The call `ExtendReservation`, which sets the time at which a reservation ends.
     Extend,
+    /// The call `AddSenders`, which adds addresses to the list of a reservation's senders.
     AddSenders,
+    /// The call `RemoveSenders`, which removes addresses from the list of a reservation's senders.
     RemoveSenders,
+    /// The call `Register`, which registers a worker and so begins a worker session.
     Register,
+    /// The call `SetSlotDemands`, which sets the slot demands of all worker sessions of a reservation.
     SetSlotDemands,
+    /// The call `Deregister`, which ends a worker session.
     Deregister,
+    /// The call `SendState`, which reports the state of a worker.
     SendState,
+    /// The call `Overview`, which returns all reservations that the caller may read, with their status.
     Overview,
+    /// The call `Timeseries`, which returns values that were measured over time, if the caller may read them.
     Timeseries,
+    /// The call `Version`, which returns the version of the control plane's program.
     Version,
+    /// The call `CreateToken`, which makes a token below the calling token.
     CreateToken,
+    /// The call `ListTokenPermissions`, which returns the permissions of a token.
     ListTokenPermissions,
+    /// The call `ListChildTokens`, which returns the tokens that were made with a token.
     ListChildTokens,
+    /// The call `RevokeToken`, which revokes a token and all tokens below it.
     RevokeToken,
+    /// The call `ChainLoadBalancer`, which makes another load balancer a worker of the reservation's load balancer.
+    /// Our control plane has no chains and refuses the call.
     Chain,
+    /// The call `UnchainLoadBalancer`, which ends a chain that `ChainLoadBalancer` made. Our control plane has no
+    /// chains and refuses the call.
     Unchain,
+    /// The call `GetChainGraph`, which returns the graph of the chains that a reservation's load balancer is part of.
+    /// Our control plane has no chains and returns an empty graph.
     GetChainGraph,
 }
 
@@ -73,6 +98,7 @@ pub const NEEDS: [(ApiCall, &str, Need); 22] = [
 ];
 
 impl ApiCall {
+    /// Returns what a caller needs for this call.
     pub fn need(self) -> Need {
         NEEDS[self as usize].2
     }

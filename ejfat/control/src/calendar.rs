@@ -49,6 +49,7 @@ impl Calendar {
         is_sound.then(|| Self { slots: slots.to_vec() })
     }
 
+    /// Returns the member of each slot, in the order of the slots. `None` stands for a slot without a member.
     pub fn slots(&self) -> &[Option<MemberId>] {
         &self.slots
     }

@@ -63,13 +63,30 @@ const OBSERVED: Duration = Duration::from_secs(1);
 pub enum Alarm {
     /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some
     /// again.
-    Stopped { member: MemberId },
+    Stopped {
+        /// The number of the worker in the tables of its load balancer.
+        member: MemberId,
+    },
     /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets about
     /// an even share.
-    StandsStill { member: MemberId, packets: u64 },
+    StandsStill {
+        /// The number of the worker in the tables of its load balancer.
+        member: MemberId,
+        /// The packets that the planes sent to the worker since a counter or the fill level of the worker moved last.
+        packets: u64,
+    },
     /// The worker counts far more or far fewer events for each packet than most do. If it counts more it gets about an
     /// even share.
-    Contradicts { member: MemberId, ratio: f64, others: f64 },
+    Contradicts {
+        /// The number of the worker in the tables of its load balancer.
+        member: MemberId,
+        /// The events that the worker counts for each packet that the planes sent to it.
+        ratio: f64,
+        /// The events for each packet that the controller uses for all workers: the median of the workers' ratios,
+        /// without ratios above 1.1. If no worker has a ratio up to 1.1, the controller uses the ratio of ticks to
+        /// packets, or 1 if the ticks are unknown.
+        others: f64,
+    },
     /// The least factors of all workers come to more than all slots. They are lowered in proportion.
     LeastFactors,
     /// The greatest factors of all workers come to less than all slots. They are raised in proportion.
@@ -83,6 +100,7 @@ pub struct Decision {
     pub wanted: Vec<(MemberId, u32)>,
     /// Whether this differs enough from the present slots for a new calendar.
     pub is_due: bool,
+    /// Each alarm that holds in this period. Empty if there is none.
     pub alarms: Vec<Alarm>,
 }
 

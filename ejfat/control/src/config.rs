@@ -24,14 +24,20 @@ const MOST_AUDIT_ADDED: usize = 1;
 /// A load balancer that can be reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerConfig {
-    /// Where senders send segments; at least one of both.
+    /// The IPv4 address to which senders send segments, or `None` if the load balancer takes none over IPv4. A load
+    /// balancer has an IPv4 or an IPv6 address for segments, or both; no other load balancer may have this address.
     pub data_v4: Option<Ipv4Addr>,
+    /// The IPv6 address to which senders send segments, or `None` if the load balancer takes none over IPv6. A load
+    /// balancer has an IPv4 or an IPv6 address for segments, or both; no other load balancer may have this address.
     pub data_v6: Option<Ipv6Addr>,
-    /// Any of them will do.
+    /// The UDP ports to which senders may send segments. The range must not be empty, and begins at 1 or higher.
     pub data_ports: RangeInclusive<u16>,
-    /// Where senders send sync datagrams.
+    /// The IPv4 address to which senders send sync datagrams, or `None` if there is none.
     pub sync_v4: Option<Ipv4Addr>,
+    /// The IPv6 address to which senders send sync datagrams, or `None` if there is none.
     pub sync_v6: Option<Ipv6Addr>,
+    /// The UDP port to which senders send sync datagrams; not 0. Load balancers that have a sync address in common must
+    /// have different sync ports.
     pub sync_port: u16,
 }
 
@@ -88,14 +94,18 @@ pub struct Config {
     /// The most worker sessions of all load balancers together. At most 2048, for which our data planes have room, and at most
     /// 1024 if a data plane is a SmartNIC.
     pub most_members: u16,
-    /// The most tokens that were made by `CreateToken`: in all, and below any one token but the root.
+    /// The most tokens that were made by `CreateToken`, in all. Tokens that came with a reservation or a worker session
+    /// do not count. The default is 1024.
     pub most_tokens: usize,
+    /// The most tokens that were made by `CreateToken` below any one token but the root token. The default is 128.
     pub most_tokens_below: usize,
     /// How many tokens there may be in a line, from a child of the root to a token that `CreateToken` makes.
     pub most_depth: usize,
     /// Entries of the audit log; of more the oldest are deleted.
     pub most_audit: usize,
+    /// Which addresses workers may register.
     pub addresses: AddressPolicy,
+    /// The times after which worker sessions get no new events or end, and members' ids are given again.
     pub liveness: LivenessTimes,
 }
 
@@ -120,30 +130,50 @@ impl Default for Config {
 /// A configuration that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
+    /// There is no load balancer, or there are more than [`LbId::COUNT`]. The value is the number of load balancers.
     #[error("{0} load balancers; configure 1 to {most}", most = LbId::COUNT)]
     LoadBalancers(usize),
+    /// A load balancer has neither an IPv4 nor an IPv6 address for segments. The value is the id of the load balancer.
     #[error("load balancer {0} has no data address; give it an IPv4 or an IPv6 address")]
     NoAddress(usize),
+    /// A load balancer has an empty range of data ports, data port 0, or sync port 0. The value is the id of the load
+    /// balancer.
     #[error("load balancer {0} has no port; give a range from 1 on that is not empty, and a sync port")]
     Ports(usize),
+    /// Two load balancers have one address for segments in common. The value is the address.
     #[error("two load balancers have the data address {0}; give each its own")]
     SameAddress(IpAddr),
+    /// Two load balancers have one address for sync datagrams in common. The value is the address with its UDP port.
     #[error("two load balancers have the sync address {0}; give each its own port")]
     SameSync(SocketAddr),
+    /// The number of slots is not a power of two, or is above [`MOST_SLOTS`]. The value is the number of slots.
     #[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
     Slots(u32),
+    /// [`Config::most_senders`], which is the value here, is more than data planes have room for.
     #[error("most_senders is {0}; data planes have room for {most}", most = Table::SourceV4.limit())]
     Senders(usize),
+    /// [`Config::most_members`], which is the value here, is more than data planes have room for.
     #[error("most_members is {0}; data planes have room for {most}", most = Table::Member.limit())]
     Members(u16),
+    /// One request could change more than [`MOST_CHANGES`] records. The value is the number from
+    /// [`Config::most_changes`].
     #[error(
         "one request could change {0} records, and {MOST_CHANGES} is the most; lower most_tokens, most_members or most_senders"
     )]
     Changes(usize),
+    /// A data plane is a SmartNIC, which has no room for as much as the configuration allows.
     #[error(
         "{given} {what}, and a SmartNIC (sn_p4) has room for {most}; configure at most {most}, or data planes of naa.lb.v1 only"
     )]
-    SmartNic { what: &'static str, given: usize, most: usize },
+    SmartNic {
+        /// What there is too much of: `load balancers`, `members` or `senders`.
+        what: &'static str,
+        /// How many of `what` the configuration has or allows.
+        given: usize,
+        /// How many of `what` a SmartNIC has room for.
+        most: usize,
+    },
+    /// The text of the root token is empty.
     #[error("the root token is empty; configure one that nobody can guess")]
     NoRootToken,
 }
@@ -222,6 +252,8 @@ impl Config {
         LbId::all().zip(&self.load_balancers)
     }
 
+    /// Returns the configuration of the load balancer with this id, or `None` if no load balancer with this id is
+    /// configured.
     pub fn load_balancer(&self, id: LbId) -> Option<&LoadBalancerConfig> {
         self.load_balancers.get(usize::from(id.get()))
     }

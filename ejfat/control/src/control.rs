@@ -19,6 +19,7 @@ mod ended;
 mod epochs;
 mod planes;
 mod publisher;
+mod report;
 mod returning;
 mod senders;
 
@@ -34,7 +35,7 @@ use ejfat::{Time, lb::LbId, wire::SyncHeader};
 use crate::{
     boundary::Margins,
     calendar::MemberId,
-    capacity::{self, Alarm},
+    capacity,
     config::{Config, ConfigError},
     plane::{Call, PlaneId, PlaneKind, PlaneTimes},
     record::{Change, Key},
@@ -47,6 +48,8 @@ use crate::{
 use balancing::{Balancing, Need};
 use ended::Ended;
 use planes::{Effect, Planes};
+pub use report::Report;
+use report::split_report;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -67,28 +70,30 @@ const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(640);
 
-/// The report of ticks that may be split, the first one and the first one behind; nothing if there are none.
-fn split_report(lb: LbId, (from, to): (u64, u64)) -> Option<Action> {
-    (from < to).then_some(Action::Report(Report::MaySplit { lb, from, to }))
-}
-
 /// What is decided how.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
+    /// The margins that are added to known ticks and rates when the first tick of an epoch is computed.
     pub margins: Margins,
+    /// The times for data planes, such as the time without an answer after which a data plane counts as lost.
     pub times: PlaneTimes,
-    /// The number of slots is the configuration's.
+    /// The options of the controller that decides workers' shares. [`Control::begin`] sets the number of slots to
+    /// [`Config::slots`].
     pub capacity: capacity::Options,
+    /// The data planes of the site, each with the protocol by which it is programmed.
     pub planes: BTreeMap<PlaneId, PlaneKind>,
 }
 
 /// Why a control plane cannot begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BeginError {
+    /// The configuration is not valid, the root token is empty, or the stored records cannot be restored.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// The configuration has more load balancers, members or senders than a configured SmartNIC has room for.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// An option of the controller that decides workers' shares is out of range.
     #[error(transparent)]
     Options(#[from] capacity::OptionsError),
 }
@@ -98,55 +103,12 @@ pub enum BeginError {
 pub enum Action {
     /// Append these changes to the store, all or none.
     Store(Vec<Change>),
+    /// Make this call of a data plane, and give the answer to [`Control::answer`].
     Call(Call),
     /// End the connection to a plane, and connect again.
     Disconnect(PlaneId),
     /// Tell it to those who operate the site.
     Report(Report),
-}
-
-/// What a person may want to know.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Report {
-    /// A new epoch of a load balancer, from this tick on.
-    Epoch {
-        lb: LbId,
-        number: u64,
-        from: u64,
-    },
-    /// Events of these ticks may be split over two workers: the first tick, and the first one behind.
-    MaySplit {
-        lb: LbId,
-        from: u64,
-        to: u64,
-    },
-    Alarm {
-        lb: LbId,
-        alarm: Alarm,
-    },
-    /// A plane is programmed from now on.
-    PlaneInUse(PlaneId),
-    /// A plane is programmed no more until it is back.
-    PlaneLost {
-        plane: PlaneId,
-        why: String,
-    },
-    /// A plane refused tables.
-    Refused {
-        plane: PlaneId,
-        lb: LbId,
-        why: String,
-    },
-    /// A control plane with a higher term has taken over: this one must stop.
-    Replaced {
-        plane: PlaneId,
-    },
-    /// A sender's clock was set, or its counter began again.
-    Followed {
-        lb: LbId,
-        sender: IpAddr,
-        tick: u64,
-    },
 }
 
 /// What of a reservation's status is not the registry's.
@@ -245,6 +207,7 @@ impl Control {
         }
     }
 
+    /// Returns the registry, which keeps the tokens, reservations, senders and worker sessions.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

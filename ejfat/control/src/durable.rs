@@ -49,7 +49,9 @@ pub struct Durable {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the records do not fit each other: {key} {why}; restore a backup")]
 pub struct Inconsistency {
+    /// The key of the first record that was found not to fit, as text such as `session/5`.
     pub key: String,
+    /// The reason why the record does not fit, as the end of a sentence that begins with the key.
     pub why: String,
 }
 
@@ -145,22 +147,27 @@ impl Durable {
         tokens.chain(reservations).chain(senders).chain(sessions).chain(epochs).chain(next).chain(audit)
     }
 
+    /// Returns all tokens except the root token, which is never stored.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
+    /// Returns all reservations, in ascending order of their load balancers.
     pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.reservations.values()
     }
 
+    /// Returns the reservation with the number `id`, or `None` if there is no reservation with this number.
     pub fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
         self.reservations.values().find(|reservation| reservation.id == id)
     }
 
+    /// Returns the worker sessions of all load balancers, in ascending order of the sessions' numbers.
     pub fn sessions(&self) -> impl Iterator<Item = &WorkerSession> {
         self.sessions.values()
     }
 
+    /// Returns the worker session with the number `id`, or `None` if there is no worker session with this number.
     pub fn session(&self, id: SessionId) -> Option<&WorkerSession> {
         self.sessions.get(&id)
     }

@@ -33,6 +33,7 @@ pub enum Change {
     Insert(Rule),
     /// Puts a rule in the place of the one with its key.
     Replace(Rule),
+    /// Removes the rule with this key.
     Delete(RuleKey),
 }
 
@@ -42,12 +43,23 @@ pub type Members = BTreeMap<(MemberId, IpVersion), Member>;
 /// Why there is no new epoch yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EpochError {
+    /// The data plane already has as many epochs as it has room for, and events of the oldest epoch may still be on their
+    /// way.
     #[error(
         "the plane has {MOST_EPOCHS} epochs, and the oldest ends at tick {end} only, which may still be on its way; try again later"
     )]
-    Busy { end: u64 },
+    Busy {
+        /// The first tick behind the oldest epoch.
+        end: u64,
+    },
+    /// The new epoch would not begin after the newest epoch of the data plane.
     #[error("tick {boundary} is not above {newest}, where the newest epoch begins")]
-    Boundary { boundary: u64, newest: u64 },
+    Boundary {
+        /// The first tick that was asked for the new epoch.
+        boundary: u64,
+        /// The first tick of the newest epoch of the data plane.
+        newest: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

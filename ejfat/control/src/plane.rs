@@ -22,12 +22,14 @@ pub enum PlaneKind {
 /// A call of a data plane. Calls of one plane are made one after the other, in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
+    /// The data plane that is to carry out the call.
     pub plane: PlaneId,
-    /// Comes back with the answer.
+    /// The number by which [`Answer::number`] names this call.
     pub number: u64,
     /// The term of all writes of this connection. Each connection has a higher one, so that no write of an earlier one is
     /// carried out late.
     pub term: u64,
+    /// What the data plane is to do.
     pub order: Order,
 }
 
@@ -37,11 +39,19 @@ pub enum Order {
     /// Changes nothing but the term.
     Claim,
     /// Says what was routed and which tables there are, and with `counters` what was sent to each member.
-    Look { counters: bool },
+    Look {
+        /// True if the data plane is also to say how many packets it sent to each member.
+        counters: bool,
+    },
     /// Stages tables of one load balancer.
     Stage(Stage),
     /// Takes back tables that were staged from a tick on, if no packet has met them.
-    Withdraw { lb: LbId, from: u64 },
+    Withdraw {
+        /// The load balancer whose tables are taken back.
+        lb: LbId,
+        /// The first tick of the tables that are taken back.
+        from: u64,
+    },
     /// Puts these addresses in the place of those that packets are sent to, at once.
     Destinations(Arc<Rules>),
     /// Deletes all rules of all tables.
@@ -53,6 +63,7 @@ pub enum Order {
 /// Tables of one load balancer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
+    /// The load balancer that the tables are for.
     pub lb: LbId,
     /// The first tick that they apply to. The plane refuses it if it has routed that tick or a higher one.
     pub from: u64,
@@ -62,6 +73,7 @@ pub struct Stage {
     pub horizon: Option<u64>,
     /// They apply to all ticks, and what was routed is forgotten.
     pub reset: bool,
+    /// The rules of which the tables consist.
     pub rules: Arc<Rules>,
 }
 
@@ -83,23 +95,36 @@ pub struct Seen {
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// `None` where the plane tells no ticks.
-    Done { routed: Option<BTreeMap<LbId, u64>> },
+    /// The plane has carried out the call.
+    Done {
+        /// The highest tick of each load balancer that the plane has routed; `None` if the plane told no ticks.
+        routed: Option<BTreeMap<LbId, u64>>,
+    },
     /// The answer to [`Order::Look`], and to [`Order::Claim`] with what was there before.
     Seen(Box<Seen>),
     /// Packets had these ticks already, or met the tables that were to go.
-    Routed { newest: Option<u64> },
+    Routed {
+        /// The highest tick of the load balancer that the plane has routed; `None` if the plane did not tell it.
+        newest: Option<u64>,
+    },
     /// A control plane with a higher term programs the plane.
     Replaced,
-    /// It did not do it for another reason. Nothing has changed, of [`Order::Change`] perhaps a part.
-    Refused { why: String },
+    /// The plane refused the call for another reason. Nothing has changed, except that [`Order::Change`] and
+    /// [`Order::Clear`] may have been carried out in part.
+    Refused {
+        /// The reason of the refusal, as text for people.
+        why: String,
+    },
 }
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
+    /// The data plane that answers.
     pub plane: PlaneId,
+    /// The number of the call that is answered, from [`Call::number`].
     pub number: u64,
+    /// What became of the call.
     pub outcome: Outcome,
 }
 

@@ -31,8 +31,11 @@ use crate::{
 /// Numbers that are given one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
+    /// The counter of the numbers of tokens. The first token gets the number 1.
     Token,
+    /// The counter of the numbers of reservations. The first reservation gets the number 1.
     Reservation,
+    /// The counter of the numbers of worker sessions. The first worker session gets the number 1.
     Session,
     /// Where the search for a free member begins. It goes round.
     Member(LbId),
@@ -41,18 +44,26 @@ pub enum Counter {
 /// The key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
+    /// The key of a token: `token/<id>`.
     Token(TokenId),
+    /// The key of the reservation of a load balancer: `reservation/<lb>`.
     Reservation(LbId),
+    /// The key of a sender of a load balancer: `sender/<lb>/<address>`.
     Sender(SenderAddress),
+    /// The key of a worker session: `session/<id>`.
     Session(SessionId),
+    /// The key of the newest calendar of a load balancer: `epoch/<lb>`.
     Epoch(LbId),
+    /// The key of a counter, such as `next/token`.
     Next(Counter),
+    /// The key of an entry of the audit log: `audit/<number>`, where the number of the entry has 20 digits.
     Audit(u64),
 }
 
 /// The newest calendar of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochRecord {
+    /// The load balancer that the calendar belongs to.
     pub lb: LbId,
     /// Epochs since the reservation.
     pub number: u64,
@@ -68,23 +79,32 @@ pub struct EpochRecord {
 /// A record of one change: the token of its author, and when it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
+    /// The time of day at which the change was made.
     pub at: WallTime,
     /// The caller's token; `None`: the control plane itself, because time had passed.
     pub by: Option<TokenId>,
     /// The call of the API, or what the control plane did.
     pub call: String,
+    /// The description of the change, as text for people.
     pub what: String,
 }
 
 /// A record with its key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
+    /// A token, without its text.
     Token(Token),
+    /// A reservation of a load balancer.
     Reservation(Reservation),
+    /// An address from which a load balancer takes segments.
     Sender(SenderAddress),
+    /// A worker session.
     Session(WorkerSession),
+    /// The newest calendar of a load balancer.
     Epoch(EpochRecord),
+    /// A counter, with the number that it gives next.
     Next(Counter, u64),
+    /// An entry of the audit log, with the number of the entry. The first entry has the number 0.
     Audit(u64, AuditEntry),
 }
 
@@ -93,6 +113,7 @@ pub enum Record {
 pub enum Change {
     /// Puts a record in, or in the place of the one with its key.
     Put(Record),
+    /// Deletes the record with this key, if there is one.
     Delete(Key),
 }
 
@@ -102,6 +123,7 @@ pub enum Change {
 pub struct RecordError {
     /// As text, shortened.
     pub key: String,
+    /// The reason why the bytes are refused, as the end of a sentence that begins with the key.
     pub reason: String,
 }
 
@@ -123,10 +145,13 @@ impl fmt::Display for Key {
 }
 
 impl Key {
+    /// Returns the key as the store has it: the bytes of its text.
     pub fn encode(&self) -> Vec<u8> {
         self.to_string().into_bytes()
     }
 
+    /// Reads a key as the store has it.
+    ///
     /// # Errors
     /// [`RecordError`] if the bytes are not what [`Self::encode`] writes for any key.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
@@ -161,6 +186,7 @@ fn parse(text: &str) -> Option<Key> {
 }
 
 impl Record {
+    /// Returns the key under which the record is stored.
     pub fn key(&self) -> Key {
         match self {
             Self::Token(token) => Key::Token(token.id),
@@ -178,6 +204,8 @@ impl Record {
         (self.key().encode(), value::encode(self))
     }
 
+    /// Reads a record from its key and its value.
+    ///
     /// # Errors
     /// [`RecordError`] if key or value are not what this program writes, in a version that it knows.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, RecordError> {
@@ -186,6 +214,7 @@ impl Record {
 }
 
 impl Change {
+    /// Returns the key of the record that is put or deleted.
     pub fn key(&self) -> Key {
         match self {
             Self::Put(record) => record.key(),

@@ -63,12 +63,16 @@ pub struct SoftState {
 /// Why a registry cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
+    /// The configuration is not valid, or the root token is empty.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A stored key or value is not a record of this program, or is of a version that this program does not know.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The stored records need more room than the configuration gives, for example because a limit was lowered.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The stored records do not fit each other, for example because one names another one that is missing.
     #[error(transparent)]
     Inconsistency(#[from] Inconsistency),
 }
@@ -155,6 +159,7 @@ impl Registry {
         self.authenticate(caller).map(drop)
     }
 
+    /// Returns the configuration with which the registry was made.
     pub fn config(&self) -> &Config {
         &self.config
     }

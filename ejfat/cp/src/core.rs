@@ -13,6 +13,7 @@
 //!
 //! A control plane changes nothing any more once a data plane or the store reports that another control plane has replaced it.
 
+mod errors;
 mod store;
 
 use std::{
@@ -31,9 +32,9 @@ use ejfat::{Time, lb::LbId, wire::SyncHeader};
 use ejfat_control::{
     access::ApiCall,
     config::Config,
-    control::{Action, BeginError, Control, Options, PublishedStatus, Report},
+    control::{Action, Control, Options, PublishedStatus, Report},
     plane::{PlaneId, PlaneKind},
-    request::{Caller, Moment, Refusal, Reply, Request},
+    request::{Caller, Moment, Reply, Request},
     reservation::ReservationId,
     wall::WallTime,
 };
@@ -43,58 +44,32 @@ use rand_core::{RngCore as _, SeedableRng as _};
 use tokio::sync::oneshot;
 
 use crate::{
-    audit::{Audit, AuditError},
+    audit::Audit,
     planes::{Away, PlaneAddress, PlaneHandle, Told, What},
     reports::Reports,
     series::{OneSeries, Series, TooMuch},
     storing::Storing,
 };
+pub use errors::{Refused, StartError};
 use store::{Begun, Failed, Waits, audited, begin, refuse};
 
 /// The most decisions that wait for the store. Further requests are refused.
 const MOST_STORING: usize = 1024;
 /// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);
-/// Why a request has no reply.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
-    #[error("the control plane cannot store changes now: {0}; try again")]
-    Store(String),
-    #[error("{MOST_STORING} changes wait to be stored; try again")]
-    Busy,
-    #[error("the control plane is ending; try again when it is back")]
-    Ending,
-    #[error("another control plane has taken over; ask that one")]
-    Replaced,
-}
-
-/// Why a control plane cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Store(#[from] naa_store::Error),
-    #[error(transparent)]
-    Begin(#[from] BeginError),
-    #[error("cannot start a thread: {0}; raise the limit of processes")]
-    Thread(#[from] std::io::Error),
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-    #[error("cannot read random bytes: {0}")]
-    Random(String),
-    #[error("another control plane has taken over the store: its term is {0}; stop this one")]
-    Replaced(Term),
-}
-
 /// The configuration of a control plane, with its store and its data planes.
 #[derive(Debug)]
 pub struct Parts {
+    /// The configuration of the site: load balancers, limits and the times of workers' states.
     pub config: Config,
+    /// The options by which shares and epochs are decided. [`Core::start`] replaces [`Options::planes`] by the data
+    /// planes in [`Parts::planes`].
     pub options: Options,
     /// The text of the root token.
     pub root: String,
+    /// The store of the durable records. [`Core::start`] claims a new term of the store.
     pub store: Arc<dyn Store>,
+    /// The data planes that the control plane programs, each with its address and protocol.
     pub planes: BTreeMap<PlaneId, PlaneAddress>,
     /// The file to which the audit log is appended. `None`: there is no such file.
     pub audit: Option<PathBuf>,
@@ -103,14 +78,25 @@ pub struct Parts {
 /// Counters since the control plane started.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// The number of requests that were carried out. Workers' states are among them.
     pub requests: AtomicU64,
+    /// The number of requests that were refused. Calls with an unknown token or without a token are among them. Calls
+    /// whose messages cannot be turned into requests do not count.
     pub refused: AtomicU64,
+    /// The number of workers' states (`SendState`) that were accepted.
     pub states: AtomicU64,
+    /// The number of sync datagrams that were passed to [`Core::sync`]. [`Syncs`](crate::Syncs) passes only those of
+    /// known senders.
     pub syncs: AtomicU64,
+    /// The number of epochs that began, of all load balancers together.
     pub epochs: AtomicU64,
-    /// The number of ticks whose events may have been split over two workers.
+    /// The number of ticks whose events may have been split over two workers. A range without a known end counts as one
+    /// tick.
     pub may_split: AtomicU64,
+    /// The number of batches of changes that were given to the store.
     pub batches: AtomicU64,
+    /// The number of batches that the store failed to store. A batch that is refused because another control plane has
+    /// claimed the store does not count.
     pub store_failures: AtomicU64,
 }
 
@@ -157,6 +143,7 @@ pub struct Core {
     parts: (Config, Options, String, Arc<dyn Store>),
     /// The highest term that this control plane has claimed or tried to claim.
     claimed: Arc<AtomicU64>,
+    /// The counters since [`Core::start`].
     pub counters: Counters,
     series: Mutex<Series>,
     audit: Option<Audit>,

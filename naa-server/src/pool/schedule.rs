@@ -138,7 +138,9 @@ impl Absent {
 /// How many calls of one source network are waiting, running and abandoned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
+    /// The number of calls that wait for a thread.
     pub waiting: usize,
+    /// The number of calls that run on a thread and are not abandoned.
     pub running: usize,
     /// The number of calls that still run although their time is over or their session ended.
     pub abandoned: usize,

@@ -17,14 +17,30 @@ use crate::{Cause, ClientError, Connection};
 /// A reason why events of a sender may not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SenderNotice {
+    /// No worker of the reservation has a calendar slot, so the load balancer cannot send events to any worker. The
+    /// first look of [`AllowedSender::watch`](crate::AllowedSender::watch) causes this notice only if the reservation
+    /// has no worker at all, because a worker that has just registered has no calendar slots yet.
     #[error(
         "reservation {lb} has no worker that is ready, so events that are sent now are lost; start one by `naa ejfat recv`"
     )]
-    NoWorker { lb: String },
+    NoWorker {
+        /// The id of the reservation.
+        lb: String,
+    },
+    /// At least one address of the sender was missing in the reservation's list of senders, and the control plane added
+    /// the missing addresses again. Segments that came from a missing address before the control plane added the
+    /// address again are lost.
     #[error(
         "{addresses} was not in the list of senders of reservation {lb} any more, and is added again; events that were sent meanwhile are lost"
     )]
-    AddedAgain { lb: String, addresses: String },
+    AddedAgain {
+        /// The id of the reservation.
+        lb: String,
+        /// The IP addresses that were missing and are added again, separated by commas.
+        addresses: String,
+    },
+    /// A call to the control plane failed, and the error does not mean that the reservation ended or that the token was
+    /// revoked. The sender cannot tell whether its events arrive. The value is the text of the error.
     #[error("{0} (this sender goes on, and cannot tell whether its events arrive)")]
     Unknown(String),
 }

@@ -13,6 +13,7 @@ pub struct WorkerState {
     pub control_signal: f64,
     /// Whether the worker takes new events.
     pub is_ready: bool,
+    /// The counters of the worker. A counter above 2^63 - 1 is reported as 2^63 - 1.
     pub totals: Totals,
 }
 

@@ -5,6 +5,7 @@ use super::MemberId;
 /// What a member is to get.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
+    /// The member that is to get slots.
     pub member: MemberId,
     /// The member's part of all slots, in any unit. It must be finite and not negative.
     pub weight: f64,
@@ -17,18 +18,43 @@ pub struct Demand {
 /// Demands that exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
+    /// The least number of slots of a member is greater than its most.
     #[error("member {member} is to have at least {least} slots and at most {most}")]
-    Bounds { member: MemberId, least: u32, most: u32 },
+    Bounds {
+        /// The member whose demand cannot be met.
+        member: MemberId,
+        /// The least number of slots that the member is to have.
+        least: u32,
+        /// The most slots that the member is to have.
+        most: u32,
+    },
+    /// The weight of a member is negative, infinite or not a number.
     #[error("the weight of member {member} is not a finite number from 0 on")]
-    Weight { member: MemberId },
+    Weight {
+        /// The member that has the weight.
+        member: MemberId,
+    },
+    /// The least numbers of slots of all members come to more than all slots.
     #[error(
         "the members are to have at least {least} slots together, and there are {slots}; lower their least factors"
     )]
-    TooMany { least: u64, slots: u32 },
+    TooMany {
+        /// The sum of the least numbers of slots of all members.
+        least: u64,
+        /// The number of slots that are to be divided.
+        slots: u32,
+    },
+    /// The greatest numbers of slots of all members come to less than all slots. If there are no members,
+    /// the sum of these numbers is 0.
     #[error(
         "the members may have at most {most} slots together, and there are {slots}; raise their greatest factors"
     )]
-    TooFew { most: u64, slots: u32 },
+    TooFew {
+        /// The sum of the greatest numbers of slots of all members.
+        most: u64,
+        /// The number of slots that are to be divided.
+        slots: u32,
+    },
 }
 
 /// Divides all slots by weight between the bounds of each member. Returns as many counts as there are demands, in their order.

@@ -17,12 +17,19 @@ pub struct Options {
     /// The amount by which a fill level of 1 instead of 0 lowers a share. The default is 0.05; it has to be well below
     /// the time in which a queue fills divided by the time until a change shows, or shares oscillate.
     pub gain: f64,
-    /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this
-    /// many slots.
+    /// A new calendar is due only if the slots that a member is to get, before they are rounded, differ from its
+    /// present slots by more than this fraction of the present slots, and also by more than
+    /// [`hysteresis_slots`](Options::hysteresis_slots). A new calendar is always due if a member is to get its first
+    /// slots or to lose all of its slots. The value is from 0 to 1; the default is 0.03.
     pub hysteresis: f64,
+    /// The number of slots by which the slots of a member must change, before they are rounded, so that a new calendar
+    /// can be due by the rule of [`hysteresis`](Options::hysteresis). The value is from 0 to 16; the default is 0.6.
     pub hysteresis_slots: f64,
-    /// The share of a newcomer begins at this part, and doubles after each such time, until it is whole.
+    /// The fraction of a newcomer's weight ([`Joining::weight`]) that counts when the newcomer is ready for the first
+    /// time. The value is above 0 and at most 1; the default is 1/16.
     pub ramp_from: f64,
+    /// The time in which the fraction of a newcomer's weight that counts doubles, until the whole weight counts or the
+    /// newcomer's capacity is known. The value is above 0; the default is 2 s.
     pub ramp: Duration,
     /// A worker with a backlog that takes nothing for so long gets one slot only. The default is 2 s.
     pub stopped: Duration,
@@ -51,7 +58,9 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} is out of range; it has to be {range}")]
 pub struct OptionsError {
+    /// The name of the field of [`Options`] that is out of range.
     pub option: &'static str,
+    /// The values that the field may have, as text for people.
     pub range: &'static str,
 }
 
@@ -83,24 +92,36 @@ impl Options {
 pub struct Joining {
     /// Its part of what unknown workers get, in any unit. It counts until the worker's capacity is measured.
     pub weight: f64,
-    /// Its least and its greatest share, as factors of an even one. A greatest factor of 0 is no bound.
+    /// The least share of the worker, as a factor of an even share. It has to be finite and not negative. Even with a
+    /// factor of 0 a worker that is ready has at least one slot.
     pub least_factor: f64,
+    /// The greatest share of the worker, as a factor of an even share; 0 means no limit. It has to be finite, and
+    /// either 0 or not below [`least_factor`](Joining::least_factor).
     pub greatest_factor: f64,
 }
 
 /// A worker that cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum JoinError {
+    /// The member has joined already. The value is the number of the member.
     #[error("member {0} has joined already")]
     Joined(MemberId),
+    /// As many members have joined as the calendar has slots. The value is the number of slots.
     #[error("{0} members have joined, as many as the calendar has slots")]
     Full(u32),
+    /// The weight is not above 0, is above 1000, or is not a number. The value is the weight.
     #[error("the weight is {0}; it has to be a number above 0, up to 1000")]
     Weight(f64),
+    /// A factor is not finite, the least factor is negative, or the greatest factor is below the least and not 0.
     #[error(
         "the factors are {least} and {greatest}; give numbers from 0 on, the second 0 or not below the first"
     )]
-    Factors { least: f64, greatest: f64 },
+    Factors {
+        /// The least factor that the worker asked for.
+        least: f64,
+        /// The greatest factor that the worker asked for.
+        greatest: f64,
+    },
 }
 
 impl Joining {

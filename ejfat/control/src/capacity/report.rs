@@ -12,6 +12,7 @@ pub struct Report {
     pub control_signal: f64,
     /// Whether it takes events.
     pub is_ready: bool,
+    /// What the worker has counted since it began.
     pub counters: Counters,
 }
 
@@ -33,10 +34,13 @@ pub struct Counters {
 /// A report that says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ReportError {
+    /// The report is from a member that has not joined. The value is the number of the member.
     #[error("member {0} has not joined; register the worker first")]
     Member(MemberId),
+    /// The fill level is not a number from 0 to 1. The value is the fill level.
     #[error("the fill level is {0}; a worker reports one from 0 to 1")]
     Fill(f64),
+    /// The control signal is not finite. The value is the control signal.
     #[error("the control signal is {0}; a worker reports a finite number")]
     ControlSignal(f64),
 }

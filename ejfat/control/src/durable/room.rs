@@ -12,30 +12,66 @@ use crate::{
 /// The configuration has less room than what is stored takes. Nothing is wrong with either.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
+    /// A load balancer that is reserved is not in the configuration any more.
     #[error(
         "load balancer {lb} is reserved, by reservation {reservation}, {}, and not in load_balancers any more: configure it again, \
          and free the reservation before you remove it", shown(.name)
     )]
-    LoadBalancer { lb: u8, reservation: ReservationId, name: String },
+    LoadBalancer {
+        /// The number of the load balancer that is missing in the configuration.
+        lb: u8,
+        /// The number of the reservation that has the load balancer.
+        reservation: ReservationId,
+        /// The name of the reservation. The text is empty if the reservation has no name.
+        name: String,
+    },
+    /// A worker session has slot demands for slots that calendars do not have any more.
     #[error(
         "session {session} has slots up to number {} for itself, and slots is {slots}: configure {} again, and change the slot \
          demands before you lower it", .end - 1, .end.next_power_of_two()
     )]
-    Slots { session: SessionId, end: u32, slots: u32 },
+    Slots {
+        /// The number of the worker session that has the slot demands.
+        session: SessionId,
+        /// The highest slot that the worker session demands, plus 1.
+        end: u32,
+        /// The configured number of slots of a calendar.
+        slots: u32,
+    },
+    /// There are more worker sessions than the configuration allows.
     #[error(
         "{found} workers are registered, and most_members is {most}: configure at least {found} again, and stop workers before you \
          lower it"
     )]
-    Members { found: usize, most: u16 },
+    Members {
+        /// The number of stored worker sessions, of all load balancers together.
+        found: usize,
+        /// The most worker sessions that the configuration allows, of all load balancers together.
+        most: u16,
+    },
+    /// There are more senders of one IP version than the configuration allows.
     #[error(
         "there are {found} {version} senders, and most_senders is {most}: configure at least {found} again, and remove senders \
          before you lower it"
     )]
-    Senders { version: &'static str, found: usize, most: usize },
+    Senders {
+        /// The IP version of which there are too many senders: `IPv4` or `IPv6`.
+        version: &'static str,
+        /// The number of stored senders of this IP version, of all load balancers together.
+        found: usize,
+        /// The most senders of one IP version that the configuration allows, of all load balancers together.
+        most: usize,
+    },
+    /// There are more tokens that `CreateToken` made than the configuration allows.
     #[error(
         "{found} tokens were made, and most_tokens is {most}: configure at least {found} again, and revoke tokens before you lower it"
     )]
-    Tokens { found: usize, most: usize },
+    Tokens {
+        /// The number of stored tokens that `CreateToken` made.
+        found: usize,
+        /// The most tokens made by `CreateToken` that the configuration allows.
+        most: usize,
+    },
 }
 
 impl Durable {
