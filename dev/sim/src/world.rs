@@ -35,9 +35,18 @@ impl Poster {
         (self.posted < self.limit && !self.blocked).then_some(self.next)
     }
 
-    /// A full queue is tried again whenever anything happened, since no completion tells of unsignaled requests.
+    /// Returns true if the node posts at this time. A node tries a full queue again at each event of the simulation,
+    /// because unsignaled requests leave the queue without a completion.
     fn due(&self, now: u64) -> bool {
         self.blocked || self.wake().is_some_and(|at| at <= now)
+    }
+
+    /// Notes that requests completed: the queue has room. The node posts again at this time, because no other event of
+    /// the simulation may follow, for example after all requests were flushed.
+    fn has_room(&mut self, now: u64) {
+        if std::mem::take(&mut self.blocked) {
+            self.next = now;
+        }
     }
 }
 
@@ -263,6 +272,12 @@ impl World {
         let (send_cq, recv_cq) = (self.nodes[n].send_cq, self.nodes[n].recv_cq);
         let sends = self.nodes[n].poll(send_cq);
         let receives = self.nodes[n].poll(recv_cq);
+        if !sends.is_empty() {
+            self.sends[n].has_room(self.now);
+        }
+        if !receives.is_empty() {
+            self.receives[n].has_room(self.now);
+        }
         for wc in sends {
             if self.verbose {
                 eprintln!("{:>12} node {n} send {wc:?}", self.now);
