@@ -31,7 +31,7 @@ use crate::{
     immediate::{Answer, Dialect, FunctionCode, Request, U24},
     layout::Placed,
     message::{ErrorCode, Message},
-    plan::{self, CallPlan, Part, PrefixError},
+    plan::{self, CallPlan, Part, PartError},
     region::{NaaAddress, RegionRequest, RemoteRegion},
 };
 
@@ -104,7 +104,7 @@ pub enum CallError {
     },
     /// A part in the list of parts does not lie inside its parameter, or the list is too long.
     #[error(transparent)]
-    Prefix(#[from] PrefixError),
+    Part(#[from] PartError),
 }
 
 /// The result of a call that ended.
@@ -311,7 +311,7 @@ impl HostSession {
         agreed: &Agreed,
         parts: &[Option<Part>],
         plan: &mut CallPlan,
-    ) -> Result<(), PrefixError> {
+    ) -> Result<(), PartError> {
         plan::check_parts(parts, self.shared().iter().map(|param| param.host.size))?;
         plan.clear();
         for (param, (request, peer)) in self.shared().iter().zip(&agreed.peer).enumerate() {

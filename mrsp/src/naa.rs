@@ -36,7 +36,7 @@ use crate::{
     immediate::{Answer, CallRequest, Request},
     layout::{Place, Slot},
     message::{ErrorCode, Message},
-    plan::{self, CallPlan, Prefix, PrefixError},
+    plan::{self, CallPlan, Part, PartError},
     region::{RegionFlags, RegionRequest, RemoteRegion},
     return_code::ReturnCode,
 };
@@ -115,10 +115,10 @@ pub enum LocalError {
         /// The number of requested regions that are not internal.
         params: usize,
     },
-    /// A prefix is longer than its parameter, there are more prefixes than parameters, or the first output is smaller
-    /// than [`Failure::status_bytes`].
+    /// A part in the list of parts does not lie inside its parameter, the list is too long, or the first output is
+    /// smaller than [`Failure::status_bytes`].
     #[error(transparent)]
-    Prefix(#[from] PrefixError),
+    Part(#[from] PartError),
 }
 
 /// The address and RKey of a region on the accelerator.
@@ -289,22 +289,22 @@ impl NaaSession {
     /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts the
     /// WRITEs of the response.
     ///
-    /// For a successful call, `result` is `Ok(prefixes)`. If parameter i is an output and `prefixes[i]` is a number,
-    /// only this number of bytes at the start of the output is sent. Internal regions have no entry in `prefixes`.
-    /// Outputs without an entry in `prefixes` are sent whole.
+    /// For a successful call, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only the
+    /// part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry in
+    /// `parts` are sent whole.
     ///
     /// # Errors
-    /// Returns an error if no call is running, if a prefix is longer than its parameter, if there are more prefixes
-    /// than parameters, or if the first output is smaller than [`Failure::status_bytes`]. After an error, the session
-    /// is unchanged.
+    /// Returns an error if no call is running, if a part is not inside its parameter, if `parts` has more elements than
+    /// the session has parameters, or if the first output is smaller than [`Failure::status_bytes`]. After an error,
+    /// the session is unchanged.
     pub fn respond(
         &mut self,
-        result: Result<&[Prefix], Failure>,
+        result: Result<&[Option<Part>], Failure>,
         plan: &mut CallPlan,
     ) -> Result<(), LocalError> {
         let State::Calculating(agreed) = &self.state else { return Err(self.wrong_state("calculating")) };
         match result {
-            Ok(prefixes) => plan_success(agreed, prefixes, plan)?,
+            Ok(parts) => plan_success(agreed, parts, plan)?,
             Err(failure) => plan_failure(&agreed.params, failure, plan)?,
         }
         self.step(|state| match state {
@@ -366,15 +366,16 @@ fn first(params: &[RegionRequest]) -> &RemoteRegion {
     &params.first().expect("a granted AAR has a parameter").host
 }
 
-fn plan_success(agreed: &Agreed, prefixes: &[Prefix], plan: &mut CallPlan) -> Result<(), LocalError> {
+fn plan_success(agreed: &Agreed, parts: &[Option<Part>], plan: &mut CallPlan) -> Result<(), LocalError> {
     let Agreed { params, arranged } = agreed;
-    plan::check_prefixes(prefixes, params.iter().map(|param| param.host.size))?;
+    plan::check_parts(parts, params.iter().map(|param| param.host.size))?;
     plan.clear();
     match arranged {
-        Some(arranged) => arranged.plan(params, prefixes, plan),
+        Some(arranged) => arranged.plan(params, parts, plan),
         None => {
             for (param, to) in outputs(params) {
-                plan.push(param, 0, plan::length(prefixes, param, to.size), to);
+                let (start, bytes) = plan::part(parts, param, to.size);
+                plan.push(param, start, bytes, to);
             }
         }
     }
@@ -388,7 +389,7 @@ fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan)
     let Failure { code, status_bytes } = failure;
     let status = if status_bytes > 0 { outputs(params).next() } else { None };
     if let Some((param, &RemoteRegion { size, .. })) = status.filter(|(_, to)| status_bytes > to.size) {
-        return Err(PrefixError::TooLong { param, bytes: status_bytes.into(), size }.into());
+        return Err(PartError::TooLong { param, bytes: status_bytes.into(), size }.into());
     }
     plan.clear();
     if let Some((param, to)) = status {

@@ -51,10 +51,7 @@ pub struct Piece {
     pub length: u32,
 }
 
-/// The number of bytes at the start of a region that are written, or `None` if the whole region is written.
-pub type Prefix = Option<u64>;
-
-/// A range of bytes of a region.
+/// A range of bytes of a region. In a list of `Option<Part>`, `None` stands for the whole region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The offset of the part's first byte in the region, in bytes.
@@ -73,7 +70,7 @@ impl Part {
 /// The error for a part that does not lie inside its parameter, and for a list of parts that is longer than the list of
 /// parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PrefixError {
+pub enum PartError {
     /// A part that does not begin at offset 0 ends beyond its parameter.
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
     Outside {
@@ -86,21 +83,21 @@ pub enum PrefixError {
         /// The size of the parameter in bytes.
         size: u32,
     },
-    /// A part that begins at offset 0, or a prefix, is longer than its parameter. The status bytes of a failed call are
-    /// also a prefix: they go to the start of the first output.
+    /// A part that begins at offset 0 is longer than its parameter. The status bytes of a failed call are also such a
+    /// part: they go to the start of the first output.
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong {
         /// The number of the parameter, counted from 0.
         param: usize,
-        /// The length of the part or prefix in bytes.
+        /// The length of the part in bytes.
         bytes: u64,
         /// The size of the parameter in bytes.
         size: u32,
     },
-    /// The list of parts or prefixes is longer than the list of parameters.
+    /// The list of parts is longer than the list of parameters.
     #[error("lengths of {given} parameters were given, but there are {params}")]
     TooMany {
-        /// The number of parts or prefixes.
+        /// The number of parts.
         given: usize,
         /// The number of parameters.
         params: usize,
@@ -234,16 +231,16 @@ impl CallPlan {
 pub(crate) fn check_parts(
     parts: &[Option<Part>],
     sizes: impl ExactSizeIterator<Item = u32>,
-) -> Result<(), PrefixError> {
+) -> Result<(), PartError> {
     if parts.len() > sizes.len() {
-        return Err(PrefixError::TooMany { given: parts.len(), params: sizes.len() });
+        return Err(PartError::TooMany { given: parts.len(), params: sizes.len() });
     }
     for (param, (part, size)) in parts.iter().zip(sizes).enumerate() {
         let Some(Part { offset, bytes }) = *part else { continue };
         if offset.checked_add(bytes).is_none_or(|end| end > u64::from(size)) {
             return Err(match offset {
-                0 => PrefixError::TooLong { param, bytes, size },
-                _ => PrefixError::Outside { param, offset, bytes, size },
+                0 => PartError::TooLong { param, bytes, size },
+                _ => PartError::Outside { param, offset, bytes, size },
             });
         }
     }
@@ -265,30 +262,6 @@ pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32
     let bytes = bytes.min(u64::from(size) - offset);
     // The value of `bytes` is at most `size`, so it fits into 32 bits.
     (offset, u32::try_from(bytes).unwrap_or(size))
-}
-
-/// Checks that no prefix is longer than its parameter. `sizes` has the size of each parameter. `prefixes` may have
-/// fewer elements than `sizes`.
-pub(crate) fn check_prefixes(
-    prefixes: &[Prefix],
-    sizes: impl ExactSizeIterator<Item = u32>,
-) -> Result<(), PrefixError> {
-    if prefixes.len() > sizes.len() {
-        return Err(PrefixError::TooMany { given: prefixes.len(), params: sizes.len() });
-    }
-    for (param, (prefix, size)) in prefixes.iter().zip(sizes).enumerate() {
-        if let Some(bytes) = prefix.filter(|&bytes| bytes > u64::from(size)) {
-            return Err(PrefixError::TooLong { param, bytes, size });
-        }
-    }
-    Ok(())
-}
-
-/// Returns the number of bytes of parameter `param` that are written, which is at most `size`, the size of the
-/// parameter.
-pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
-    let bytes = prefixes.get(param).copied().flatten();
-    bytes.and_then(|bytes| u32::try_from(bytes).ok()).map_or(size, |bytes| bytes.min(size))
 }
 
 #[cfg(test)]

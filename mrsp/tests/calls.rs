@@ -9,7 +9,7 @@ use mrsp::{
     host::{CallError, PeerError},
     immediate::{Answer, CallRequest},
     naa::{Failure, LocalError, RequestError},
-    plan::{Part, PrefixError},
+    plan::{Part, PartError},
 };
 
 #[test]
@@ -32,22 +32,22 @@ fn inputs_there_outputs_back() {
 }
 
 #[test]
-fn prefixes() {
+fn parts_at_the_start_of_parameters() {
     let mut pair = Pair::new(&[(IN, 10), (IN_OUT, 20), (OUT, 30)], &[]);
     pair.call(1, U24::ZERO, &[Some(Part::prefix(3)), Some(Part::prefix(0))]);
     assert_eq!(pair.lengths(), [(0, 3), (1, 0)]);
-    // Parameter 0 is not an output, so its prefix of 10 bytes has no effect on the response.
-    pair.respond(Ok(&[Some(10), None, Some(7)]));
+    // Parameter 0 is not an output, so its part of 10 bytes has no effect on the response.
+    pair.respond(Ok(&[Some(Part::prefix(10)), None, Some(Part::prefix(7))]));
     assert_eq!(pair.lengths(), [(1, 20), (2, 7)]);
 
-    let too_long = PrefixError::TooLong { param: 1, bytes: 21, size: 20 };
-    let too_many = PrefixError::TooMany { given: 4, params: 3 };
+    let too_long = PartError::TooLong { param: 1, bytes: 21, size: 20 };
+    let too_many = PartError::TooMany { given: 4, params: 3 };
     let mut plan = CallPlan::default();
     let mut begin = |parts: &[_]| pair.host.begin_call(code(1), U24::ZERO, parts, &mut plan);
     assert_eq!(begin(&[None, Some(Part::prefix(21))]), Err(too_long.into()));
     assert_eq!(begin(&[None; 4]), Err(too_many.into()));
     pair.call(1, U24::ZERO, &[]);
-    assert_eq!(pair.naa.respond(Ok(&[None, Some(21)]), &mut plan), Err(too_long.into()));
+    assert_eq!(pair.naa.respond(Ok(&[None, Some(Part::prefix(21))]), &mut plan), Err(too_long.into()));
     assert_eq!(pair.naa.respond(Ok(&[None; 4]), &mut plan), Err(too_many.into()));
     pair.respond(Ok(&[]));
 }
@@ -59,11 +59,18 @@ fn parts() {
     pair.call(1, U24::ZERO, &[Some(Part { offset: 3, bytes: 4 }), Some(Part { offset: 20, bytes: 0 })]);
     assert_eq!(pair.naa_memory[0], *b"\0\0\x003456\0\0\0");
     assert_eq!(pair.lengths(), [(0, 4), (1, 0)]);
-    pair.respond(Ok(&[]));
+    pair.naa_memory[1].copy_from_slice(b"abcdefghijklmnopqrst");
+    pair.respond(Ok(&[None, Some(Part { offset: 17, bytes: 2 })]));
+    assert_eq!(pair.lengths(), [(1, 2)]);
+    assert_eq!(pair.host_memory[1][15..], *b"\0\0rs\0");
     let mut plan = CallPlan::default();
     for (offset, bytes) in [(7, 4), (11, 0), (u64::MAX, 2), (1, u64::MAX)] {
-        let error = pair.host.begin_call(code(1), U24::ZERO, &[Some(Part { offset, bytes })], &mut plan);
-        assert_eq!(error, Err(PrefixError::Outside { param: 0, offset, bytes, size: 10 }.into()));
+        let (parts, outside) =
+            ([Some(Part { offset, bytes })], PartError::Outside { param: 0, offset, bytes, size: 10 });
+        assert_eq!(pair.host.begin_call(code(1), U24::ZERO, &parts, &mut plan), Err(outside.into()));
+        pair.call(1, U24::ZERO, &[]);
+        assert_eq!(pair.naa.respond(Ok(&parts), &mut plan), Err(outside.into()));
+        pair.respond(Ok(&[]));
     }
 }
 
@@ -130,7 +137,7 @@ fn failures() {
 
     pair.call(16, U24::ZERO, &[]);
     let error = pair.naa.respond(Err(Failure { code, status_bytes: 65 }), &mut pair.plan);
-    assert_eq!(error, Err(PrefixError::TooLong { param: 1, bytes: 65, size: 64 }.into()));
+    assert_eq!(error, Err(PartError::TooLong { param: 1, bytes: 65, size: 64 }.into()));
 }
 
 #[test]
@@ -190,7 +197,7 @@ fn a_plan_keeps_its_memory() {
     assert_eq!(pair.plan.writes().as_ptr(), memory);
 }
 
-/// After calls and responses with random regions and prefixes, the bytes on both sides are those that a simple model
+/// After calls and responses with random regions and parts, the bytes on both sides are those that a simple model
 /// predicts.
 #[test]
 fn random_sessions() {
@@ -217,10 +224,7 @@ fn random_parts(random: &mut Random, params: &[(mrsp::RegionFlags, u64)]) -> Vec
 }
 
 fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlags, u64)], round: u64) {
-    let mut prefixes = || -> Vec<_> {
-        params.iter().map(|&(_, size)| (!random.chance(3)).then(|| random.below(size + 1))).collect()
-    };
-    let back = prefixes();
+    let back = random_parts(random, params);
     let there = random_parts(random, params);
     for memory in &mut pair.host_memory {
         *memory = random.bytes(memory.len());
@@ -247,8 +251,9 @@ fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlag
     } else {
         for (i, &(flags, size)) in params.iter().enumerate() {
             if flags.contains(OUT) {
-                let len = back[i].unwrap_or(size) as usize;
-                expected[i][..len].copy_from_slice(&pair.naa_memory[i][..len]);
+                let Part { offset, bytes } = back[i].unwrap_or(Part::prefix(size));
+                let part = offset as usize..(offset + bytes) as usize;
+                expected[i][part.clone()].copy_from_slice(&pair.naa_memory[i][part]);
             }
         }
         assert_eq!(pair.respond(Ok(&back)).answer, Answer::Success);

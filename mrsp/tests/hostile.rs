@@ -221,9 +221,9 @@ fn naa_under_any_sequence() {
 }
 
 fn answer(random: &mut Random, naa: &mut NaaSession, plan: &mut CallPlan) -> bool {
-    let prefixes = [Some(random.below(110)), None, Some(random.any())];
+    let parts = [Some(Part::prefix(random.below(110))), None, Some(Part::prefix(random.any()))];
     let failure = Failure { code: ReturnCode::BUSY, status_bytes: random.below(200) as u32 };
-    let result = if random.chance(2) { Ok(&prefixes[..random.below(4) as usize]) } else { Err(failure) };
+    let result = if random.chance(2) { Ok(&parts[..random.below(4) as usize]) } else { Err(failure) };
     let answered = naa.respond(result, plan).is_ok();
     if answered {
         let sizes: Vec<_> = naa.regions().iter().map(|region| region.host.size).collect();

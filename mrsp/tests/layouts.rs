@@ -8,7 +8,7 @@ use mrsp::{
     host::HostConfig,
     layout::{Place, Placed, Slot, place},
     naa::{Limits, Placement, Refusal, Rejection},
-    plan::{Part, Prefix},
+    plan::Part,
 };
 
 const IN: RegionFlags = RegionFlags::INPUT;
@@ -110,8 +110,8 @@ impl Pair {
         self.naa.handle_request(immediate).unwrap();
     }
 
-    fn respond(&mut self, prefixes: &[Prefix]) {
-        self.naa.respond(Ok(prefixes), &mut self.plan).unwrap();
+    fn respond(&mut self, parts: &[Option<Part>]) {
+        self.naa.respond(Ok(parts), &mut self.plan).unwrap();
         for write in self.plan.writes() {
             assert!(self.plan.gathered(write).is_empty());
             let Place { region, offset } = self.placed.places[write.param];
@@ -226,17 +226,20 @@ fn one_call(random: &mut Random, pair: &mut Pair, params: &[(RegionFlags, u32)],
         }
         assert_eq!(pair.on_naa(param), expected, "parameter {param} of call {call}");
     }
-    let prefixes: Vec<_> =
-        params.iter().map(|&(_, size)| random.chance(4).then(|| random.below(u64::from(size) + 1))).collect();
+    let parts: Vec<_> = params.iter().map(|&(_, size)| random_part(random, size)).collect();
     let had: Vec<_> = (0..params.len()).map(|param| pair.landed(param).to_vec()).collect();
     for (param, &(_, size)) in params.iter().enumerate() {
         let bytes = random.bytes(size as usize);
         pair.on_naa(param).copy_from_slice(&bytes);
     }
-    pair.respond(&prefixes);
+    pair.respond(&parts);
     for (param, &(flags, size)) in params.iter().enumerate() {
-        let got = if flags.contains(OUT) { prefixes[param].unwrap_or(size.into()) as usize } else { 0 };
-        let expected = [&pair.on_naa(param)[..got], &had[param][got..]].concat();
+        let mut expected = had[param].clone();
+        if flags.contains(OUT) {
+            let Part { offset, bytes } = parts[param].unwrap_or(Part::prefix(size.into()));
+            let range = offset as usize..(offset + bytes) as usize;
+            expected[range.clone()].copy_from_slice(&pair.on_naa(param)[range]);
+        }
         assert_eq!(pair.landed(param), expected, "result {param} of call {call}");
     }
 }

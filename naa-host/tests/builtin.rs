@@ -9,7 +9,7 @@ use mrsp::{
     naa::{Failure, Limits},
 };
 use naa_host::{
-    Catalogue, Device, Error, ReturnCode, SessionConfig,
+    Catalogue, Device, Error, Part, ReturnCode, SessionConfig,
     builtin::{self, Arguments, Job},
     functions,
 };
@@ -87,7 +87,7 @@ fn a_catalogue_is_read_whatever_its_size() {
             return Action::Respond(Err(Failure { code, status_bytes: HEADER_BYTES as u32 }));
         }
         regions[0].write(&bytes);
-        Action::Respond(Ok(vec![Some(bytes.len() as u64)]))
+        Action::Respond(Ok(vec![Some(Part::prefix(bytes.len() as u64))]))
     });
     assert_eq!(functions(&device("127.0.3.163"), fake.address).unwrap(), catalogue);
 }

@@ -10,7 +10,7 @@ use mrsp::{
     naa::{Failure, Limits},
 };
 use naa_host::{
-    Answer, Device, Dialect, Error, FunctionCode, Param, ReturnCode, Session, SessionConfig, U24,
+    Answer, Device, Dialect, Error, FunctionCode, Param, Part, ReturnCode, Session, SessionConfig, U24,
 };
 
 const F: FunctionCode = FunctionCode::constant(1);
@@ -80,7 +80,7 @@ fn only_prefixes_are_sent_and_received() {
         let input = regions[0].bytes();
         let sent = input.iter().filter(|&&byte| byte != 0).count();
         regions[1].write(&[7; 5000]);
-        Action::Respond(Ok(vec![None, Some(sent as u64)]))
+        Action::Respond(Ok(vec![None, Some(Part::prefix(sent as u64))]))
     });
     let mut session = connect("127.0.3.103", &fake, &[Param::input(5000), Param::output(5000)]);
     session.lease_mut(0).unwrap().fill(1);

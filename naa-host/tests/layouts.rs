@@ -301,7 +301,7 @@ fn what_one_region_does_not_hold_goes_to_another() {
         regions[0].write(&[7; 178]);
         regions[1].mr.memory().write(HUGE - 3, &[8; 3]);
         regions[2].write(&[9; 300]);
-        Action::Respond(Ok(vec![None, None, Some(0), None]))
+        Action::Respond(Ok(vec![None, None, Some(Part::prefix(0)), None]))
     });
     let device = device("127.0.3.191");
     for layout in [Layout::Asymmetric, Layout::Gathered, Layout::Packed { threshold: 0 }] {

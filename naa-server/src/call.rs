@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
+use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Part};
 
 use naa_kernels::SessionProcess;
 use verbs::peer::Peer;
@@ -320,7 +320,8 @@ pub struct Call<'a> {
     purse: Purse<'a>,
     user: U24,
     stop: &'a Stop,
-    prefixes: Vec<Prefix>,
+    /// The part of each parameter that is a result. Internal regions have no entry.
+    produced: Vec<Option<Part>>,
     status_bytes: u32,
 }
 
@@ -333,19 +334,19 @@ impl<'a> Call<'a> {
         let (regions, quota) =
             regions.slices().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
-        Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
+        Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes: 0 })
     }
 
-    /// Runs `function` on a call with `regions`. Returns, for each parameter, how many of its first bytes are a result.
+    /// Runs `function` on a call with `regions`. Returns the part of each parameter that is a result.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,
         stop: &Stop,
         function: impl FnOnce(&mut Call<'_>) -> Result<(), Failure>,
-    ) -> Result<Vec<Prefix>, Failed> {
+    ) -> Result<Vec<Option<Part>>, Failed> {
         let mut call = Call::new(regions, user, stop)?;
         let result = match function(&mut call) {
-            Ok(()) => Ok(call.prefixes),
+            Ok(()) => Ok(call.produced),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
         };
         // Even after a failure, working copies are copied to the regions, because the first output may have bytes that
@@ -412,7 +413,7 @@ impl<'a> Call<'a> {
         let (param, region) = outputs.nth(output).expect("a function sets lengths of outputs it was given");
         let size = region.bytes.len();
         assert!(len <= size, "{len} bytes do not lie inside output {output} of {size}");
-        self.prefixes[param] = Some(len as u64);
+        self.produced[param] = Some(Part::prefix(len as u64));
     }
 }
 
@@ -435,12 +436,12 @@ pub struct Task {
 }
 
 impl Task {
-    /// Runs the function of the call on this thread. Returns, for each parameter, how many of its first bytes are a
-    /// result of the function.
+    /// Runs the function of the call on this thread. Returns the part of each parameter that is a result of the
+    /// function.
     ///
     /// # Errors
     /// Fails with the failure of the function, or with [`Failure::Internal`] if the function panics.
-    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
+    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failed> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);
         if let Some(kernel) = function.kernel() {

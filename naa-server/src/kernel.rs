@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 use mrsp::{
     ReturnCode, U24,
     catalogue::{Direction, Parameter},
-    plan::Prefix,
+    plan::Part,
 };
 use naa_kernels::{CallError, Kernel, Kernels, Lease, Outcome, RegionFile, SessionProcess};
 
@@ -44,15 +44,15 @@ fn no_process() -> Failure {
     Failure::Internal("a kernel was called outside of a session".into())
 }
 
-/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns, for each parameter, how many
-/// of its first bytes are a result of the kernel.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns the part of each parameter
+/// that is a result of the kernel.
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,
     regions: &mut Regions,
     user: U24,
     deadline: Instant,
-) -> Result<Vec<Prefix>, Failure> {
+) -> Result<Vec<Option<Part>>, Failure> {
     let process = process.ok_or_else(no_process)?;
     let name = &kernel.function().name;
     let failure = |(code, why)| Failure::Kernel { name: name.clone(), code, why };
@@ -108,9 +108,9 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns, for each parameter, how many of its first bytes are a result of the kernel.
-/// If the kernel failed, the error is the return code for the host and a text that describes the failure.
-fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
+/// Checks the reply of a kernel. Returns the part of each parameter that is a result of the kernel. If the kernel
+/// failed, the error is the return code for the host and a text that describes the failure.
+fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Option<Part>>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {
         let text = if text.is_empty() { text } else { format!(": {text}") };
@@ -122,13 +122,13 @@ fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (
         });
     }
     let params = sizes.iter().zip(produced).filter(|((direction, _), _)| *direction != Direction::Internal);
-    let prefix = |((direction, size), produced): (&(Direction, u64), u64)| match direction {
+    let part = |((direction, size), produced): (&(Direction, u64), u64)| match direction {
         Direction::Output | Direction::InOut if produced > *size => {
             let why = format!("says it produced {produced} bytes of an output of {size}");
             Err((ReturnCode::INTERNAL, why))
         }
-        Direction::Output | Direction::InOut => Ok(Some(produced)),
+        Direction::Output | Direction::InOut => Ok(Some(Part::prefix(produced))),
         _ => Ok(None),
     };
-    params.map(prefix).collect()
+    params.map(part).collect()
 }

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::plan::Prefix;
+use mrsp::plan::Part;
 use verbs::{lines::Lines, peer::Peer};
 
 use crate::{
@@ -94,8 +94,8 @@ pub struct Refused {
 pub struct Done {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: TaskId,
-    /// The bytes of each parameter that are a result, or the reason for which the call has no result.
-    pub result: Result<Vec<Prefix>, Failed>,
+    /// The part of each parameter that is a result, or the reason for which the call has no result.
+    pub result: Result<Vec<Option<Part>>, Failed>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
     pub regions: Option<Regions>,

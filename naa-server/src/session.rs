@@ -11,7 +11,7 @@ use mrsp::{
     codec::encode_error,
     immediate::CallRequest,
     naa::{Failure, Placement},
-    plan::Prefix,
+    plan::Part,
     region::HOST_MESSAGE_BYTES,
 };
 use naa_kernels::SessionProcess;
@@ -435,7 +435,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the reason for which the session ends, or with an error if the session has no call.
-    pub fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
+    pub fn respond(&mut self, result: Result<&[Option<Part>], Failure>, now: Instant) -> Result<u64, End> {
         self.machine.respond(result, &mut self.plan)?;
         self.calling = Calling::No;
         self.grant()?;

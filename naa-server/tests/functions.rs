@@ -9,7 +9,7 @@ use mrsp::{
     FunctionCode, RegionFlags, ReturnCode, U24,
     builtin::{self, ArgumentBlock, Arguments, Element, FftDirection, SortOrder, StatusBlock},
     catalogue::{Catalogue, HEADER_BYTES, Header},
-    plan::Prefix,
+    plan::Part,
 };
 use naa_server::{
     arena::Arena,
@@ -33,7 +33,7 @@ type Given<'a> = (RegionFlags, &'a [u8]);
 
 /// The result of a call that has ended, and the content of its regions after the call.
 struct Made {
-    result: Result<Vec<Prefix>, Failed>,
+    result: Result<Vec<Option<Part>>, Failed>,
     regions: Vec<Vec<u8>>,
 }
 
@@ -109,7 +109,7 @@ fn digests_and_checksums_cover_the_bytes_asked_for() {
     for bytes in [0, 1, 199_999, 200_000] {
         let part = &data[..bytes as usize];
         let made = call_with(Arguments::Sha256 { bytes }, &[&data], 40);
-        assert_eq!(made.result, Ok(vec![None, Some(64), None, Some(32)]));
+        assert_eq!(made.result, Ok(vec![None, Some(Part::prefix(64)), None, Some(Part::prefix(32))]));
         assert_eq!(made.status(1).produced, [64, 32, 0, 0, 0, 0]);
         assert_eq!(made.regions[3][..32], sha256::compute(part));
         assert_eq!(made.regions[3][32..], [0; 8]);
@@ -347,7 +347,7 @@ fn hostile_calls_never_panic() {
 fn the_catalogue_lists_every_function() {
     let registry = registry();
     let made = call(builtin::CATALOGUE, &[(OUT, &[0; mrsp::catalogue::USUAL_BYTES])]);
-    let Ok([Some(bytes)]) = made.result.as_deref() else { panic!("{:?}", made.result) };
+    let Ok([Some(table)]) = made.result.as_deref() else { panic!("{:?}", made.result) };
     let catalogue = Catalogue::decode(&made.regions[0]).unwrap();
     assert_eq!(catalogue, registry.catalogue());
     let listed: Vec<_> = catalogue.functions.iter().map(|entry| (entry.code, entry.name.as_str())).collect();
@@ -357,7 +357,7 @@ fn the_catalogue_lists_every_function() {
     let made = call(builtin::CATALOGUE, &[(OUT, &[0; 100])]);
     assert_eq!(made.code(), ReturnCode::OUTPUT_TOO_SMALL);
     assert_eq!(made.result.unwrap_err().status_bytes as usize, HEADER_BYTES);
-    assert_eq!(u64::from(Header::decode(&made.regions[0]).unwrap().bytes), *bytes);
+    assert_eq!(u64::from(Header::decode(&made.regions[0]).unwrap().bytes), table.bytes);
     for size in [0, 15] {
         assert_eq!(call(builtin::CATALOGUE, &[(OUT, &vec![0; size])]).result.unwrap_err().status_bytes, 0);
     }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{FunctionCode, RegionFlags, U24};
+use mrsp::{FunctionCode, RegionFlags, U24, plan::Part};
 use naa_server::{
     arena::Arena,
     call::{Call, Failed, Failure, Region, Task},
@@ -118,7 +118,7 @@ fn a_call_runs_and_gives_its_regions_back() {
     });
     let id = pool.submit(task(&arena, &write, LONG)).unwrap();
     let done = eventually(|| pool.next_done());
-    assert_eq!((done.id, done.result), (id, Ok(vec![Some(3)])));
+    assert_eq!((done.id, done.result), (id, Ok(vec![Some(Part::prefix(3))])));
     assert_eq!(&done.regions.unwrap()[0].allocation.bytes().unwrap()[..4], [5, 5, 5, 0]);
     eventually(|| (woken.load(Ordering::SeqCst) == 1).then_some(()));
     assert_eq!((pool.next_deadline(), pool.quarantined(), arena.used()), (None, 0, 0));

@@ -4,7 +4,7 @@ use mrsp::{
     CallPlan, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, codec,
     host::{HostConfig, HostSession, Param},
     immediate::Dialect,
-    plan::{Part, Prefix},
+    plan::Part,
 };
 
 use crate::{
@@ -128,18 +128,19 @@ pub(crate) fn request(program: &mut Program<'_>) -> Vec<u8> {
     codec::encode_arranged(&regions, &slots).expect("few regions")
 }
 
-pub(crate) fn prefixes(program: &mut Program<'_>) -> Vec<Prefix> {
-    let mut prefix = |_| match program.byte() % 4 {
+/// Numbers of bytes; a parameter without one goes whole.
+fn lengths(program: &mut Program<'_>) -> Vec<Option<u64>> {
+    let mut length = |_| match program.byte() % 4 {
         0 => None,
         1 => Some(program.u64()),
         _ => Some(program.byte().into()),
     };
-    let one = prefix(0);
-    (0..one.unwrap_or(0) % 10).map(prefix).chain([one]).collect()
+    let one = length(0);
+    (0..one.unwrap_or(0) % 10).map(length).chain([one]).collect()
 }
 
 pub(crate) fn parts(program: &mut Program<'_>) -> Vec<Option<Part>> {
-    let lengths = prefixes(program);
+    let lengths = lengths(program);
     lengths.into_iter().map(|bytes| Some(Part { offset: program.byte().into(), bytes: bytes? })).collect()
 }
 

@@ -6,7 +6,7 @@ use mrsp::{
 };
 
 use crate::{
-    mrsp_common::{SHORT, check_immediates, check_plan, prefixes, request, sizes},
+    mrsp_common::{SHORT, check_immediates, check_plan, parts, request, sizes},
     mrsp_layout::check_naa_plan,
     program::Program,
 };
@@ -88,11 +88,11 @@ fn message(naa: &mut Naa, bytes: &[u8]) {
 
 fn answer(program: &mut Program<'_>, naa: &mut Naa) {
     let Naa { session, regions, plan, .. } = naa;
-    let prefixes = prefixes(program);
+    let parts = parts(program);
     let code = ReturnCode::new(U24::new(program.u32() >> 8).expect("24 bits"));
     let failure = code.map(|code| Failure { code, status_bytes: program.u16().into() });
     let before = plan.clone();
-    match session.respond(failure.map_or(Ok(&prefixes), Err), plan) {
+    match session.respond(failure.map_or(Ok(&parts), Err), plan) {
         Ok(()) => {
             assert!(session.is_ready());
             if session.places().is_some() {

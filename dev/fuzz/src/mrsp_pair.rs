@@ -7,7 +7,7 @@ use mrsp::{
 };
 
 use crate::{
-    mrsp_common::{Host, check_immediates, check_plan, host, parts, prefixes, sizes},
+    mrsp_common::{Host, check_immediates, check_plan, host, parts, sizes},
     mrsp_layout::check_naa_plan,
     program::Program,
 };
@@ -73,9 +73,9 @@ fn round(
     }
     let call = naa.handle_request(immediate(plan)).expect("a call of a ready session");
     assert_eq!((call.function, call.user), (Some(function), user));
-    let prefixes = prefixes(program);
+    let back = parts(program);
     let code = ReturnCode::new(U24::new(program.byte().into()).expect("24 bits"));
-    let result = code.map_or(Ok(&prefixes[..]), |code| Err(Failure { code, status_bytes: 0 }));
+    let result = code.map_or(Ok(&back[..]), |code| Err(Failure { code, status_bytes: 0 }));
     if naa.respond(result, answer).is_err() {
         naa.respond(Ok(&[]), answer).expect("whole outputs always fit");
     }

@@ -3,7 +3,7 @@
 use super::{Param, SetupError, setup};
 use crate::{
     layout::{ALIGNMENT, Layout, Placed, Slot},
-    plan::{self, CallPlan, Part, Piece, PrefixError},
+    plan::{self, CallPlan, Part, PartError, Piece},
     region::RemoteRegion,
 };
 
@@ -76,7 +76,7 @@ impl Arranged {
         single_send_done: bool,
         parts: &[Option<Part>],
         plan: &mut CallPlan,
-    ) -> Result<(), PrefixError> {
+    ) -> Result<(), PartError> {
         plan::check_parts(parts, self.slots.iter().map(|slot| slot.host.size))?;
         plan.clear();
         let mut before: Option<Sent> = None;

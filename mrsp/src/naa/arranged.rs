@@ -2,8 +2,8 @@
 
 use crate::{
     layout::{ALIGNMENT, Place, Slot},
-    plan::{self, CallPlan, Prefix},
-    region::{NaaAddress, RegionFlags, RegionRequest},
+    plan::{self, CallPlan, Part},
+    region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
 /// The locations of the parameters in the accelerator's regions, and the order of the outputs.
@@ -24,26 +24,34 @@ pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionReq
     slots.iter().map(param).collect()
 }
 
-/// An output of which at least one byte is sent.
+/// The part of one output that is sent, which has at least one byte.
 #[derive(Clone, Copy)]
 struct Sent {
     place: Place,
+    /// The host's side of the output.
+    to: RemoteRegion,
+    /// The offset of the part in the output, in bytes.
+    start: u64,
     bytes: u32,
-    /// True if the output is sent whole.
-    whole: bool,
-    addr: u64,
-    rkey: u32,
 }
 
 impl Sent {
-    /// Returns the number of bytes between the end of this output and the output `next` in the accelerator's region, or
-    /// `None` if one WRITE must not cover both outputs. One WRITE may cover two outputs only if both outputs have the
-    /// same RKey, and if their host addresses differ by as much as their offsets in the accelerator's region.
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.bytes)
+    }
+
+    /// Returns the number of bytes between the end of this part and the part `next` in the accelerator's region, or
+    /// `None` if one WRITE must not cover both parts. One WRITE may cover parts of two outputs only if the first part
+    /// reaches to the end of its output, and the second part begins at the start of its output. Also, both outputs must
+    /// have the same RKey, and their host addresses must differ by as much as their offsets in the accelerator's
+    /// region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
+        let whole = self.end() == self.to.size.into() && next.start == 0;
         let apart = next.place.offset.checked_sub(self.place.offset)?;
-        let gap = apart.checked_sub(self.bytes)?;
-        let alike = self.addr.checked_add(apart.into()) == Some(next.addr) && self.rkey == next.rkey;
-        let near = self.whole && self.place.region == next.place.region && alike && gap < ALIGNMENT;
+        let gap = apart.checked_sub(self.to.size)?;
+        let alike =
+            self.to.addr.checked_add(apart.into()) == Some(next.to.addr) && self.to.rkey == next.to.rkey;
+        let near = whole && self.place.region == next.place.region && alike && gap < ALIGNMENT;
         near.then_some(gap)
     }
 }
@@ -65,21 +73,20 @@ impl Arranged {
         self.places.iter().copied()
     }
 
-    pub(super) fn plan(&self, params: &[RegionRequest], prefixes: &[Prefix], plan: &mut CallPlan) {
+    pub(super) fn plan(&self, params: &[RegionRequest], parts: &[Option<Part>], plan: &mut CallPlan) {
         let mut before: Option<Sent> = None;
         for &param in &self.outputs {
             let param = usize::from(param);
             let to = params[param].host;
-            let bytes = plan::length(prefixes, param, to.size);
+            let (start, bytes) = plan::part(parts, param, to.size);
             if bytes == 0 {
                 continue;
             }
-            let (place, whole) = (self.places[param], bytes == to.size);
-            let next = Sent { place, bytes, whole, addr: to.addr, rkey: to.rkey };
+            let next = Sent { place: self.places[param], to, start, bytes };
             let gap = before.and_then(|before| before.gap_to(&next));
             match gap.filter(|&gap| plan.has_room(0, u64::from(gap) + u64::from(bytes))) {
                 Some(gap) => plan.extend(gap + bytes),
-                None => plan.push(param, 0, bytes, &to),
+                None => plan.push(param, start, bytes, &to),
             }
             before = Some(next);
         }

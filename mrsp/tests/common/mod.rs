@@ -6,7 +6,7 @@ use mrsp::{
     host::{CallOutcome, HostConfig},
     immediate::CallRequest,
     naa::{Failure, Limits, Placement},
-    plan::{Part, Prefix},
+    plan::Part,
 };
 
 /// A generator of random numbers by the algorithm xorshift64*.
@@ -138,7 +138,7 @@ impl Pair {
     }
 
     /// Responds to the call, and carries out the WRITEs of the response.
-    pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>) -> CallOutcome {
+    pub(crate) fn respond(&mut self, result: Result<&[Option<Part>], Failure>) -> CallOutcome {
         self.naa.respond(result, &mut self.plan).unwrap();
         let peers: Vec<_> = self.naa.regions().iter().map(|region: &RegionRequest| region.host).collect();
         let (immediate, bytes) = carry_out(&self.plan, &self.naa_memory, &mut self.host_memory, &peers);

@@ -17,7 +17,7 @@ use mrsp::{
     Abilities, CallPlan, NaaSession, RegionFlags, RegionRequest,
     immediate::CallRequest,
     naa::{Failure, Limits, Placement},
-    plan::Prefix,
+    plan::Part,
     region::HOST_MESSAGE_BYTES,
 };
 use roce_udp::Options;
@@ -29,8 +29,8 @@ use verbs::{
 /// The reaction of the accelerator to a call.
 #[derive(Debug)]
 pub enum Action {
-    Respond(Result<Vec<Prefix>, Failure>),
-    Later(Duration, Result<Vec<Prefix>, Failure>),
+    Respond(Result<Vec<Option<Part>>, Failure>),
+    Later(Duration, Result<Vec<Option<Part>>, Failure>),
     Disconnect,
     /// The accelerator stops acknowledging packets.
     Vanish,
@@ -134,7 +134,7 @@ struct Session {
     machine: NaaSession,
     message: Mr,
     regions: Vec<Region>,
-    due: Option<(Instant, Result<Vec<Prefix>, Failure>)>,
+    due: Option<(Instant, Result<Vec<Option<Part>>, Failure>)>,
     pd: Pd,
 }
 
@@ -228,7 +228,7 @@ impl Session {
         Region { flags: request.flags, mr: self.pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap() }
     }
 
-    fn respond(&mut self, result: Result<Vec<Prefix>, Failure>) {
+    fn respond(&mut self, result: Result<Vec<Option<Part>>, Failure>) {
         let plan = self.plan(result);
         self.receive();
         self.post(&plan);
@@ -257,9 +257,9 @@ impl Session {
         }
     }
 
-    fn plan(&mut self, result: Result<Vec<Prefix>, Failure>) -> CallPlan {
+    fn plan(&mut self, result: Result<Vec<Option<Part>>, Failure>) -> CallPlan {
         let mut plan = CallPlan::default();
-        let result = result.as_ref().map(|prefixes| &prefixes[..]).map_err(|failure| *failure);
+        let result = result.as_ref().map(|parts| &parts[..]).map_err(|failure| *failure);
         self.machine.respond(result, &mut plan).unwrap();
         plan
     }

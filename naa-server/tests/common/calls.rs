@@ -8,7 +8,7 @@ use std::{
 use mrsp::{
     FunctionCode, RegionFlags, U24,
     builtin::{self, Arguments, Element, FftDirection, SortOrder},
-    plan::Prefix,
+    plan::Part,
 };
 use naa_server::{
     arena::{Arena, Quota},
@@ -95,11 +95,11 @@ impl Made {
         )
     }
 
-    pub(crate) fn make(&mut self) -> Result<Vec<Prefix>, Failed> {
+    pub(crate) fn make(&mut self) -> Result<Vec<Option<Part>>, Failed> {
         self.make_until(&Stop::never())
     }
 
-    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
+    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failed> {
         self.task.run(stop)
     }
 

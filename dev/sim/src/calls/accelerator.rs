@@ -4,7 +4,7 @@ use mrsp::{
     CallPlan, NaaSession, RegionFlags,
     layout::Place,
     naa::{Failure, Placement},
-    plan::{Piece, Prefix},
+    plan::{Part, Piece},
     region::HOST_MESSAGE_BYTES,
 };
 use simnet::Random;
@@ -36,7 +36,7 @@ pub(super) struct Accelerator {
     sending: bool,
     waiting: Option<u32>,
     /// When the function ends, and how.
-    due: Option<(u64, Result<Vec<Prefix>, Failure>)>,
+    due: Option<(u64, Result<Vec<Option<Part>>, Failure>)>,
 }
 
 impl Accelerator {
@@ -164,7 +164,7 @@ impl Accelerator {
         Ok(())
     }
 
-    fn answer(&mut self, node: &mut Node, result: Result<Vec<Prefix>, Failure>) -> Result<(), String> {
+    fn answer(&mut self, node: &mut Node, result: Result<Vec<Option<Part>>, Failure>) -> Result<(), String> {
         let result = result.as_deref().map_err(|failure| *failure);
         self.machine.respond(result, &mut self.plan).map_err(|e| e.to_string())?;
         self.set_access(node, Access::REMOTE_WRITE)?;

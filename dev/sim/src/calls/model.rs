@@ -1,6 +1,6 @@
 //! What programs and functions write, and what must be where.
 
-use mrsp::{RegionFlags, ReturnCode, U24, naa::Failure, plan::Part, plan::Prefix};
+use mrsp::{RegionFlags, ReturnCode, U24, naa::Failure, plan::Part};
 use simnet::Random;
 
 use super::draw::Talk;
@@ -73,7 +73,7 @@ impl Model {
     }
 
     /// The function writes wherever it can, and answers.
-    pub(super) fn answer(&mut self) -> Result<Vec<Prefix>, Failure> {
+    pub(super) fn answer(&mut self) -> Result<Vec<Option<Part>>, Failure> {
         for param in &mut self.params {
             if self.random.chance(750_000) {
                 self.random.fill(&mut param.there);
@@ -94,20 +94,20 @@ impl Model {
         Failure { code, status_bytes }
     }
 
-    fn succeed(&mut self) -> Vec<Prefix> {
+    fn succeed(&mut self) -> Vec<Option<Part>> {
         self.failure = None;
-        let mut prefixes = Vec::new();
+        let mut parts = Vec::new();
         for param in &mut self.params {
             let size = param.here.len() as u64;
             let bytes = self.random.range(0..=size);
-            let prefix = self.random.chance(250_000).then_some(bytes);
+            let part = self.random.chance(250_000).then_some(Part::prefix(bytes));
             if param.is_output() {
-                let bytes = prefix.unwrap_or(size) as usize;
+                let bytes = part.map_or(size, |part| part.bytes) as usize;
                 param.here[..bytes].copy_from_slice(&param.there[..bytes]);
             }
-            prefixes.push(prefix);
+            parts.push(part);
         }
-        prefixes
+        parts
     }
 }
 

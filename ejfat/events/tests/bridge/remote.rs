@@ -9,7 +9,7 @@ use ejfat::ring::{Answer, BLOCK, Geometry, Placing, Refusal, Run, Slots, Subscri
 use mrsp::{
     CallPlan, NaaSession, RegionRequest,
     naa::{Limits, Placement},
-    plan::Prefix,
+    plan::Part,
     region::HOST_MESSAGE_BYTES,
 };
 use roce_udp::Options;
@@ -108,9 +108,10 @@ impl Bridge {
         let taken = answer.map(|()| Answer { worker: 1, placing: Placing::Store, instance: 7, again });
         regions[ANSWER].memory().write(0, &Answer::encode(&taken));
         // Descriptors and ring are not sent with the answer.
-        let prefixes: [Prefix; 5] = [None, None, None, Some(0), Some(0)];
+        let nothing = Some(Part::prefix(0));
+        let parts = [None, None, None, nothing, nothing];
         let mut plan = CallPlan::default();
-        machine.respond(Ok(&prefixes), &mut plan).unwrap();
+        machine.respond(Ok(&parts), &mut plan).unwrap();
         let theirs = [DESCRIPTORS, RING].map(|region| {
             let host = &asked[region].host;
             RemoteAddr { addr: host.addr, rkey: host.rkey }

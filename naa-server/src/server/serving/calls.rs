@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use mrsp::{ReturnCode, builtin::CATALOGUE, immediate::CallRequest};
+use mrsp::{ReturnCode, builtin::CATALOGUE, immediate::CallRequest, plan::Part};
 use verbs::{CmId, peer::Peer};
 
 use super::{super::sizes, Serving};
@@ -121,7 +121,7 @@ impl Serving {
         }
     }
 
-    fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
+    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
             // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size
