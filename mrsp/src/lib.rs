@@ -37,7 +37,7 @@
 //! let write = plan.writes()[0]; // A real host posts this WRITE to its queue pair.
 //! assert_eq!((write.remote_addr, write.length), (0x8000, 16));
 //! naa.handle_request(write.immediate.expect("the last WRITE has the immediate"))?;
-//! naa.respond(Ok(&[]), &mut plan)?;
+//! naa.respond(Ok(&[]), 0, &mut plan)?;
 //! let write = plan.writes()[0];
 //! let outcome = host.handle_response(write.immediate.expect("the last WRITE"), write.length)?;
 //! assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Success, 32));

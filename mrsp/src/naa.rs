@@ -116,7 +116,7 @@ pub enum LocalError {
         params: usize,
     },
     /// A part in the list of parts does not lie inside its parameter, the list is too long, or the first output is
-    /// smaller than [`Failure::status_bytes`].
+    /// smaller than the status bytes of a failed call.
     #[error(transparent)]
     Part(#[from] PartError),
 }
@@ -128,22 +128,6 @@ pub struct Placement {
     pub addr: u64,
     /// The RKey with which the host writes the region.
     pub rkey: u32,
-}
-
-/// The failure of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The return code that the host gets.
-    pub code: ReturnCode,
-    /// The number of bytes at the start of the first output that are sent although the call failed, for a status block
-    /// or the header of a catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent.
-    pub status_bytes: u32,
-}
-
-impl From<ReturnCode> for Failure {
-    fn from(code: ReturnCode) -> Self {
-        Self { code, status_bytes: 0 }
-    }
 }
 
 #[derive(Debug)]
@@ -289,23 +273,29 @@ impl NaaSession {
     /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts the
     /// WRITEs of the response.
     ///
-    /// For a successful call, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only the
-    /// part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry in
-    /// `parts` are sent whole.
+    /// For a successful call, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only
+    /// the part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry
+    /// in `parts` are sent whole.
+    ///
+    /// For a failed call, `result` is the return code that the host gets. `status_bytes` is the number of bytes at the
+    /// start of the first output that are sent although the call failed, for a status block or the header of a
+    /// catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent. If the call
+    /// succeeded, `status_bytes` has no effect.
     ///
     /// # Errors
     /// Returns an error if no call is running, if a part is not inside its parameter, if `parts` has more elements than
-    /// the session has parameters, or if the first output is smaller than [`Failure::status_bytes`]. After an error,
-    /// the session is unchanged.
+    /// the session has parameters, or if the first output of a failed call is smaller than `status_bytes`. After an
+    /// error, the session is unchanged.
     pub fn respond(
         &mut self,
-        result: Result<&[Option<Part>], Failure>,
+        result: Result<&[Option<Part>], ReturnCode>,
+        status_bytes: u32,
         plan: &mut CallPlan,
     ) -> Result<(), LocalError> {
         let State::Calculating(agreed) = &self.state else { return Err(self.wrong_state("calculating")) };
         match result {
             Ok(parts) => plan_success(agreed, parts, plan)?,
-            Err(failure) => plan_failure(&agreed.params, failure, plan)?,
+            Err(code) => plan_failure(&agreed.params, code, status_bytes, plan)?,
         }
         self.step(|state| match state {
             State::Calculating(agreed) => State::Ready(agreed),
@@ -385,8 +375,12 @@ fn plan_success(agreed: &Agreed, parts: &[Option<Part>], plan: &mut CallPlan) ->
 
 /// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes after the status block, so
 /// that the host does not take the bytes of the status block for a result.
-fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan) -> Result<(), LocalError> {
-    let Failure { code, status_bytes } = failure;
+fn plan_failure(
+    params: &[RegionRequest],
+    code: ReturnCode,
+    status_bytes: u32,
+    plan: &mut CallPlan,
+) -> Result<(), LocalError> {
     let status = if status_bytes > 0 { outputs(params).next() } else { None };
     if let Some((param, &RemoteRegion { size, .. })) = status.filter(|(_, to)| status_bytes > to.size) {
         return Err(PartError::TooLong { param, bytes: status_bytes.into(), size }.into());

@@ -8,7 +8,7 @@ use mrsp::{
     builtin::{SHA256, StatusBlock},
     host::{CallError, PeerError},
     immediate::{Answer, CallRequest},
-    naa::{Failure, LocalError, RequestError},
+    naa::{LocalError, RequestError},
     plan::{Part, PartError},
 };
 
@@ -47,8 +47,8 @@ fn parts_at_the_start_of_parameters() {
     assert_eq!(begin(&[None, Some(Part::prefix(21))]), Err(too_long.into()));
     assert_eq!(begin(&[None; 4]), Err(too_many.into()));
     pair.call(1, U24::ZERO, &[]);
-    assert_eq!(pair.naa.respond(Ok(&[None, Some(Part::prefix(21))]), &mut plan), Err(too_long.into()));
-    assert_eq!(pair.naa.respond(Ok(&[None; 4]), &mut plan), Err(too_many.into()));
+    assert_eq!(pair.naa.respond(Ok(&[None, Some(Part::prefix(21))]), 0, &mut plan), Err(too_long.into()));
+    assert_eq!(pair.naa.respond(Ok(&[None; 4]), 0, &mut plan), Err(too_many.into()));
     pair.respond(Ok(&[]));
 }
 
@@ -69,7 +69,7 @@ fn parts() {
             ([Some(Part { offset, bytes })], PartError::Outside { param: 0, offset, bytes, size: 10 });
         assert_eq!(pair.host.begin_call(code(1), U24::ZERO, &parts, &mut plan), Err(outside.into()));
         pair.call(1, U24::ZERO, &[]);
-        assert_eq!(pair.naa.respond(Ok(&parts), &mut plan), Err(outside.into()));
+        assert_eq!(pair.naa.respond(Ok(&parts), 0, &mut plan), Err(outside.into()));
         pair.respond(Ok(&[]));
     }
 }
@@ -95,7 +95,7 @@ fn single_send_survives_failures_but_not_of_posting() {
     assert!(matches!(pair.host.call_not_posted(), Err(CallError::State { .. })));
     pair.call(1, U24::ZERO, &[]);
     assert_eq!(pair.lengths(), [(0, 20), (1, 10)]);
-    pair.respond(Err(ReturnCode::BUSY.into()));
+    pair.respond(Err(ReturnCode::BUSY));
     pair.call(1, U24::ZERO, &[]);
     assert_eq!(pair.lengths(), [(1, 10)]);
 }
@@ -119,7 +119,7 @@ fn nothing_to_send() {
 fn failures() {
     let mut pair = Pair::new(&[(IN, 10), (OUT, 64), (OUT, 20)], &[]);
     pair.call(16, U24::ZERO, &[]);
-    let outcome = pair.respond(Err(ReturnCode::UNKNOWN_FUNCTION.into()));
+    let outcome = pair.respond(Err(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(pair.lengths(), [(0, 0)]);
     assert_eq!(outcome.answer, Answer::Failure(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(outcome.last_write_bytes, 0);
@@ -130,13 +130,13 @@ fn failures() {
         StatusBlock { function: SHA256, code: Some(code), detail: 32, produced: [64, 0, 0, 0, 0, 0] };
     pair.call(16, U24::ZERO, &[]);
     pair.naa_memory[1].copy_from_slice(&status.encode());
-    let outcome = pair.respond(Err(Failure { code, status_bytes: 64 }));
+    let outcome = pair.respond_with(Err(code), 64);
     assert_eq!(pair.lengths(), [(1, 64), (0, 0)]);
     assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Failure(code), 0));
     assert_eq!(StatusBlock::decode(&pair.host_memory[1]), Ok(status));
 
     pair.call(16, U24::ZERO, &[]);
-    let error = pair.naa.respond(Err(Failure { code, status_bytes: 65 }), &mut pair.plan);
+    let error = pair.naa.respond(Err(code), 65, &mut pair.plan);
     assert_eq!(error, Err(PartError::TooLong { param: 1, bytes: 65, size: 64 }.into()));
 }
 
@@ -155,7 +155,7 @@ fn answers_nobody_asked_for() {
 #[test]
 fn calls_at_the_wrong_time() {
     let mut pair = Pair::new(&[(IN_OUT, 10)], &[]);
-    let error = pair.naa.respond(Ok(&[]), &mut pair.plan).unwrap_err();
+    let error = pair.naa.respond(Ok(&[]), 0, &mut pair.plan).unwrap_err();
     assert_eq!(error, LocalError::State { state: "ready", needed: "calculating" });
     pair.call(1, U24::ZERO, &[]);
     let before = pair.plan.clone();
@@ -192,7 +192,7 @@ fn a_plan_keeps_its_memory() {
         pair.call(1, U24::ZERO, &[]);
         pair.respond(Ok(&[]));
         pair.call(1, U24::ZERO, &[]);
-        pair.respond(Err(Failure { code: ReturnCode::INTERNAL, status_bytes: 1 }));
+        pair.respond_with(Err(ReturnCode::INTERNAL), 1);
     }
     assert_eq!(pair.plan.writes().as_ptr(), memory);
 }
@@ -247,7 +247,7 @@ fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlag
     let mut expected = pair.host_memory.clone();
     if random.chance(4) {
         let failure = ReturnCode::new(user(1 + random.below(0xff_ffff) as u32)).unwrap();
-        assert_eq!(pair.respond(Err(failure.into())).answer, Answer::Failure(failure));
+        assert_eq!(pair.respond(Err(failure)).answer, Answer::Failure(failure));
     } else {
         for (i, &(flags, size)) in params.iter().enumerate() {
             if flags.contains(OUT) {

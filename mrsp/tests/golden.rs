@@ -47,7 +47,7 @@ fn one_region() {
 
     let request = naa.handle_request(0x83).unwrap();
     assert_eq!(request, CallRequest { function: Some(code(3)), user: U24::ZERO });
-    naa.respond(Ok(&[]), &mut plan).unwrap();
+    naa.respond(Ok(&[]), 0, &mut plan).unwrap();
     let write = Write { length: 64, remote_addr: 0x55be_6772_0810, rkey: 0x269, immediate: Some(0), ..write };
     assert_eq!(plan.writes(), [write]);
     let outcome = host.handle_response(0, 64).unwrap();
@@ -81,7 +81,7 @@ fn internal_regions_and_single_send() {
         assert_eq!(summary(&plan), sent);
         let request = naa.handle_request(0xc3b2_a182).unwrap();
         assert_eq!(request, CallRequest { function: Some(code(2)), user: user(0xc3_b2a1) });
-        naa.respond(Ok(&[]), &mut plan).unwrap();
+        naa.respond(Ok(&[]), 0, &mut plan).unwrap();
         assert_eq!(summary(&plan), [(256, None), (4096, Some(0))]);
         host.handle_response(0, 4096).unwrap();
     }

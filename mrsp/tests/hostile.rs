@@ -10,7 +10,7 @@ use mrsp::{
     codec,
     host::HostConfig,
     immediate::Request,
-    naa::{Failure, Limits},
+    naa::Limits,
     plan::Part,
 };
 
@@ -222,9 +222,10 @@ fn naa_under_any_sequence() {
 
 fn answer(random: &mut Random, naa: &mut NaaSession, plan: &mut CallPlan) -> bool {
     let parts = [Some(Part::prefix(random.below(110))), None, Some(Part::prefix(random.any()))];
-    let failure = Failure { code: ReturnCode::BUSY, status_bytes: random.below(200) as u32 };
-    let result = if random.chance(2) { Ok(&parts[..random.below(4) as usize]) } else { Err(failure) };
-    let answered = naa.respond(result, plan).is_ok();
+    let status_bytes = random.below(200) as u32;
+    let result =
+        if random.chance(2) { Ok(&parts[..random.below(4) as usize]) } else { Err(ReturnCode::BUSY) };
+    let answered = naa.respond(result, status_bytes, plan).is_ok();
     if answered {
         let sizes: Vec<_> = naa.regions().iter().map(|region| region.host.size).collect();
         check_plan(plan, &sizes);

@@ -111,7 +111,7 @@ impl Pair {
     }
 
     fn respond(&mut self, parts: &[Option<Part>]) {
-        self.naa.respond(Ok(parts), &mut self.plan).unwrap();
+        self.naa.respond(Ok(parts), 0, &mut self.plan).unwrap();
         for write in self.plan.writes() {
             assert!(self.plan.gathered(write).is_empty());
             let Place { region, offset } = self.placed.places[write.param];
@@ -350,7 +350,7 @@ fn bytes_of_a_layout_that_are_not_one_are_refused() {
         let sizes: Vec<_> = naa.regions().iter().map(|param| param.host.size).collect();
         naa.handle_request(0x81).unwrap();
         let mut plan = CallPlan::default();
-        naa.respond(Ok(&[]), &mut plan).unwrap();
+        naa.respond(Ok(&[]), 0, &mut plan).unwrap();
         assert!(plan.writes().iter().all(|write| write.param < sizes.len()));
     }
 }

@@ -6,7 +6,7 @@ use fake::{Action, Fake};
 use mrsp::{
     builtin::{CATALOGUE, SHA256, StatusBlock, ZSTD_DECOMPRESS},
     catalogue::{Function, HEADER_BYTES},
-    naa::{Failure, Limits},
+    naa::Limits,
 };
 use naa_host::{
     Catalogue, Device, Error, Part, ReturnCode, SessionConfig,
@@ -40,7 +40,7 @@ fn its_failure_says_how_much_room_is_needed() {
         let (function, produced) = (ZSTD_DECOMPRESS, [64, 0, 0, 0, 0, 0]);
         let status = StatusBlock { function, code: Some(code), detail: 4321, produced };
         regions[2].write(&status.encode());
-        Action::Respond(Err(Failure { code, status_bytes: 64 }))
+        Action::Fail(code, 64)
     });
     let device = device("127.0.3.161");
     let mut job = Job::connect(&device, fake.address, &[8], &[10], &SessionConfig::default()).unwrap();
@@ -84,7 +84,7 @@ fn a_catalogue_is_read_whatever_its_size() {
         if room < bytes.len() {
             regions[0].write(&bytes[..HEADER_BYTES]);
             let code = ReturnCode::OUTPUT_TOO_SMALL;
-            return Action::Respond(Err(Failure { code, status_bytes: HEADER_BYTES as u32 }));
+            return Action::Fail(code, HEADER_BYTES as u32);
         }
         regions[0].write(&bytes);
         Action::Respond(Ok(vec![Some(Part::prefix(bytes.len() as u64))]))

@@ -5,10 +5,7 @@ mod fake;
 use std::time::{Duration, Instant};
 
 use fake::{Action, Fake, increment};
-use mrsp::{
-    RegionFlags,
-    naa::{Failure, Limits},
-};
+use mrsp::{RegionFlags, naa::Limits};
 use naa_host::{
     Answer, Device, Dialect, Error, FunctionCode, Param, Part, ReturnCode, Session, SessionConfig, U24,
 };
@@ -132,7 +129,7 @@ fn failures_have_codes_and_leave_the_session_usable() {
     let fake = Fake::start("127.0.3.6", Limits::default(), move |regions, request| match codes.next() {
         Some(code) => {
             regions[0].write(&[1; 8]);
-            Action::Respond(Err(Failure { code, status_bytes: 4 }))
+            Action::Fail(code, 4)
         }
         None => increment(regions, request),
     });
@@ -150,7 +147,7 @@ fn failures_have_codes_and_leave_the_session_usable() {
 #[test]
 fn the_other_dialect_has_user_bits_instead_of_codes() {
     let code = ReturnCode::new(U24::new(0x1234).unwrap()).unwrap();
-    let fake = Fake::start("127.0.3.7", Limits::default(), move |_, _| Action::Respond(Err(code.into())));
+    let fake = Fake::start("127.0.3.7", Limits::default(), move |_, _| Action::Respond(Err(code)));
     let config = SessionConfig { dialect: Dialect::Next, ..SessionConfig::default() };
     let device = device("127.0.3.107");
     let mut session = Session::connect(&device, fake.address, &[Param::output(8)], &config).unwrap();

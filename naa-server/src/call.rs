@@ -34,6 +34,7 @@ pub fn direction(flags: RegionFlags) -> Direction {
     }
 }
 
+use crate::regions::Lent;
 pub use crate::regions::{Region, Regions, View};
 
 /// A region of a call from the view of the function. No two regions of a call overlap.
@@ -104,6 +105,9 @@ fn is_output(direction: Direction) -> bool {
 /// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
+    /// The server has no function with the function code of the call.
+    #[error("unknown function")]
+    UnknownFunction,
     /// The host's regions or arguments do not fit the function.
     #[error("bad arguments: {0}")]
     Arguments(Cow<'static, str>),
@@ -169,7 +173,8 @@ impl Failure {
             | Self::Kernel { .. }
             | Self::Internal(_)
             | Self::Refused(_) => true,
-            Self::Arguments(_)
+            Self::UnknownFunction
+            | Self::Arguments(_)
             | Self::Input(_)
             | Self::OutputTooSmall { .. }
             | Self::OverLimit { .. }
@@ -180,6 +185,7 @@ impl Failure {
     /// Returns the return code for the host.
     pub fn code(&self) -> ReturnCode {
         match self {
+            Self::UnknownFunction => ReturnCode::UNKNOWN_FUNCTION,
             Self::Arguments(_) => ReturnCode::BAD_ARGUMENTS,
             Self::Input(_) => ReturnCode::MALFORMED_INPUT,
             Self::OutputTooSmall { .. } => ReturnCode::OUTPUT_TOO_SMALL,
@@ -190,27 +196,6 @@ impl Failure {
             Self::Returned { code, .. } | Self::Kernel { code, .. } => *code,
             Self::Internal(_) => ReturnCode::INTERNAL,
         }
-    }
-}
-
-/// The reason for which a call failed, and the number of bytes that the host gets although the call failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// The reason of the failure.
-    pub why: Failure,
-    /// The number of bytes at the start of the first output that the host gets although the call failed.
-    pub status_bytes: u32,
-}
-
-impl From<Failure> for Failed {
-    fn from(why: Failure) -> Self {
-        Self { why, status_bytes: 0 }
-    }
-}
-
-impl From<&Failed> for mrsp::naa::Failure {
-    fn from(failed: &Failed) -> Self {
-        Self { code: failed.why.code(), status_bytes: failed.status_bytes }
     }
 }
 
@@ -322,19 +307,22 @@ pub struct Call<'a> {
     stop: &'a Stop,
     /// The part of each parameter that is a result. Internal regions have no entry.
     produced: Vec<Option<Part>>,
-    status_bytes: u32,
+    /// The number of status bytes, which is kept with the regions of the session.
+    status_bytes: &'a mut u32,
 }
 
 impl<'a> Call<'a> {
-    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request.
+    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request. The
+    /// new call has no status bytes.
     ///
     /// # Errors
     /// Fails with [`Failure::Internal`] if a peer still has access to a region.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
-        let (regions, quota) =
-            regions.slices().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
+        let Lent { regions, quota, status_bytes } =
+            regions.lend().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
+        *status_bytes = 0;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
-        Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes: 0 })
+        Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes })
     }
 
     /// Runs `function` on a call with `regions`. Returns the part of each parameter that is a result.
@@ -343,12 +331,9 @@ impl<'a> Call<'a> {
         user: U24,
         stop: &Stop,
         function: impl FnOnce(&mut Call<'_>) -> Result<(), Failure>,
-    ) -> Result<Vec<Option<Part>>, Failed> {
+    ) -> Result<Vec<Option<Part>>, Failure> {
         let mut call = Call::new(regions, user, stop)?;
-        let result = match function(&mut call) {
-            Ok(()) => Ok(call.produced),
-            Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
-        };
+        let result = function(&mut call).map(|()| call.produced);
         // Even after a failure, working copies are copied to the regions, because the first output may have bytes that
         // the host gets although the call failed.
         regions.settle();
@@ -399,7 +384,7 @@ impl<'a> Call<'a> {
     /// Sets the number of bytes at the start of output 0 that the host gets even if the call fails or panics. These
     /// bytes are for example a status block.
     pub fn set_status(&mut self, bytes: u32) {
-        self.status_bytes = bytes;
+        *self.status_bytes = bytes;
     }
 
     /// Sets the number of bytes of output `output` that are a result. If the function does not call `set_produced` for
@@ -441,12 +426,12 @@ impl Task {
     ///
     /// # Errors
     /// Fails with the failure of the function, or with [`Failure::Internal`] if the function panics.
-    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failed> {
+    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);
         if let Some(kernel) = function.kernel() {
             let process = self.process.as_deref();
-            return Ok(kernel::run(kernel, process, &mut self.regions, user, self.deadline)?);
+            return kernel::run(kernel, process, &mut self.regions, user, self.deadline);
         }
         // The session's process is stopped before slices of the regions are made, because slices are made only of
         // memory that no process may write.

@@ -22,7 +22,7 @@ use mrsp::plan::Part;
 use verbs::{lines::Lines, peer::Peer};
 
 use crate::{
-    call::{Failed, Failure, Regions, Stop, Task},
+    call::{Failure, Regions, Stop, Task},
     priority::{self, Thread},
 };
 pub use schedule::Calls;
@@ -95,7 +95,7 @@ pub struct Done {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: TaskId,
     /// The part of each parameter that is a result, or the reason for which the call has no result.
-    pub result: Result<Vec<Option<Part>>, Failed>,
+    pub result: Result<Vec<Option<Part>>, Failure>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
     pub regions: Option<Regions>,
@@ -296,7 +296,7 @@ impl Pool {
                 continue;
             }
             let regions = state.give_up(id);
-            expired.push(Done { id, result: Err(Failure::TimedOut.into()), regions });
+            expired.push(Done { id, result: Err(Failure::TimedOut), regions });
         }
         if !expired.is_empty() {
             self.0.staff(&mut state);
@@ -334,7 +334,7 @@ impl Pool {
         let waiting: Vec<_> = state.tasks.keys().copied().collect();
         for id in waiting {
             let regions = state.give_up(id);
-            state.done.push_back(Done { id, result: Err(Failure::Abandoned.into()), regions });
+            state.done.push_back(Done { id, result: Err(Failure::Abandoned), regions });
         }
         self.0.work.notify_all();
         self.0.guests_work.notify_all();
@@ -553,7 +553,7 @@ impl State {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));
         let regions = self.tasks.remove(&id).map(|task| task.regions);
-        self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
+        self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced)), regions });
     }
 
     /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the call's regions

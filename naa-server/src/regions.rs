@@ -45,6 +45,16 @@ struct Views {
     order: Vec<usize>,
 }
 
+/// What a call gets of the regions of its session.
+pub(crate) struct Lent<'a> {
+    /// The parameters and internal regions as slices.
+    pub(crate) regions: Vec<RegionRef<'a>>,
+    /// The quota for scratch memory.
+    pub(crate) quota: Option<&'a Quota>,
+    /// The place for the number of status bytes, which [`Regions::take_status_bytes`] returns after the call.
+    pub(crate) status_bytes: &'a mut u32,
+}
+
 /// The regions of a session in the order of the host's MRSP message. Without a layout, each region is a parameter or an
 /// internal region.
 #[derive(Debug, Default)]
@@ -53,6 +63,8 @@ pub struct Regions {
     views: Option<Arc<Views>>,
     /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
+    /// The number of bytes at the start of the first output that the host gets if the call on these regions fails.
+    status_bytes: u32,
     /// The charge for the files of the session's process. The charge lasts until these regions are dropped after the
     /// last call of the session.
     _process_files: Option<Reservation>,
@@ -134,33 +146,20 @@ impl Regions {
         })
     }
 
-    /// Returns parameters and internal regions as slices, and the quota for scratch memory. Returns `None` while a peer
-    /// has access to a region.
-    pub(crate) fn slices(&mut self) -> Option<(Vec<RegionRef<'_>>, Option<&Quota>)> {
-        let quota = self.quota.as_ref();
-        let Some(views) = &self.views else {
-            let slices = self.regions.iter_mut().map(|region| {
-                Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
-            });
-            return Some((slices.collect::<Option<_>>()?, quota));
-        };
-        let mut slices: Vec<_> = views.all.iter().map(|_| None).collect();
-        let mut order = views.order.iter().map(|&at| (at, views.all[at])).peekable();
-        for (number, region) in self.regions.iter_mut().enumerate() {
-            let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
-            while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
-                // Layout entries were checked when they were granted: they are inside their regions and do not overlap.
-                let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
-                let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
-                slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
-                (rest, passed) = (behind, view.offset + view.len);
-            }
-        }
-        Some((slices.into_iter().collect::<Option<_>>()?, quota))
+    /// Lends the regions to a call. Returns `None` while a peer has access to a region.
+    pub(crate) fn lend(&mut self) -> Option<Lent<'_>> {
+        let Self { regions, views, quota, status_bytes, .. } = self;
+        Some(Lent { regions: slices(regions, views.as_deref())?, quota: quota.as_ref(), status_bytes })
+    }
+
+    /// Returns the number of bytes at the start of the first output that the host gets if the last call on these
+    /// regions failed, and sets this number to 0.
+    pub fn take_status_bytes(&mut self) -> u32 {
+        std::mem::take(&mut self.status_bytes)
     }
 
     /// Copies the results of a call from working copies to the memory from which the results are sent. This method is
-    /// called after a call that used [`slices`](Self::slices).
+    /// called after a call that used [`lend`](Self::lend).
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
@@ -183,6 +182,29 @@ impl Regions {
         };
         Params { regions: self, shared: starts }
     }
+}
+
+/// Returns parameters and internal regions as slices. Returns `None` while a peer has access to a region.
+fn slices<'a>(regions: &'a mut [Region], views: Option<&Views>) -> Option<Vec<RegionRef<'a>>> {
+    let Some(views) = views else {
+        let slices = regions.iter_mut().map(|region| {
+            Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
+        });
+        return slices.collect();
+    };
+    let mut slices: Vec<_> = views.all.iter().map(|_| None).collect();
+    let mut order = views.order.iter().map(|&at| (at, views.all[at])).peekable();
+    for (number, region) in regions.iter_mut().enumerate() {
+        let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
+        while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
+            // Layout entries were checked when they were granted: they are inside their regions and do not overlap.
+            let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
+            let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
+            slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
+            (rest, passed) = (behind, view.offset + view.len);
+        }
+    }
+    slices.into_iter().collect()
 }
 
 fn whole(region: usize, of: &Region) -> View {

@@ -8,11 +8,7 @@ use std::{
 
 use mrsp::{
     CallPlan, ErrorCode, FunctionCode, Liveness, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
-    codec::encode_error,
-    immediate::CallRequest,
-    naa::{Failure, Placement},
-    plan::Part,
-    region::HOST_MESSAGE_BYTES,
+    codec::encode_error, immediate::CallRequest, naa::Placement, plan::Part, region::HOST_MESSAGE_BYTES,
 };
 use naa_kernels::SessionProcess;
 use smallvec::SmallVec;
@@ -430,13 +426,14 @@ impl Session {
         self.refuse(&encode_error(code), End::GivenUp)
     }
 
-    /// Responds to the call: the host may write its regions again, and the results are sent. Returns the number of
-    /// bytes that are sent.
+    /// Responds to the call: the host may write its regions again, and the results are sent. If the call failed, the
+    /// status bytes that the function set are sent instead of the results. Returns the number of bytes that are sent.
     ///
     /// # Errors
     /// Fails with the reason for which the session ends, or with an error if the session has no call.
-    pub fn respond(&mut self, result: Result<&[Option<Part>], Failure>, now: Instant) -> Result<u64, End> {
-        self.machine.respond(result, &mut self.plan)?;
+    pub fn respond(&mut self, result: Result<&[Option<Part>], ReturnCode>, now: Instant) -> Result<u64, End> {
+        let status_bytes = self.regions.take_status_bytes();
+        self.machine.respond(result, status_bytes, &mut self.plan)?;
         self.calling = Calling::No;
         self.grant()?;
         self.post_receive()?;
@@ -446,7 +443,7 @@ impl Session {
     /// Responds that the call timed out, and closes the session. The regions of the call stay with the function, which
     /// still runs.
     pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
-        self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
+        self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT), 0, &mut self.plan)?;
         self.calling = Calling::Lost;
         self.closing = true;
         self.post_plan(now).map(drop)

@@ -75,7 +75,7 @@ fn calls_without_memory_to_spare() {
             let ballast = leave(spare);
             let result = call.make();
             drop(ballast);
-            let code = result.err().map(|failed| failed.why.code());
+            let code = result.err().map(|why| why.code());
             println!("{} with {spare} bytes to spare: {code:?}", call.what);
             // Some frames decompress to more bytes than the output of their call has.
             let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];

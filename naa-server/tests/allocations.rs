@@ -137,7 +137,7 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         // with an error other than `OVER_LIMIT`, because this format has no end mark, and the decoder asks for bytes
         // after the frame.
         let done =
-            result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
+            result.is_some_and(|result| !result.is_err_and(|why| why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");
         assert!(peak <= bound + SLACK, "{arguments:?} allocates {peak} bytes, and is charged {bound}");
         assert_eq!(call.quota.used(), before, "{arguments:?} gives back what it was charged");
@@ -168,10 +168,10 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         }
         let mut call = Made::of_limited("", arguments, &inputs, output, 0);
         let before = call.quota.used();
-        let mut failed = None;
-        let peak = peak(|| failed = call.make().err());
-        let failed = failed.unwrap_or_else(|| panic!("{arguments:?} is not refused"));
-        assert_eq!(failed.why.code(), ReturnCode::OVER_LIMIT, "{arguments:?}");
+        let mut why = None;
+        let peak = peak(|| why = call.make().err());
+        let why = why.unwrap_or_else(|| panic!("{arguments:?} is not refused"));
+        assert_eq!(why.code(), ReturnCode::OVER_LIMIT, "{arguments:?}");
         assert!(peak <= SLACK, "{arguments:?} is refused before it allocates, not after {peak} bytes");
         assert_eq!(call.quota.used(), before);
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
@@ -179,7 +179,7 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         // The status block tells the host how many bytes were needed. The text of the failure, which is for the log,
         // names the number of needed bytes and the limit per session.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
-        let text = failed.why.to_string();
+        let text = why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");
         refused.push(arguments.function());
     }

@@ -31,7 +31,7 @@ fn given_up(mut call: Made, after: Duration) -> Duration {
             tell.send(rustix::thread::gettid()).unwrap();
             let result = call.make_until(stop);
             let end = cpu_time();
-            (result.err().map(|failed| failed.why), end, call.what)
+            (result.err(), end, call.what)
         });
         let id = told.recv().unwrap();
         thread::sleep(after);

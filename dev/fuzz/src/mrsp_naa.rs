@@ -2,7 +2,7 @@
 
 use mrsp::{
     CallPlan, ErrorCode, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24, codec,
-    naa::{Failure, Limits, LocalError, Placement},
+    naa::{Limits, LocalError, Placement},
 };
 
 use crate::{
@@ -90,9 +90,9 @@ fn answer(program: &mut Program<'_>, naa: &mut Naa) {
     let Naa { session, regions, plan, .. } = naa;
     let parts = parts(program);
     let code = ReturnCode::new(U24::new(program.u32() >> 8).expect("24 bits"));
-    let failure = code.map(|code| Failure { code, status_bytes: program.u16().into() });
+    let status_bytes = code.map_or(0, |_| program.u16().into());
     let before = plan.clone();
-    match session.respond(failure.map_or(Ok(&parts), Err), plan) {
+    match session.respond(code.map_or(Ok(&parts), Err), status_bytes, plan) {
         Ok(()) => {
             assert!(session.is_ready());
             if session.places().is_some() {

@@ -3,7 +3,7 @@
 use mrsp::{
     CallPlan, FunctionCode, HostSession, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24,
     immediate::Answer,
-    naa::{Failure, Limits, Placement},
+    naa::{Limits, Placement},
 };
 
 use crate::{
@@ -75,9 +75,9 @@ fn round(
     assert_eq!((call.function, call.user), (Some(function), user));
     let back = parts(program);
     let code = ReturnCode::new(U24::new(program.byte().into()).expect("24 bits"));
-    let result = code.map_or(Ok(&back[..]), |code| Err(Failure { code, status_bytes: 0 }));
-    if naa.respond(result, answer).is_err() {
-        naa.respond(Ok(&[]), answer).expect("whole outputs always fit");
+    let result = code.map_or(Ok(&back[..]), Err);
+    if naa.respond(result, 0, answer).is_err() {
+        naa.respond(Ok(&[]), 0, answer).expect("whole outputs always fit");
     }
     if host.arranged.is_some() {
         check_immediates(answer);

@@ -2,10 +2,11 @@
 #![allow(dead_code)]
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, RegionRequest, RemoteRegion, U24,
+    CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, RegionRequest, RemoteRegion,
+    ReturnCode, U24,
     host::{CallOutcome, HostConfig},
     immediate::CallRequest,
-    naa::{Failure, Limits, Placement},
+    naa::{Limits, Placement},
     plan::Part,
 };
 
@@ -138,8 +139,18 @@ impl Pair {
     }
 
     /// Responds to the call, and carries out the WRITEs of the response.
-    pub(crate) fn respond(&mut self, result: Result<&[Option<Part>], Failure>) -> CallOutcome {
-        self.naa.respond(result, &mut self.plan).unwrap();
+    pub(crate) fn respond(&mut self, result: Result<&[Option<Part>], ReturnCode>) -> CallOutcome {
+        self.respond_with(result, 0)
+    }
+
+    /// Responds to the call with `status_bytes` bytes of the first output if the call failed, and carries out the
+    /// WRITEs of the response.
+    pub(crate) fn respond_with(
+        &mut self,
+        result: Result<&[Option<Part>], ReturnCode>,
+        status_bytes: u32,
+    ) -> CallOutcome {
+        self.naa.respond(result, status_bytes, &mut self.plan).unwrap();
         let peers: Vec<_> = self.naa.regions().iter().map(|region: &RegionRequest| region.host).collect();
         let (immediate, bytes) = carry_out(&self.plan, &self.naa_memory, &mut self.host_memory, &peers);
         self.host.handle_response(immediate, bytes).unwrap()

@@ -14,9 +14,9 @@ use std::{
 };
 
 use mrsp::{
-    Abilities, CallPlan, NaaSession, RegionFlags, RegionRequest,
+    Abilities, CallPlan, NaaSession, RegionFlags, RegionRequest, ReturnCode,
     immediate::CallRequest,
-    naa::{Failure, Limits, Placement},
+    naa::{Limits, Placement},
     plan::Part,
     region::HOST_MESSAGE_BYTES,
 };
@@ -29,8 +29,10 @@ use verbs::{
 /// The reaction of the accelerator to a call.
 #[derive(Debug)]
 pub enum Action {
-    Respond(Result<Vec<Option<Part>>, Failure>),
-    Later(Duration, Result<Vec<Option<Part>>, Failure>),
+    Respond(Result<Vec<Option<Part>>, ReturnCode>),
+    Later(Duration, Result<Vec<Option<Part>>, ReturnCode>),
+    /// The accelerator responds with the return code, and sends the number of bytes at the start of the first output.
+    Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.
     Vanish,
@@ -134,7 +136,7 @@ struct Session {
     machine: NaaSession,
     message: Mr,
     regions: Vec<Region>,
-    due: Option<(Instant, Result<Vec<Option<Part>>, Failure>)>,
+    due: Option<(Instant, Result<Vec<Option<Part>>, ReturnCode>)>,
     pd: Pd,
 }
 
@@ -162,7 +164,8 @@ impl Server {
                 (WcStatus::Success, WcOpcode::RecvWriteWithImm) => {
                     let request = session.machine.handle_request(wc.imm.unwrap()).unwrap();
                     match (self.script)(&session.regions, request) {
-                        Action::Respond(result) => session.respond(result),
+                        Action::Respond(result) => session.respond(result, 0),
+                        Action::Fail(code, status_bytes) => session.respond(Err(code), status_bytes),
                         Action::Later(delay, result) => session.due = Some((Instant::now() + delay, result)),
                         Action::Disconnect => self.channel.disconnect(id).unwrap(),
                         Action::Vanish => drop(self.sessions.remove(&id)),
@@ -177,7 +180,7 @@ impl Server {
         for session in self.sessions.values_mut() {
             if session.due.as_ref().is_some_and(|(at, _)| *at <= Instant::now()) {
                 let (_, result) = session.due.take().unwrap();
-                session.respond(result);
+                session.respond(result, 0);
             }
         }
     }
@@ -228,21 +231,21 @@ impl Session {
         Region { flags: request.flags, mr: self.pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap() }
     }
 
-    fn respond(&mut self, result: Result<Vec<Option<Part>>, Failure>) {
-        let plan = self.plan(result);
+    fn respond(&mut self, result: Result<Vec<Option<Part>>, ReturnCode>, status_bytes: u32) {
+        let plan = self.plan(result, status_bytes);
         self.receive();
         self.post(&plan);
     }
 
     fn twice(&mut self) {
-        let plan = self.plan(Ok(Vec::new()));
+        let plan = self.plan(Ok(Vec::new()), 0);
         self.receive();
         self.post(&plan);
         self.post(&plan);
     }
 
     fn stream(&mut self, count: u32) {
-        let plan = self.plan(Ok(Vec::new()));
+        let plan = self.plan(Ok(Vec::new()), 0);
         self.post(&plan);
         let to = plan.writes()[0];
         for number in 1..=count {
@@ -257,10 +260,10 @@ impl Session {
         }
     }
 
-    fn plan(&mut self, result: Result<Vec<Option<Part>>, Failure>) -> CallPlan {
+    fn plan(&mut self, result: Result<Vec<Option<Part>>, ReturnCode>, status_bytes: u32) -> CallPlan {
         let mut plan = CallPlan::default();
-        let result = result.as_ref().map(|parts| &parts[..]).map_err(|failure| *failure);
-        self.machine.respond(result, &mut plan).unwrap();
+        let result = result.as_ref().map(|parts| &parts[..]).map_err(|code| *code);
+        self.machine.respond(result, status_bytes, &mut plan).unwrap();
         plan
     }
 

@@ -12,7 +12,7 @@ use mrsp::{
 };
 use naa_server::{
     arena::{Arena, Quota},
-    call::{Failed, Region, Stop, Task},
+    call::{Failure, Region, Stop, Task},
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -95,11 +95,11 @@ impl Made {
         )
     }
 
-    pub(crate) fn make(&mut self) -> Result<Vec<Option<Part>>, Failed> {
+    pub(crate) fn make(&mut self) -> Result<Vec<Option<Part>>, Failure> {
         self.make_until(&Stop::never())
     }
 
-    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failed> {
+    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
         self.task.run(stop)
     }
 

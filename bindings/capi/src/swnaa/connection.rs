@@ -231,7 +231,7 @@ impl Worker {
     /// Posts the answer to the call.
     pub(crate) fn write_data(&mut self, error: u8) -> Result<(), Failed> {
         self.needs(&[State::Calculating], "CALCULATING")?;
-        let failure = U24::new(error.into()).and_then(ReturnCode::new).map(Into::into);
+        let failure = U24::new(error.into()).and_then(ReturnCode::new);
         self.public.set_state(State::DataSending);
         self.with_link(|link, public| {
             link.respond(failure)?;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{ErrorCode, U24, immediate::CallRequest, naa::Failure};
+use mrsp::{ErrorCode, ReturnCode, U24, immediate::CallRequest};
 use naa_server::{
     arena::Quota,
     call::Regions,
@@ -207,7 +207,7 @@ impl Link {
     }
 
     /// Sends the results, or the reason why there are none.
-    pub(crate) fn respond(&mut self, failure: Option<Failure>) -> Result<(), Over> {
+    pub(crate) fn respond(&mut self, failure: Option<ReturnCode>) -> Result<(), Over> {
         let result = failure.map_or(Ok(&[][..]), Err);
         self.session.respond(result, Instant::now())?;
         Ok(())

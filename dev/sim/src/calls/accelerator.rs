@@ -1,11 +1,7 @@
 //! The accelerator: grants regions as the server does, finds inputs, writes results.
 
 use mrsp::{
-    CallPlan, NaaSession, RegionFlags,
-    layout::Place,
-    naa::{Failure, Placement},
-    plan::{Part, Piece},
-    region::HOST_MESSAGE_BYTES,
+    CallPlan, NaaSession, RegionFlags, layout::Place, naa::Placement, plan::Piece, region::HOST_MESSAGE_BYTES,
 };
 use simnet::Random;
 use verbs::{Access, Wc, WcOpcode};
@@ -15,7 +11,7 @@ use super::{
     draw::Talk,
     host::FUNCTION,
     memory::{Home, Memory, gaps},
-    model::Model,
+    model::{Model, ModelResponse},
     port::{LAST, Port},
 };
 
@@ -36,7 +32,7 @@ pub(super) struct Accelerator {
     sending: bool,
     waiting: Option<u32>,
     /// When the function ends, and how.
-    due: Option<(u64, Result<Vec<Option<Part>>, Failure>)>,
+    due: Option<(u64, ModelResponse)>,
 }
 
 impl Accelerator {
@@ -93,8 +89,8 @@ impl Accelerator {
             self.waiting = None;
             self.called(now, node, immediate, model)?;
         }
-        if let Some((_, result)) = self.due.take_if(|(at, _)| *at <= now) {
-            self.answer(node, result)?;
+        if let Some((_, response)) = self.due.take_if(|(at, _)| *at <= now) {
+            self.answer(node, &response)?;
         }
         Ok(())
     }
@@ -156,17 +152,17 @@ impl Accelerator {
         }
         self.set_access(node, Access::LOCAL)?;
         self.check(node, model)?;
-        let result = model.answer();
+        let response = model.answer();
         for (home, both) in self.homes.iter().zip(&model.params) {
             home.set(node, &both.there);
         }
-        self.due = Some((now + self.random.pick(&[0, US, 300 * US]), result));
+        self.due = Some((now + self.random.pick(&[0, US, 300 * US]), response));
         Ok(())
     }
 
-    fn answer(&mut self, node: &mut Node, result: Result<Vec<Option<Part>>, Failure>) -> Result<(), String> {
-        let result = result.as_deref().map_err(|failure| *failure);
-        self.machine.respond(result, &mut self.plan).map_err(|e| e.to_string())?;
+    fn answer(&mut self, node: &mut Node, response: &ModelResponse) -> Result<(), String> {
+        let result = response.result.as_deref().map_err(|code| *code);
+        self.machine.respond(result, response.status_bytes, &mut self.plan).map_err(|e| e.to_string())?;
         self.set_access(node, Access::REMOTE_WRITE)?;
         self.port.receive(node, self.inbox)?;
         self.sending = true;

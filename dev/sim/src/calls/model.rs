@@ -1,6 +1,6 @@
 //! What programs and functions write, and what must be where.
 
-use mrsp::{RegionFlags, ReturnCode, U24, naa::Failure, plan::Part};
+use mrsp::{RegionFlags, ReturnCode, U24, plan::Part};
 use simnet::Random;
 
 use super::draw::Talk;
@@ -25,6 +25,14 @@ impl Both {
             self.flags.contains(RegionFlags::INPUT)
         }
     }
+}
+
+/// What a function ends with.
+#[derive(Debug)]
+pub(super) struct ModelResponse {
+    pub(super) result: Result<Vec<Option<Part>>, ReturnCode>,
+    /// How much of the first output is sent although the call failed.
+    pub(super) status_bytes: u32,
 }
 
 #[derive(Debug)]
@@ -73,16 +81,20 @@ impl Model {
     }
 
     /// The function writes wherever it can, and answers.
-    pub(super) fn answer(&mut self) -> Result<Vec<Option<Part>>, Failure> {
+    pub(super) fn answer(&mut self) -> ModelResponse {
         for param in &mut self.params {
             if self.random.chance(750_000) {
                 self.random.fill(&mut param.there);
             }
         }
-        if self.random.chance(150_000) { Err(self.fail()) } else { Ok(self.succeed()) }
+        if self.random.chance(150_000) {
+            self.fail()
+        } else {
+            ModelResponse { result: Ok(self.succeed()), status_bytes: 0 }
+        }
     }
 
-    fn fail(&mut self) -> Failure {
+    fn fail(&mut self) -> ModelResponse {
         let code = ReturnCode::MALFORMED_INPUT;
         self.failure = Some(code);
         let mut status_bytes = 0;
@@ -91,7 +103,7 @@ impl Model {
             first.here[..bytes].copy_from_slice(&first.there[..bytes]);
             status_bytes = bytes as u32;
         }
-        Failure { code, status_bytes }
+        ModelResponse { result: Err(code), status_bytes }
     }
 
     fn succeed(&mut self) -> Vec<Option<Part>> {

@@ -111,7 +111,7 @@ impl Bridge {
         let nothing = Some(Part::prefix(0));
         let parts = [None, None, None, nothing, nothing];
         let mut plan = CallPlan::default();
-        machine.respond(Ok(&parts), &mut plan).unwrap();
+        machine.respond(Ok(&parts), 0, &mut plan).unwrap();
         let theirs = [DESCRIPTORS, RING].map(|region| {
             let host = &asked[region].host;
             RemoteAddr { addr: host.addr, rkey: host.rkey }

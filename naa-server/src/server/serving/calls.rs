@@ -8,7 +8,7 @@ use verbs::{CmId, peer::Peer};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, Failed, Failure, Stop, Task},
+    call::{Call, Failure, Stop, Task},
     function::Execution,
     peer_line::peer_line,
     pool::Done,
@@ -35,7 +35,7 @@ impl Serving {
         }
         let Some(function) = function else {
             peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
-            return self.respond(id, Err(Reply::Code(ReturnCode::UNKNOWN_FUNCTION)));
+            return self.respond(id, Err(Failure::UnknownFunction));
         };
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
@@ -65,7 +65,7 @@ impl Serving {
                 self.peers.computed(peer, begun.elapsed());
             }
             session.regions = task.regions;
-            return self.respond(id, result.map_err(Reply::Failed));
+            return self.respond(id, result);
         }
         match self.pool.submit(task) {
             Ok(number) => {
@@ -74,7 +74,7 @@ impl Serving {
             }
             Err(refused) => {
                 session.regions = refused.task.regions;
-                self.respond(id, Err(Reply::Failed(Failure::Refused(refused.why).into())));
+                self.respond(id, Err(Failure::Refused(refused.why)));
             }
         }
     }
@@ -88,7 +88,7 @@ impl Serving {
             Some(_) if session.shares_regions() => {
                 let why =
                     "each parameter of a subscription has a region of its own; take the symmetric layout";
-                Err(Failure::Arguments(why.into()).into())
+                Err(Failure::Arguments(why.into()))
             }
             Some(residence) => {
                 let stop = Stop::at(self.now + self.config.call_time);
@@ -96,11 +96,11 @@ impl Serving {
                 let resident = &mut residence.resident;
                 Call::make(&mut regions, request.user, &stop, |call| resident.subscribe(&asking, call))
             }
-            None => Err(Failure::Internal("nobody is there to subscribe with".into()).into()),
+            None => Err(Failure::Internal("nobody is there to subscribe with".into())),
         };
         session.regions = regions;
         let may = result.is_ok();
-        self.respond(id, result.map_err(Reply::Failed));
+        self.respond(id, result);
         if may {
             self.begin_stream(id);
         }
@@ -121,39 +121,46 @@ impl Serving {
         }
     }
 
-    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, Reply>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Err(reply) = &result {
-            // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size
-            // of the output.
-            if session.function != Some(CATALOGUE) {
-                self.stats.calls_failed.add(1);
-            }
-            if let Reply::Failed(Failed { why, .. }) = reply {
-                let function = self.registry.name(session.function);
-                if matches!(why, Failure::Refused(_)) {
-                    self.peers.call_refused(session.peer.ip().into());
-                }
-                if why.code() == ReturnCode::KERNEL_TIMEOUT {
-                    let cause = Cut::TimeUp;
-                    self.stats.calls_cut(cause).add(1);
-                    let cause = cause.name();
-                    peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-                    // The counter for `Cut::TimeUp` already includes this call. `session.function` becomes `None`, so
-                    // that `count_cut` does not count this call a second time if the session ends before the response
-                    // is acknowledged.
-                    session.function = None;
-                } else if why.is_for_the_log() {
-                    peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
-                } else {
-                    peer_line!(self.lines, INFO, session.peer, self.now, function, %why, "a call failed");
-                }
-            }
+    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, Failure>) {
+        if let Err(why) = &result {
+            self.note_failure(id, why);
         }
-        let answer = result.as_deref().map_err(Reply::failure);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let answer = result.as_deref().map_err(Failure::code);
         match session.respond(answer, self.now) {
             Ok(bytes) => self.stats.bytes_out.add(bytes),
             Err(end) => self.close(id, Some(end)),
+        }
+    }
+
+    /// Counts and logs a failed call of session `id`.
+    fn note_failure(&mut self, id: CmId, why: &Failure) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size of
+        // the output.
+        if session.function != Some(CATALOGUE) {
+            self.stats.calls_failed.add(1);
+        }
+        let function = self.registry.name(session.function);
+        match why {
+            // The log already has a line about the request of an unknown function.
+            Failure::UnknownFunction => return,
+            Failure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
+            _ => {}
+        }
+        if why.code() == ReturnCode::KERNEL_TIMEOUT {
+            let cause = Cut::TimeUp;
+            self.stats.calls_cut(cause).add(1);
+            let cause = cause.name();
+            peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
+            // The counter for `Cut::TimeUp` already includes this call. `session.function` becomes `None`, so that
+            // `count_cut` does not count this call a second time if the session ends before the response is
+            // acknowledged.
+            session.function = None;
+        } else if why.is_for_the_log() {
+            peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
+        } else {
+            peer_line!(self.lines, INFO, session.peer, self.now, function, %why, "a call failed");
         }
     }
 
@@ -175,9 +182,8 @@ impl Serving {
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);
-            if let Err(failed) = &done.result {
-                let (function, cause, why) =
-                    (self.registry.name(session.function), cause.name(), &failed.why);
+            if let Err(why) = &done.result {
+                let (function, cause) = (self.registry.name(session.function), cause.name());
                 let text = "a call was cut; the session ends with its function";
                 peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "{text}");
             }
@@ -187,7 +193,7 @@ impl Serving {
             return;
         };
         session.regions = regions;
-        self.respond(id, done.result.map_err(Reply::Failed));
+        self.respond(id, done.result);
     }
 
     /// If the end of `session` prevents the host from getting the result of a call, counts and logs this call.
@@ -213,20 +219,5 @@ impl Serving {
         self.stats.calls_cut(cause).add(1);
         let (function, cause) = (self.registry.name(Some(code)), cause.name());
         peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
-    }
-}
-
-/// The response to a call that did not succeed.
-enum Reply {
-    Code(ReturnCode),
-    Failed(Failed),
-}
-
-impl Reply {
-    fn failure(&self) -> mrsp::naa::Failure {
-        match self {
-            Self::Code(code) => (*code).into(),
-            Self::Failed(failed) => failed.into(),
-        }
     }
 }
