@@ -20,7 +20,7 @@ use ejfat::{
     ring::{Descriptor, Geometry, Placing},
 };
 use ejfat_udp::{PortCounters, Ports};
-use naa_server::{function::Function, resident::StreamId};
+use naa_server::{function::Handler, resident::StreamId};
 use verbs::lines::Lines;
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     local::Listener,
     ring::{Ring, Way},
 };
-use function::{Subscribe, info};
+use function::info;
 use kept::Kept;
 use lengths::{Told, TooLong};
 use report::level;
@@ -155,8 +155,8 @@ impl Bridge {
 
     /// Returns the function by which workers subscribe. The caller must add the returned function to the server's
     /// registry of functions.
-    pub fn function() -> Arc<dyn Function> {
-        Arc::new(Subscribe(info()))
+    pub fn function() -> Handler {
+        Handler::Subscription(info())
     }
 
     /// Returns a handle by which other threads read the state of the bridge.

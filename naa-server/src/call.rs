@@ -12,7 +12,7 @@ use std::{
 
 use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Part};
 
-use naa_kernels::SessionProcess;
+use naa_kernels::{Kernel, SessionProcess};
 use verbs::peer::Peer;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     function::Function,
     kernel,
     pool::Refusal,
+    regions::Lent,
 };
 
 /// Returns the direction of a region from the function's view. A single-send parameter counts as an input. A region
@@ -34,7 +35,6 @@ pub fn direction(flags: RegionFlags) -> Direction {
     }
 }
 
-use crate::regions::Lent;
 pub use crate::regions::{Region, Regions, View};
 
 /// A region of a call from the view of the function. No two regions of a call overlap.
@@ -402,11 +402,31 @@ impl<'a> Call<'a> {
     }
 }
 
+/// What a call executes.
+#[derive(Debug)]
+pub enum CallWork {
+    /// A function runs on a thread of the server.
+    Function {
+        /// The function.
+        function: Arc<dyn Function>,
+        /// The running process of the session, which is stopped before the function runs. The value is `None` if the
+        /// session has no running process.
+        process: Option<Arc<SessionProcess>>,
+    },
+    /// A kernel runs in the process of the session.
+    Kernel {
+        /// The kernel.
+        kernel: Arc<Kernel>,
+        /// The process that runs the session's kernels.
+        process: Arc<SessionProcess>,
+    },
+}
+
 /// A call that is to be made.
 #[derive(Debug)]
 pub struct Task {
-    /// The function that the call executes.
-    pub function: Arc<dyn Function>,
+    /// What the call executes.
+    pub work: CallWork,
     /// The regions of the session, which belong to the call until the call ends.
     pub regions: Regions,
     /// The source network whose host made the call.
@@ -415,37 +435,40 @@ pub struct Task {
     pub user: U24,
     /// The time at which the call has to end.
     pub deadline: Instant,
-    /// The process that runs the session's kernels. The value is `None` if the function is no kernel and the session
-    /// has no running process.
-    pub process: Option<Arc<SessionProcess>>,
 }
 
 impl Task {
-    /// Runs the function of the call on this thread. Returns the part of each parameter that is a result of the
-    /// function.
+    /// Runs the function of the call on this thread, or waits on this thread until the session's process has run the
+    /// kernel of the call. Returns the part of each parameter that is a result.
     ///
     /// # Errors
-    /// Fails with the failure of the function, or with [`Failure::Internal`] if the function panics.
+    /// Fails with the failure of the function or kernel, or with [`Failure::Internal`] if the function panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
         stop.check()?;
-        let (function, user) = (&self.function, self.user);
-        if let Some(kernel) = function.kernel() {
-            let process = self.process.as_deref();
-            return kernel::run(kernel, process, &mut self.regions, user, self.deadline);
+        let (regions, user) = (&mut self.regions, self.user);
+        match &self.work {
+            CallWork::Function { function, process } => {
+                // The session's process is stopped before slices of the regions are made, because slices are made only
+                // of memory that no process may write.
+                if let Some(process) = process {
+                    process.stop();
+                }
+                Call::make(regions, user, stop, |call| run(&**function, call))
+            }
+            CallWork::Kernel { kernel, process } => {
+                kernel::run(kernel, process, regions, user, self.deadline)
+            }
         }
-        // The session's process is stopped before slices of the regions are made, because slices are made only of
-        // memory that no process may write.
-        if let Some(process) = &self.process {
-            process.stop();
-        }
-        Call::make(&mut self.regions, user, stop, |call| {
-            // Unwinding is safe here: after a panic, only bytes of the call's own regions may be inconsistent.
-            panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<&str>().copied();
-                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-                let (name, text) = (&function.info().name, text.unwrap_or("it gave no text"));
-                Err(Failure::Internal(format!("function {name} panicked: {text}").into()))
-            })
-        })
     }
+}
+
+/// Runs `function`. If the function panics, the result is [`Failure::Internal`].
+fn run(function: &dyn Function, call: &mut Call<'_>) -> Result<(), Failure> {
+    // Unwinding is safe here: after a panic, only bytes of the call's own regions may be inconsistent.
+    panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let (name, text) = (&function.info().name, text.unwrap_or("it gave no text"));
+        Err(Failure::Internal(format!("function {name} panicked: {text}").into()))
+    })
 }

@@ -20,7 +20,7 @@ pub enum Execution {
     Pooled,
 }
 
-/// A function that hosts can call.
+/// A function that hosts can call, and that runs in the server's own process.
 pub trait Function: Send + Sync + 'static {
     /// Returns the description of the function, which hosts find in the catalogue.
     fn info(&self) -> &FunctionInfo;
@@ -29,18 +29,6 @@ pub trait Function: Send + Sync + 'static {
     fn execution(&self, bytes: u64) -> Execution {
         let _ = bytes;
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }
-    }
-
-    /// Returns the kernel of this function, if the function is a kernel. If this method returns a kernel, the session's
-    /// process runs this kernel, and the server does not call [`Self::run`].
-    fn kernel(&self) -> Option<&Kernel> {
-        None
-    }
-
-    /// Returns true if hosts call this function to subscribe. If the result is true, the server does not call
-    /// [`Self::run`], but [`Resident::subscribe`](crate::resident::Resident::subscribe) of its loop service.
-    fn subscribes(&self) -> bool {
-        false
     }
 
     /// Executes a call. The function must not trust the bytes of the regions, because the host determines them.
@@ -53,6 +41,47 @@ pub trait Function: Send + Sync + 'static {
 impl fmt::Debug for dyn Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Function({} {})", self.info().code, self.info().name)
+    }
+}
+
+/// What the server does for a call with a certain function code.
+#[derive(Clone, Debug)]
+pub enum Handler {
+    /// The server runs this function in its own process.
+    Function(Arc<dyn Function>),
+    /// The process of the session runs this kernel.
+    Kernel(Arc<Kernel>),
+    /// The call is a subscription. The server calls [`Resident::subscribe`](crate::resident::Resident::subscribe) of
+    /// its loop service. The value is the description for the catalogue.
+    Subscription(FunctionInfo),
+}
+
+impl Handler {
+    /// Returns the description, which hosts find in the catalogue.
+    pub fn info(&self) -> &FunctionInfo {
+        match self {
+            Self::Function(function) => function.info(),
+            Self::Kernel(kernel) => kernel.function(),
+            Self::Subscription(info) => info,
+        }
+    }
+}
+
+impl<F: Function> From<F> for Handler {
+    fn from(function: F) -> Self {
+        Self::Function(Arc::new(function))
+    }
+}
+
+impl From<Arc<dyn Function>> for Handler {
+    fn from(function: Arc<dyn Function>) -> Self {
+        Self::Function(function)
+    }
+}
+
+impl From<Kernel> for Handler {
+    fn from(kernel: Kernel) -> Self {
+        Self::Kernel(Arc::new(kernel))
     }
 }
 
@@ -74,26 +103,27 @@ pub enum RegistryError {
     Catalogue(#[from] catalogue::EncodeError),
 }
 
-/// The functions by function code, 1 to 127.
+/// The handlers by function code, 1 to 127.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(BTreeMap<FunctionCode, Arc<dyn Function>>);
+pub struct Registry(BTreeMap<FunctionCode, Handler>);
 
 impl Registry {
-    /// Adds a function.
+    /// Adds a handler. A function becomes the handler that runs this function.
     ///
     /// # Errors
     /// Fails if another function has the same function code.
-    pub fn register(&mut self, function: Arc<dyn Function>) -> Result<(), RegistryError> {
-        let FunctionInfo { code, name, .. } = function.info().clone();
+    pub fn register(&mut self, handler: impl Into<Handler>) -> Result<(), RegistryError> {
+        let handler = handler.into();
+        let FunctionInfo { code, name, .. } = handler.info().clone();
         if let Some(former) = self.0.get(&code) {
             return Err(RegistryError::Duplicate { code, name, former: former.info().name.clone() });
         }
-        self.0.insert(code, function);
+        self.0.insert(code, handler);
         Ok(())
     }
 
-    /// Returns the function with function code `code`, or `None` if the registry has no such function.
-    pub fn get(&self, code: FunctionCode) -> Option<&Arc<dyn Function>> {
+    /// Returns the handler of function code `code`, or `None` if the registry has no such handler.
+    pub fn get(&self, code: FunctionCode) -> Option<&Handler> {
         self.0.get(&code)
     }
 
@@ -101,22 +131,22 @@ impl Registry {
     /// function code. If `code` is `None`, the result is `none`.
     pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
         let Some(code) = code else { return "none".into() };
-        self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())
+        self.get(code).map_or_else(|| code.to_string(), |handler| handler.info().name.clone())
     }
 
-    /// Returns the functions in the order of their function codes.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
+    /// Returns the handlers in the order of their function codes.
+    pub fn iter(&self) -> impl Iterator<Item = &Handler> {
         self.0.values()
     }
 
-    /// Returns true if at least one registered function is a kernel. If a kernel is registered, the memory of sessions
+    /// Returns true if at least one handler is a kernel. If a kernel is registered, the memory of sessions
     /// must be in files, because the processes that run kernels map these files.
     pub(crate) fn has_kernels(&self) -> bool {
-        self.iter().any(|function| function.kernel().is_some())
+        self.iter().any(|handler| matches!(handler, Handler::Kernel(_)))
     }
 
     /// Returns the descriptions of all functions.
     pub fn catalogue(&self) -> catalogue::Catalogue {
-        catalogue::Catalogue { functions: self.iter().map(|function| function.info().clone()).collect() }
+        catalogue::Catalogue { functions: self.iter().map(|handler| handler.info().clone()).collect() }
     }
 }

@@ -20,8 +20,6 @@ pub mod sort;
 pub mod vector_add;
 pub mod zstd;
 
-use std::sync::Arc;
-
 use mrsp::{
     FunctionCode, builtin,
     catalogue::{Direction, Kind, Parameter},
@@ -29,7 +27,7 @@ use mrsp::{
 
 use crate::{
     call::Failure,
-    function::{Function, FunctionInfo, Registry, RegistryError},
+    function::{FunctionInfo, Handler, Registry, RegistryError},
 };
 use blocks::{Builtin, Compute};
 
@@ -38,12 +36,20 @@ use blocks::{Builtin, Compute};
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 
+/// Returns all built-in functions, with their catalogue.
+///
+/// # Errors
+/// Fails if the descriptions do not fit the catalogue, which is a defect of this crate.
+pub fn builtins() -> Result<Registry, RegistryError> {
+    complete(without_catalogue()?, std::iter::empty::<Handler>())
+}
+
 /// Returns all built-in functions and `others`, with their catalogue.
 ///
 /// # Errors
 /// Fails if one of `others` has a function code that is taken, or a description that does not fit the catalogue.
-pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
-    complete(builtins()?, others)
+pub fn registry(others: impl IntoIterator<Item: Into<Handler>>) -> Result<Registry, RegistryError> {
+    complete(without_catalogue()?, others)
 }
 
 /// Returns only `others` and their catalogue, without built-in functions. The result is for a server that offers only
@@ -51,22 +57,22 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
 ///
 /// # Errors
 /// Fails for the same reasons as [`registry`].
-pub fn services(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
+pub fn services(others: impl IntoIterator<Item: Into<Handler>>) -> Result<Registry, RegistryError> {
     complete(Registry::default(), others)
 }
 
 fn complete(
     mut registry: Registry,
-    others: impl IntoIterator<Item = Arc<dyn Function>>,
+    others: impl IntoIterator<Item: Into<Handler>>,
 ) -> Result<Registry, RegistryError> {
-    for function in others {
-        registry.register(function)?;
+    for handler in others {
+        registry.register(handler)?;
     }
     catalogue::register(&mut registry)?;
     Ok(registry)
 }
 
-fn builtins() -> Result<Registry, RegistryError> {
+fn without_catalogue() -> Result<Registry, RegistryError> {
     let mut registry = Registry::default();
     for function in naaice::functions() {
         registry.register(function)?;
@@ -129,7 +135,7 @@ fn builtins() -> Result<Registry, RegistryError> {
         ),
     ] {
         let info = with_blocks(code, description, inputs, output);
-        registry.register(Arc::new(Builtin { info, compute }))?;
+        registry.register(Builtin { info, compute })?;
     }
     Ok(registry)
 }

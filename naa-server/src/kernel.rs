@@ -1,4 +1,4 @@
-//! Makes functions of the kernels in kernel libraries. This module sends calls to a session's process and checks the
+//! Makes handlers of the kernels in kernel libraries. This module sends calls to a session's process and checks the
 //! replies.
 
 use std::{sync::Arc, time::Instant};
@@ -11,49 +11,27 @@ use mrsp::{
 use naa_kernels::{CallError, Kernel, Kernels, Lease, Outcome, RegionFile, SessionProcess};
 
 use crate::{
-    call::{Call, Failure, Regions, View, direction},
-    function::{Function, FunctionInfo},
+    call::{Failure, Regions, View, direction},
+    function::Handler,
 };
 
 /// The return codes that kernels may use, which NAAICE leaves to applications.
 const RETURN_CODES: std::ops::RangeInclusive<u32> = 0x10..=0x7f;
 
-#[derive(Debug)]
-struct KernelFunction(Kernel);
-
-/// Makes functions of `kernels` for the registry.
-pub fn functions(kernels: &Arc<Kernels>) -> impl Iterator<Item = Arc<dyn Function>> {
-    kernels.kernels().into_iter().map(|kernel| Arc::new(KernelFunction(kernel)) as Arc<dyn Function>)
-}
-
-impl Function for KernelFunction {
-    fn info(&self) -> &FunctionInfo {
-        self.0.function()
-    }
-
-    fn kernel(&self) -> Option<&Kernel> {
-        Some(&self.0)
-    }
-
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
-        Err(no_process())
-    }
-}
-
-fn no_process() -> Failure {
-    Failure::Internal("a kernel was called outside of a session".into())
+/// Makes handlers of `kernels` for the registry.
+pub fn handlers(kernels: &Arc<Kernels>) -> impl Iterator<Item = Handler> {
+    kernels.kernels().into_iter().map(Handler::from)
 }
 
 /// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns the part of each parameter
 /// that is a result of the kernel.
 pub(crate) fn run(
     kernel: &Kernel,
-    process: Option<&SessionProcess>,
+    process: &SessionProcess,
     regions: &mut Regions,
     user: U24,
     deadline: Instant,
 ) -> Result<Vec<Option<Part>>, Failure> {
-    let process = process.ok_or_else(no_process)?;
     let name = &kernel.function().name;
     let failure = |(code, why)| Failure::Kernel { name: name.clone(), code, why };
     check(&kernel.function().parameters, regions)

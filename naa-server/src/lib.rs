@@ -7,7 +7,7 @@
 //! This example serves the built-in functions and a function of its own, which has function code 64:
 //!
 //! ```rust
-//! # use std::{sync::Arc, time::Duration};
+//! # use std::time::Duration;
 //! # use mrsp::FunctionCode;
 //! # use naa_server::{Choice, Config, Server, call::{Call, Failure}, function::{Function, FunctionInfo}, functions};
 //! struct Invert(FunctionInfo);
@@ -28,7 +28,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (code, name) = (FunctionCode::constant(64), "invert".to_owned());
 //! let info = FunctionInfo { code, name, description: String::new(), pooled: false, parameters: Vec::new() };
-//! let functions = functions::registry([Arc::new(Invert(info)) as Arc<dyn Function>])?;
+//! let functions = functions::registry([Invert(info)])?;
 //! # let listen = (roce_udp::free_loopback()?, 0).into();
 //! let config = Config { provider: Some(Choice::Embedded), ..Config::new(listen) };
 //! let server = Server::start(config, functions)?;

@@ -22,7 +22,7 @@ use mrsp::plan::Part;
 use verbs::{lines::Lines, peer::Peer};
 
 use crate::{
-    call::{Failure, Regions, Stop, Task},
+    call::{CallWork, Failure, Regions, Stop, Task},
     priority::{self, Thread},
 };
 pub use schedule::Calls;
@@ -266,7 +266,7 @@ impl Pool {
         }
         state.next_id += 1;
         state.deadlines.insert((deadline, id));
-        let kill_time = task.function.kernel().map(|_| KILL_TIME);
+        let kill_time = matches!(task.work, CallWork::Kernel { .. }).then_some(KILL_TIME);
         let stop = Arc::new(Stop::at(deadline));
         state.open.insert(id, Open { peer, deadline, stop, runs_on: None, kill_time });
         state.tasks.insert(id, task);

@@ -100,9 +100,9 @@ pub struct Asking<'a> {
 /// Code that runs in the server loop. No method may block, and [`turn`](Self::turn) may take some hundred microseconds
 /// at most, because calls wait meanwhile.
 pub trait Resident: Send + fmt::Debug {
-    /// Decides if a host may subscribe. The server loop calls this method when a host calls the
-    /// [function](crate::function::Function::subscribes) by which hosts subscribe. After success,
-    /// [`begin`](Self::begin) is called unless the session ends first.
+    /// Decides if a host may subscribe. The server loop calls this method when a host calls a function whose handler is
+    /// a [subscription](crate::function::Handler::Subscription). After success, [`begin`](Self::begin) is called unless
+    /// the session ends first.
     ///
     /// # Errors
     /// Fails with the failure that the host gets as the response. After a failure, the session of the host continues

@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,8 +14,8 @@ use mrsp::{
 };
 use naa_server::{
     arena::Arena,
-    call::{Failure, Region, Stop, Task},
-    function::{Execution, Registry, RegistryError},
+    call::{CallWork, Failure, Region, Stop, Task},
+    function::{Execution, Function, Handler, Registry, RegistryError},
     functions::{self, crc32c, dgemm, sha256},
 };
 use rand_chacha::ChaCha8Rng;
@@ -25,7 +26,14 @@ const OUT: RegionFlags = RegionFlags::OUTPUT;
 const SEED: u64 = 0x6e61_6101;
 
 fn registry() -> Registry {
-    functions::registry([]).unwrap()
+    functions::builtins().unwrap()
+}
+
+/// Returns the built-in function with function code `code`.
+fn function(code: FunctionCode) -> Arc<dyn Function> {
+    let registry = registry();
+    let Some(Handler::Function(function)) = registry.get(code) else { panic!("no function {code}") };
+    function.clone()
 }
 
 /// The flags and content of a region before a call.
@@ -62,11 +70,10 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
         allocation.bytes_mut().unwrap().copy_from_slice(bytes);
         Region { flags, allocation }
     });
-    let function = registry().get(code).unwrap().clone();
+    let work = CallWork::Function { function: function(code), process: None };
     let deadline = Instant::now() + Duration::from_secs(60);
     let peer = IpAddr::from([127, 0, 0, 1]).into();
-    let mut task =
-        Task { function, regions: regions.collect(), peer, user: U24::ZERO, deadline, process: None };
+    let mut task = Task { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
     let result = task.run(stop);
     let status_bytes = task.regions.take_status_bytes();
     let regions = task.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
@@ -378,9 +385,8 @@ fn a_number_is_given_once() {
 
 #[test]
 fn small_calls_run_inline_and_large_ones_on_the_pool() {
-    let registry = registry();
-    let sha256 = registry.get(builtin::SHA256).unwrap();
+    let sha256 = function(builtin::SHA256);
     assert_eq!(sha256.execution(1000), Execution::Inline);
     assert_eq!(sha256.execution(1 << 20), Execution::Pooled);
-    assert_eq!(registry.get(builtin::NOTHING).unwrap().execution(1 << 30), Execution::Inline);
+    assert_eq!(function(builtin::NOTHING).execution(1 << 30), Execution::Inline);
 }

@@ -4,7 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Mutex,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     time::{Duration, Instant},
@@ -71,11 +71,11 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
         pooled: true,
         parameters: Vec::new(),
     };
-    let watch = Arc::new(Watch { info, found, go_on: Mutex::new(go_on) });
+    let watch = Watch { info, found, go_on: Mutex::new(go_on) };
     let mut config = Config::new("127.0.80.6:0".parse().unwrap());
     config.provider = Some("embedded".parse().unwrap());
     config.device.keeps_access = true;
-    let server = Server::start(config, functions::registry([watch as Arc<dyn Function>]).unwrap()).unwrap();
+    let server = Server::start(config, functions::registry([watch]).unwrap()).unwrap();
     let host = Host::connect("127.0.80.106", server.address(), 100);
     let regions = host.ask(&[100], &[host.slot(BOTH, (0, 0, 100), 0)]).unwrap();
     let (first, second) = (filled(&host._pd, 100), filled(&host._pd, 100));
@@ -102,7 +102,7 @@ fn serve(ip: &str, max_slots: u8) -> Server {
     let mut config = Config::new(SocketAddr::new(ip.parse().unwrap(), 0));
     config.provider = Some("embedded".parse().unwrap());
     config.limits.max_slots = max_slots;
-    Server::start(config, functions::registry([]).unwrap()).unwrap()
+    Server::start(config, functions::builtins().unwrap()).unwrap()
 }
 
 /// A message, a response or a disconnect that a host receives.

@@ -15,7 +15,7 @@ use std::{
 use mrsp::{FunctionCode, RegionFlags, U24, plan::Part};
 use naa_server::{
     arena::Arena,
-    call::{Call, Failure, Region, Task},
+    call::{Call, CallWork, Failure, Region, Task},
     function::{Function, FunctionInfo},
     pool::{Calls, Done, Pool, Refusal, Settings},
 };
@@ -66,12 +66,11 @@ fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'sta
 fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
     Task {
-        function: function.clone(),
+        work: CallWork::Function { function: function.clone(), process: None },
         regions: regions.into(),
         peer: peer(1),
         user: U24::new(5).unwrap(),
         deadline: Instant::now() + time,
-        process: None,
     }
 }
 

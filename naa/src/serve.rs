@@ -6,7 +6,7 @@ mod services;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::mpsc,
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use naa_kernels::Kernels;
 use naa_server::{
     Config, DEFAULT_PORT, Server,
     allow::{AllowList, Network},
-    function::{Function, Registry},
+    function::{Handler, Registry},
     functions, kernel,
     resident::Resident,
 };
@@ -137,7 +137,7 @@ impl Args {
     }
 
     /// The registry of the built-in functions, the services, and the kernels of libraries.
-    fn registry(&self, services: Vec<Arc<dyn Function>>) -> anyhow::Result<Registry> {
+    fn registry(&self, services: Vec<Handler>) -> anyhow::Result<Registry> {
         if self.kernels.is_empty() {
             return Ok(functions::registry(services)?);
         }
@@ -145,7 +145,7 @@ impl Args {
         let memory = self.kernel_memory.map_or(0, |mib| mib.saturating_mul(1 << 20));
         let kernels = Kernels::load(kernel_process::launch(memory), &self.kernels)
             .context("cannot serve the kernels")?;
-        Ok(functions::registry(services.into_iter().chain(kernel::functions(&kernels)))?)
+        Ok(functions::registry(services.into_iter().chain(kernel::handlers(&kernels)))?)
     }
 }
 

@@ -167,8 +167,7 @@ impl Resident for Broken {
 fn a_server_whose_thread_ended_says_so() {
     let config = Config::new("127.0.6.70:0".parse().unwrap());
     let broken = Broken(std::fs::File::open("/dev/null").unwrap());
-    let server =
-        Server::start_with(config, functions::registry([]).unwrap(), Some(Box::new(broken))).unwrap();
+    let server = Server::start_with(config, functions::builtins().unwrap(), Some(Box::new(broken))).unwrap();
     eventually(|| server.ended().is_some());
     assert!(server.ended().unwrap().contains("panicked"));
     let healthy = serve("127.0.6.71", |_| {});

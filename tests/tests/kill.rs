@@ -4,7 +4,6 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -115,9 +114,9 @@ impl Function for TimeUp {
 
 #[test]
 fn a_call_whose_time_is_up_is_cut_once_though_its_host_was_killed() {
-    let function = Arc::new(TimeUp(slow::function().info().clone()));
+    let function = TimeUp(slow::function().info().clone());
     let config = Config::new("127.0.6.145:0".parse().unwrap());
-    let server = Server::start(config, functions::registry([function as _]).unwrap()).unwrap();
+    let server = Server::start(config, functions::registry([function]).unwrap()).unwrap();
     let (host, said) = Actor::start(&["waiting-host", &server.address().to_string(), "127.0.6.146"]);
     assert_eq!(said, "calling");
     calls_reach(&server, 1);

@@ -6,7 +6,7 @@ use naa_server::{Config, Server, functions};
 fn serve(local: &str, limit: impl FnOnce(&mut Config)) -> Server {
     let mut config = Config::new((local.parse::<std::net::IpAddr>().unwrap(), 0).into());
     limit(&mut config);
-    Server::start(config, functions::registry([]).unwrap()).unwrap()
+    Server::start(config, functions::builtins().unwrap()).unwrap()
 }
 
 #[test]

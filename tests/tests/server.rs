@@ -40,7 +40,7 @@ fn a_call_and_its_results_outlive_the_order_to_end() {
 fn too_many_regions_are_refused_by_name() {
     let mut config = Config::new("127.0.6.22:0".parse().unwrap());
     config.limits.max_regions = 4;
-    let server = Server::start(config, functions::registry([]).unwrap()).unwrap();
+    let server = Server::start(config, functions::builtins().unwrap()).unwrap();
     let device = Device::open("127.0.6.23".parse().unwrap()).unwrap();
     let connect = |count| {
         let params = vec![Param::in_out(16); count];
@@ -55,7 +55,7 @@ fn too_many_regions_are_refused_by_name() {
 #[test]
 fn a_host_that_is_still_writing_is_told() {
     const LEN: usize = 256 << 20;
-    let registry = functions::registry([]).unwrap();
+    let registry = functions::builtins().unwrap();
     let server = Server::start(Config::new("127.0.6.24:0".parse().unwrap()), registry).unwrap();
     let device = Device::open("127.0.6.25".parse().unwrap()).unwrap();
     let config = SessionConfig::default();

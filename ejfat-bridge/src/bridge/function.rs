@@ -5,29 +5,9 @@ use mrsp::{
     FunctionCode, builtin,
     catalogue::{Direction, Kind, Parameter},
 };
-use naa_server::{
-    call::{Call, Failure},
-    function::{Function, FunctionInfo},
-};
+use naa_server::function::FunctionInfo;
 
-/// The function by which workers subscribe.
-#[derive(Debug)]
-pub(super) struct Subscribe(pub(super) FunctionInfo);
-
-impl Function for Subscribe {
-    fn info(&self) -> &FunctionInfo {
-        &self.0
-    }
-
-    fn subscribes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
-        Err(Failure::Internal("the server has no bridge".into()))
-    }
-}
-
+/// Returns the description of the function by which workers subscribe.
 pub(super) fn info() -> FunctionInfo {
     let parameters = call::Parameter::ALL.map(|parameter| {
         let (kind, description) = match parameter {

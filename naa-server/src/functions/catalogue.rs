@@ -1,7 +1,5 @@
 //! The function that returns the catalogue of all functions.
 
-use std::sync::Arc;
-
 use mrsp::{
     builtin,
     catalogue::{Direction, HEADER_BYTES, Kind},
@@ -26,7 +24,7 @@ pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);
     let mut all = registry.catalogue();
     all.functions.push(info.clone());
-    registry.register(Arc::new(Table { info, bytes: all.encode()? }))
+    registry.register(Table { info, bytes: all.encode()? })
 }
 
 impl Function for Table {

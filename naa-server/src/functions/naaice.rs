@@ -1,13 +1,11 @@
 //! The functions of the NAAICE test programs. The functions of this module take any regions and no arguments.
 
-use std::sync::Arc;
-
 use mrsp::{builtin, catalogue::Direction};
 
 use super::{bounds, info, pieces::each};
 use crate::{
     call::{Call, Failure},
-    function::{Execution, Function, FunctionInfo},
+    function::{Execution, Function, FunctionInfo, Handler},
 };
 
 /// Adds `amount` to every byte, modulo 256.
@@ -60,13 +58,13 @@ impl Function for Nothing {
     }
 }
 
-pub(super) fn functions() -> [Arc<dyn Function>; 3] {
+pub(super) fn functions() -> [Handler; 3] {
     let one = info(builtin::INCREMENT, "adds 1 to every byte of every parameter", true, Vec::new());
     let two = info(builtin::INCREMENT_BY_TWO, "adds 2 to every byte of every parameter", true, Vec::new());
     let nothing = info(builtin::NOTHING, "changes nothing", false, Vec::new());
     [
-        Arc::new(Increment { info: one, amount: 1 }),
-        Arc::new(Increment { info: two, amount: 2 }),
-        Arc::new(Nothing { info: nothing }),
+        Increment { info: one, amount: 1 }.into(),
+        Increment { info: two, amount: 2 }.into(),
+        Nothing { info: nothing }.into(),
     ]
 }

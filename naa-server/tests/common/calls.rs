@@ -12,7 +12,7 @@ use mrsp::{
 };
 use naa_server::{
     arena::{Arena, Quota},
-    call::{Failure, Region, Stop, Task},
+    call::{CallWork, Failure, Region, Stop, Task},
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -56,12 +56,11 @@ impl Made {
         let regions: naa_server::call::Regions = regions.collect();
         let deadline = Instant::now() + Duration::from_secs(3600);
         let task = Task {
-            function: super::function(code),
+            work: CallWork::Function { function: super::function(code), process: None },
             regions: regions.with_quota(quota.clone()),
             peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             user: U24::ZERO,
             deadline,
-            process: None,
         };
         Self { what: what.into(), task, quota }
     }

@@ -7,11 +7,16 @@ pub(crate) mod calls;
 use std::{sync::Arc, time::Duration};
 
 use mrsp::FunctionCode;
-use naa_server::{function::Function, functions};
+use naa_server::{
+    function::{Function, Handler},
+    functions,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) fn function(code: FunctionCode) -> Arc<dyn Function> {
-    functions::registry([]).unwrap().get(code).unwrap().clone()
+    let registry = functions::builtins().unwrap();
+    let Some(Handler::Function(function)) = registry.get(code) else { panic!("no function {code}") };
+    function.clone()
 }
 
 /// Returns the CPU time of this thread. A computation takes nearly the same CPU time on an idle and on a busy machine.

@@ -64,7 +64,7 @@ pub(crate) fn prepare(case: Case) -> anyhow::Result<Prepared> {
 }
 
 fn table(function: FunctionCode) -> anyhow::Result<Prepared> {
-    let (expected, local) = timed(|| anyhow::Ok(functions::registry([])?.catalogue().encode()?));
+    let (expected, local) = timed(|| anyhow::Ok(functions::builtins()?.catalogue().encode()?));
     let room = mrsp::catalogue::USUAL_BYTES;
     Ok(Prepared { function, task: Task::Out, inputs: Vec::new(), room, expected: expected?, local })
 }

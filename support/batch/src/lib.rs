@@ -22,7 +22,7 @@
 //!
 //! let mut config = Config::new(SocketAddr::new(naa_provider::free_loopback()?, 0));
 //! config.provider = Some(Choice::Embedded);
-//! let server = Server::start(config, functions::registry([])?)?;
+//! let server = Server::start(config, functions::builtins()?)?;
 //! let device = Device::towards_with(server.address(), Choice::Embedded)?;
 //! let peer = Peer { device, server: server.address(), config: SessionConfig::default() };
 //!

@@ -74,7 +74,7 @@ fn session(address: IpAddr, choice: Choice) -> anyhow::Result<Vec<Size>> {
     config.provider = Some(choice);
     config.pool.workers = 1;
     config.max_sessions = CALLS.len();
-    let server = Server::start(config, functions::registry([])?)?;
+    let server = Server::start(config, functions::builtins()?)?;
     let device = Device::open_with(address, choice)?;
     let sizes = CALLS.iter().map(|&(bytes, calls)| size(&device, server.address(), bytes, calls));
     let sizes = sizes.collect::<anyhow::Result<Vec<_>>>()?;

@@ -37,7 +37,7 @@ impl Traced {
         let mut config = Config::new(SocketAddr::new(address, 0));
         config.provider = Some(Choice::Embedded);
         config.device.trace = Some(trace.clone());
-        let server = Server::start(config, functions::registry([])?)?;
+        let server = Server::start(config, functions::builtins()?)?;
         Ok(Self { server, trace, counts: BTreeMap::new() })
     }
 

@@ -28,7 +28,7 @@ fn requests(name: &str) -> Vec<grpc::Step> {
 fn accelerator() -> (File, Server) {
     let alone = alone().unwrap();
     let config = Config::new((SERVER, WORKER_PORT).into());
-    (alone, Server::start(config, functions::registry([]).unwrap()).unwrap())
+    (alone, Server::start(config, functions::builtins().unwrap()).unwrap())
 }
 
 /// Replays with this expectation against an accelerator of today.

@@ -90,7 +90,7 @@ fn few_objects(stage: &mut Stage) -> Result<Seen, String> {
     config.device.limits.max_qp = 8;
     config.device.limits.max_mr = 40;
     config.device.limits.max_cq = 4;
-    let registry = functions::registry([]).map_err(|e| e.to_string())?;
+    let registry = functions::builtins().map_err(|e| e.to_string())?;
     let server = Server::start(config, registry).map_err(|e| e.to_string())?;
     let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
     let rounds = stage.times(300, 3000);

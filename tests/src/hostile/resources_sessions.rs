@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
 fn server(stage: &mut Stage, set: impl FnOnce(&mut Config)) -> Result<Server, String> {
     let mut config = Config::new((stage.address(), 0).into());
     set(&mut config);
-    let registry = functions::registry([]).map_err(|e| e.to_string())?;
+    let registry = functions::builtins().map_err(|e| e.to_string())?;
     Server::start(config, registry).map_err(|e| e.to_string())
 }
 

@@ -8,8 +8,8 @@ use verbs::{CmId, peer::Peer};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, Failure, Stop, Task},
-    function::Execution,
+    call::{Call, CallWork, Failure, Stop, Task},
+    function::{Execution, Handler},
     peer_line::peer_line,
     pool::Done,
     resident::Asking,
@@ -23,7 +23,7 @@ const COPIED_INLINE: u64 = 64 << 10;
 impl Serving {
     pub(super) fn call(&mut self, id: CmId, request: CallRequest) {
         let now = self.now;
-        let function = request.function.and_then(|code| self.registry.get(code)).cloned();
+        let handler = request.function.and_then(|code| self.registry.get(code));
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (address, peer) = (session.peer, Peer::from(session.peer.ip()));
         session.function = request.function;
@@ -33,31 +33,27 @@ impl Serving {
             self.stats.calls.add(1);
             self.peers.called(peer);
         }
-        let Some(function) = function else {
+        let Some(handler) = handler else {
             peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
             return self.respond(id, Err(Failure::UnknownFunction));
         };
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
         }
-        if function.subscribes() {
-            return self.subscribe(id, request);
-        }
+        let Some(work) = work(handler, session) else { return self.subscribe(id, request) };
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        let process = match function.kernel() {
-            Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
-            None => session.process.clone().filter(|process| process.is_alive()),
-        };
         // A call runs on the pool if its session has a process, so that the server loop does not wait for the end of
         // the process. A call also runs on the pool if its large regions must be copied first, because the device does
         // not revoke access.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
-        let pooled = process.is_some() || copies;
-        let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
+        let execution = match &work {
+            CallWork::Function { function, process: None } if !copies => function.execution(bytes),
+            _ => Execution::Pooled,
+        };
         let deadline = now + self.config.call_time;
-        let mut task = Task { function, regions, peer, user: request.user, deadline, process };
+        let mut task = Task { work, regions, peer, user: request.user, deadline };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {
             let begun = self.peers.is_shared().then(Instant::now);
             let result = task.run(&Stop::at(task.deadline));
@@ -141,13 +137,13 @@ impl Serving {
         if session.function != Some(CATALOGUE) {
             self.stats.calls_failed.add(1);
         }
-        let function = self.registry.name(session.function);
         match why {
             // The log already has a line about the request of an unknown function.
             Failure::UnknownFunction => return,
             Failure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
             _ => {}
         }
+        let function = self.registry.name(session.function);
         if why.code() == ReturnCode::KERNEL_TIMEOUT {
             let cause = Cut::TimeUp;
             self.stats.calls_cut(cause).add(1);
@@ -219,5 +215,21 @@ impl Serving {
         self.stats.calls_cut(cause).add(1);
         let (function, cause) = (self.registry.name(Some(code)), cause.name());
         peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
+    }
+}
+
+/// Returns what a call of `handler` executes, or `None` if the call is a subscription. For the first kernel of a
+/// session, `work` makes the place for the session's process.
+fn work(handler: &Handler, session: &mut Session) -> Option<CallWork> {
+    match handler {
+        Handler::Function(function) => {
+            let process = session.process.clone().filter(|process| process.is_alive());
+            Some(CallWork::Function { function: function.clone(), process })
+        }
+        Handler::Kernel(kernel) => {
+            let process = session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone();
+            Some(CallWork::Kernel { kernel: kernel.clone(), process })
+        }
+        Handler::Subscription(_) => None,
     }
 }
