@@ -105,7 +105,8 @@ fn is_output(direction: Direction) -> bool {
 /// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server has no function with the function code of the call.
+    /// The server has no function with the function code of the call. Only the server makes this failure, and it logs
+    /// the request before. A function uses one of the other variants.
     #[error("unknown function")]
     UnknownFunction,
     /// The host's regions or arguments do not fit the function.
@@ -444,6 +445,8 @@ impl Task {
     /// # Errors
     /// Fails with the failure of the function or kernel, or with [`Failure::Internal`] if the function panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
+        // An earlier call on these regions may have left status bytes, which do not belong to this call.
+        self.regions.take_status_bytes();
         stop.check()?;
         let (regions, user) = (&mut self.regions, self.user);
         match &self.work {

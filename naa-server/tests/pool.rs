@@ -15,7 +15,7 @@ use std::{
 use mrsp::{FunctionCode, RegionFlags, U24, plan::Part};
 use naa_server::{
     arena::Arena,
-    call::{Call, CallWork, Failure, Region, Task},
+    call::{Call, CallWork, Failure, Region, Stop, Task},
     function::{Function, FunctionInfo},
     pool::{Calls, Done, Pool, Refusal, Settings},
 };
@@ -243,12 +243,30 @@ fn a_call_that_waits_past_its_time_gives_its_regions_back() {
     pool.submit(task(&arena, &hang, LONG * 9)).unwrap();
     running.pass();
     let late = pool.submit(task(&arena, &hang, LONG)).unwrap();
-    let reports = pool.expire(Instant::now() + LONG * 2);
-    let [Done { id, result: Err(Failure::TimedOut), regions: Some(regions) }] = &reports[..] else {
+    let mut reports = pool.expire(Instant::now() + LONG * 2);
+    let [Done { id, result: Err(Failure::TimedOut), regions: Some(regions) }] = &mut reports[..] else {
         panic!("{reports:?}")
     };
-    assert_eq!((*id, regions.len(), pool.quarantined()), (late, 1, 0));
+    assert_eq!((*id, regions.len(), regions.take_status_bytes(), pool.quarantined()), (late, 1, 0, 0));
     gate.open();
+}
+
+#[test]
+fn a_failed_call_sends_no_status_bytes_of_an_earlier_call() {
+    let arena = Arena::new(1 << 20);
+    let fails = probe(|call| {
+        call.set_status(8);
+        Err(Failure::Input("on purpose".into()))
+    });
+    let mut task = task(&arena, &fails, LONG);
+    assert!(task.run(&Stop::never()).is_err());
+    assert_eq!(task.regions.take_status_bytes(), 8);
+
+    assert!(task.run(&Stop::never()).is_err());
+    let abandoned = Stop::never();
+    abandoned.abandon();
+    assert_eq!(task.run(&abandoned), Err(Failure::Abandoned));
+    assert_eq!(task.regions.take_status_bytes(), 0);
 }
 
 #[test]

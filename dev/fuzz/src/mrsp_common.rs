@@ -139,9 +139,11 @@ fn lengths(program: &mut Program<'_>) -> Vec<Option<u64>> {
     (0..one.unwrap_or(0) % 10).map(length).chain([one]).collect()
 }
 
+/// Parts of parameters, most of which begin at the start of their parameter.
 pub(crate) fn parts(program: &mut Program<'_>) -> Vec<Option<Part>> {
     let lengths = lengths(program);
-    lengths.into_iter().map(|bytes| Some(Part { offset: program.byte().into(), bytes: bytes? })).collect()
+    let mut part = |bytes| Part { offset: program.byte().saturating_sub(192).into(), bytes };
+    lengths.into_iter().map(|bytes| bytes.map(&mut part)).collect()
 }
 
 /// Every write starts and ends in its parameter and goes to where the peer announced it; the last one alone has an

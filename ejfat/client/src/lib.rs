@@ -11,10 +11,10 @@
 //! clocks decides what a worker does next, from answers and times.
 //!
 //! In this example, the function `work` registers a worker, which reports its state until it is drained. No control
-//! plane serves the port to which the example connects, so the call of `work` fails:
+//! plane serves port 1 of the loopback address, so the call of `work` fails:
 //!
 //! ```rust
-//! use std::{net::TcpListener, time::Duration};
+//! use std::time::Duration;
 //!
 //! use ejfat::uri::EjfatUri;
 //! use ejfat_client::{ClientError, Connection, Departure, Registration, Trust, Worker, WorkerState};
@@ -29,9 +29,7 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // The listener is dropped at the end of this line, so the port is free.
-//! let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-//! let uri: EjfatUri = format!("ejfat://token@{free}/lb/1").parse()?;
+//! let uri: EjfatUri = "ejfat://token@127.0.0.1:1/lb/1".parse()?;
 //! let error = work(&uri, "1").unwrap_err();
 //! assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
 //! # Ok(())

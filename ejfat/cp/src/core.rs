@@ -57,6 +57,7 @@ use store::{Begun, Failed, Waits, audited, begin, refuse};
 const MOST_STORING: usize = 1024;
 /// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);
+
 /// The configuration of a control plane, with its store and its data planes.
 #[derive(Debug)]
 pub struct Parts {
