@@ -95,7 +95,7 @@ fn a_catalogue_is_read_whatever_its_size() {
 #[test]
 fn an_accelerator_without_a_catalogue_says_so() {
     let fake = Fake::start("127.0.3.64", Limits::default(), |_, _| {
-        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION.into()))
+        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION))
     });
     let error = functions(&device("127.0.3.164"), fake.address).unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::UNKNOWN_FUNCTION));

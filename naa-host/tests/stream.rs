@@ -119,7 +119,7 @@ fn an_event_loop_sleeps_on_the_descriptor() {
 #[test]
 fn an_accelerator_that_refuses_or_goes_is_named() {
     let refusing = Fake::start("127.0.3.83", Limits::default(), |_, _| {
-        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION.into()))
+        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION))
     });
     let device = Device::open("127.0.3.183".parse().unwrap()).unwrap();
     let config = SessionConfig {

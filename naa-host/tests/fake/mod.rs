@@ -26,11 +26,14 @@ use verbs::{
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
 };
 
+/// The parts of the parameters that are results, or the return code of a failed call.
+pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
+
 /// The reaction of the accelerator to a call.
 #[derive(Debug)]
 pub enum Action {
-    Respond(Result<Vec<Option<Part>>, ReturnCode>),
-    Later(Duration, Result<Vec<Option<Part>>, ReturnCode>),
+    Respond(CallResult),
+    Later(Duration, CallResult),
     /// The accelerator responds with the return code, and sends the number of bytes at the start of the first output.
     Fail(ReturnCode, u32),
     Disconnect,
@@ -136,7 +139,7 @@ struct Session {
     machine: NaaSession,
     message: Mr,
     regions: Vec<Region>,
-    due: Option<(Instant, Result<Vec<Option<Part>>, ReturnCode>)>,
+    due: Option<(Instant, CallResult)>,
     pd: Pd,
 }
 
@@ -231,7 +234,7 @@ impl Session {
         Region { flags: request.flags, mr: self.pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap() }
     }
 
-    fn respond(&mut self, result: Result<Vec<Option<Part>>, ReturnCode>, status_bytes: u32) {
+    fn respond(&mut self, result: CallResult, status_bytes: u32) {
         let plan = self.plan(result, status_bytes);
         self.receive();
         self.post(&plan);
@@ -260,7 +263,7 @@ impl Session {
         }
     }
 
-    fn plan(&mut self, result: Result<Vec<Option<Part>>, ReturnCode>, status_bytes: u32) -> CallPlan {
+    fn plan(&mut self, result: CallResult, status_bytes: u32) -> CallPlan {
         let mut plan = CallPlan::default();
         let result = result.as_ref().map(|parts| &parts[..]).map_err(|code| *code);
         self.machine.respond(result, status_bytes, &mut plan).unwrap();
