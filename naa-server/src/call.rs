@@ -313,15 +313,13 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request. The
-    /// new call has no status bytes.
+    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
     /// Fails with [`Failure::Internal`] if a peer still has access to a region.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
         let Lent { regions, quota, status_bytes } =
             regions.lend().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
-        *status_bytes = 0;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
         Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes })
     }
@@ -445,8 +443,6 @@ impl Task {
     /// # Errors
     /// Fails with the failure of the function or kernel, or with [`Failure::Internal`] if the function panics.
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
-        // An earlier call on these regions may have left status bytes, which do not belong to this call.
-        self.regions.take_status_bytes();
         stop.check()?;
         let (regions, user) = (&mut self.regions, self.user);
         match &self.work {

@@ -152,8 +152,8 @@ impl Regions {
         Some(Lent { regions: slices(regions, views.as_deref())?, quota: quota.as_ref(), status_bytes })
     }
 
-    /// Returns the number of bytes at the start of the first output that the host gets if the last call on these
-    /// regions failed, and sets this number to 0.
+    /// Returns the number of bytes at the start of the first output that the host gets if the call failed, and sets
+    /// this number to 0 for the next call. Whoever responds to a call takes the number, whether the call failed or not.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }

@@ -1,6 +1,6 @@
 //! What a bridge tells hosts of itself: codes 81 and 82.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use ejfat::{
     bridge::{Fate, Loss, Record},
@@ -10,7 +10,7 @@ use ejfat_bridge::{Handle, Snapshot, WorkerReport};
 use ejfat_lb::message;
 use mrsp::builtin;
 use naa_host::Device;
-use naa_server::function::Function;
+use naa_server::function::Handler;
 use proto::events::v1;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The functions of a server with a bridge.
-pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
+pub fn bridge(handle: &Handle) -> [Handler; 2] {
     let (status, trace) = (handle.clone(), handle.clone());
     [
         service(builtin::BRIDGE_STATUS, "what the bridge does", None, "BridgeStatus", move |_| {

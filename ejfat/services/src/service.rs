@@ -9,7 +9,7 @@ use mrsp::{
 };
 use naa_server::{
     call::{Call, Failure},
-    function::{Function, FunctionInfo},
+    function::{Function, FunctionInfo, Handler},
 };
 use proto::lb::v1;
 
@@ -72,7 +72,7 @@ pub(crate) fn service(
     request: Option<&str>,
     reply: &str,
     answer: impl Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync + 'static,
-) -> Arc<dyn Function> {
+) -> Handler {
     let parameter = |direction, name: &str, description: &str| Parameter {
         direction,
         kind: Kind::Bytes,
@@ -85,11 +85,11 @@ pub(crate) fn service(
     let name = builtin::name(code).unwrap_or("unnamed").into();
     // Calls run on the pool, because compiling tables takes longer than a small call.
     let info = FunctionInfo { code, name, description: description.into(), pooled: true, parameters };
-    Arc::new(Service { info, has_request: request.is_some(), answer: Box::new(answer) })
+    Service { info, has_request: request.is_some(), answer: Box::new(answer) }.into()
 }
 
 /// What programs and queries the tables of a data plane: codes 64 to 67.
-pub fn lb(plane: &Arc<Plane>) -> [Arc<dyn Function>; 4] {
+pub fn lb(plane: &Arc<Plane>) -> [Handler; 4] {
     let [load, edit, get, count] = [0; 4].map(|_| plane.clone());
     [
         service(
@@ -126,7 +126,7 @@ pub fn lb(plane: &Arc<Plane>) -> [Arc<dyn Function>; 4] {
 }
 
 /// What reassembly has counted: code 72.
-pub fn reassembly_counters(of: Arc<Reassembly>) -> Arc<dyn Function> {
+pub fn reassembly_counters(of: Arc<Reassembly>) -> Handler {
     let reply = "ReassemblyCounters";
     service(builtin::REASSEMBLY_COUNTERS, "what reassembly has counted", None, reply, move |_| {
         Ok(message::encode(&of.snapshot().message()))

@@ -16,12 +16,12 @@ use ejfat_lb::{Plane, When, message};
 use ejfat_udp::{Event, ReceiverConfig, Sender, SenderConfig};
 use mrsp::{ReturnCode, builtin};
 use naa_host::{Device, Param, Session, SessionConfig};
-use naa_server::{Config, Server, function::Function, functions};
+use naa_server::{Config, Server, function::Handler, functions};
 use naa_services::{LbTables, Reassembly, Sink, SinkError};
 use proto::{events::v1::ReassemblyCounters, lb::v1};
 use roce_udp::free_loopback;
 
-fn serve(services: impl IntoIterator<Item = Arc<dyn Function>>) -> (Server, Device) {
+fn serve(services: impl IntoIterator<Item = Handler>) -> (Server, Device) {
     let config = Config::new(SocketAddr::new(free_loopback().unwrap(), 0));
     let server = Server::start(config, functions::registry(services).unwrap()).unwrap();
     let device = Device::open(free_loopback().unwrap()).unwrap();

@@ -15,7 +15,6 @@ use ejfat_lb::Plane;
 use naa_server::{
     Config, DEFAULT_PORT, Server, StartError,
     allow::{AllowList, Network},
-    function::Handler,
     functions,
 };
 use serde_json::json;
@@ -210,7 +209,7 @@ fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<Plane>>) -> anyhow::Res
     config.stream_sends = STREAM_SENDS;
     let services = naa_services::bridge(&bridge.handle());
     let tables = plane.map(naa_services::lb).into_iter().flatten();
-    let functions = services.into_iter().chain(tables).map(Handler::from).chain([Bridge::function()]);
+    let functions = services.into_iter().chain(tables).chain([Bridge::function()]);
     let registry =
         if args.builtins { functions::registry(functions) } else { functions::services(functions) };
     Server::start_with(config, registry?, Some(Box::new(bridge))).map_err(|error| {

@@ -101,7 +101,7 @@ impl Args {
 
     /// Starts the services, except the bridge, which runs in the server loop.
     pub(super) fn start(&self) -> anyhow::Result<Started> {
-        let (mut services, mut functions) = (Services::default(), Vec::<Handler>::new());
+        let (mut services, mut functions) = (Services::default(), Vec::new());
         if self.reassemble.is_some() || !self.bridge.is_empty() {
             services.wanted = self.site.wanted(&OfIni::default())?;
         }
@@ -110,7 +110,7 @@ impl Args {
             services.bridge = bridge.addresses();
             services.bridge_handle = Some(bridge.handle());
             values::tell_skipped(bridge.skipped());
-            functions.extend(naa_services::bridge(&bridge.handle()).map(Handler::from));
+            functions.extend(naa_services::bridge(&bridge.handle()));
             functions.push(Bridge::function());
         }
         if let Some((at, events)) = self.reassemble.as_ref().zip(self.events.as_ref()) {
@@ -119,14 +119,14 @@ impl Args {
             let listen = values::listen(std::slice::from_ref(at), None)?.concat();
             let config = ReceiverConfig { listen, buffer: Some(BUFFER), reassembly };
             let service = Arc::new(Reassembly::start(config, Box::new(Events(open(events)?)))?);
-            functions.push(naa_services::reassembly_counters(service.clone()).into());
+            functions.push(naa_services::reassembly_counters(service.clone()));
             services.reassembly = Some(service);
         }
         if !self.forward.is_empty() {
             let listen = values::listen(&self.forward, None)?;
             let plane = Arc::new(Plane::new(Rules::default(), values::seed()));
             services.forwarder = Some(Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?);
-            functions.extend(naa_services::lb(&plane).map(Handler::from));
+            functions.extend(naa_services::lb(&plane));
         }
         Ok(Started { services, functions, bridge })
     }

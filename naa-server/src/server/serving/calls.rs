@@ -40,7 +40,7 @@ impl Serving {
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
         }
-        let Some(work) = work(handler, session) else { return self.subscribe(id, request) };
+        let Some(work) = work_of(handler, session) else { return self.subscribe(id, request) };
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
@@ -219,8 +219,8 @@ impl Serving {
 }
 
 /// Returns what a call of `handler` executes, or `None` if the call is a subscription. For the first kernel of a
-/// session, `work` makes the place for the session's process.
-fn work(handler: &Handler, session: &mut Session) -> Option<CallWork> {
+/// session, the function makes the place for the session's process.
+fn work_of(handler: &Handler, session: &mut Session) -> Option<CallWork> {
     match handler {
         Handler::Function(function) => {
             let process = session.process.clone().filter(|process| process.is_alive());
