@@ -73,7 +73,7 @@ pub enum Error {
     /// The path of the socket for local workers is longer than a UNIX socket's address allows.
     #[error("{path} is a path of {len} bytes; paths of UNIX sockets have at most 107")]
     Path {
-        /// The path of the socket as text.
+        /// The path of the socket for local workers, as text.
         path: String,
         /// The length of the path in bytes.
         len: usize,

@@ -53,7 +53,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A decoded message of the length that its header requires. The values in the message's entries are not checked.
+/// A decoded MRSP message. The length of the message was checked, but not the values in the message's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// The message ERR, type 0, which both sides may send.

@@ -107,7 +107,7 @@ pub enum LocalError {
         /// The name of the state that the method needs.
         needed: &'static str,
     },
-    /// The caller gave the addresses of more or fewer regions than the AAR requests. Internal regions do not count.
+    /// The caller gave the addresses of more or fewer regions than the AAR requests. Internal regions are not counted.
     #[error("{given} regions were given for {params} parameters")]
     RegionCount {
         /// The number of [`Placement`]s that the caller gave.

@@ -83,8 +83,8 @@ pub enum PartError {
         /// The size of the parameter in bytes.
         size: u32,
     },
-    /// A part that begins at offset 0 is longer than its parameter. The status bytes of a failed call are also such a
-    /// part: they go to the start of the first output.
+    /// A part that begins at offset 0 is longer than its parameter, or a failed call has more status bytes than the
+    /// first output can contain.
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong {
         /// The number of the parameter, counted from 0.

@@ -41,8 +41,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. If `together` is true, the layout is gathered, and the accelerator has only one region, all
-    /// results share one [`Memory`] on the host.
+    /// Sets up a session. All results share one [`Memory`] on the host if `together` is true, the layout is gathered,
+    /// and the accelerator has only one region.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -135,8 +135,8 @@ fn memory(key: u32, size: u32) -> Memory {
 }
 
 /// Returns the host's memories to which results are written, and the location of each result. Results that the packed
-/// layout copies together share one [`Memory`], as they share the staging region of a real host. If `together` is true,
-/// the layout is gathered, and the accelerator has only one region, all results share one [`Memory`]. Every other
+/// layout copies together share one [`Memory`], as they share the staging region of a real host. All results share one
+/// [`Memory`] if `together` is true, the layout is gathered, and the accelerator has only one region. Every other
 /// result has its own [`Memory`].
 fn land(
     placed: &Placed,

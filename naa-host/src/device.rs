@@ -33,8 +33,8 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
 /// provider, share one device.
 ///
 /// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For an address that does not
-/// belong to an RDMA device, the embedded RoCEv2 stack is used. `NAA_PROVIDER` (auto, verbs or embedded) asks for a
-/// provider. [`Device::describe`] says which provider was chosen and why.
+/// belong to an RDMA device, the embedded RoCEv2 stack is used. The environment variable `NAA_PROVIDER` can choose the
+/// provider instead (`verbs` or `embedded`). [`Device::describe`] says which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 

@@ -231,8 +231,8 @@ pub enum Error {
         /// The number of the session's parameters, without internal regions.
         params: usize,
     },
-    /// The parameter is not an input, so a program can neither choose which of its bytes calls send, nor write it by a
-    /// [`Writer`](crate::Writer).
+    /// The program wanted to choose which part of a parameter is sent, or to write to a parameter by a
+    /// [`Writer`](crate::Writer), but the parameter is not an input.
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
     NotInput {
         /// The number of the parameter, counted from 0 without internal regions.

@@ -9,7 +9,7 @@ use mrsp::{FunctionCode, Liveness};
 
 use crate::error::function_name;
 
-/// The maximum time for which the report of a late call waits for the answer to a probe.
+/// The maximum time for which the report of an overdue call waits for the answer to a probe.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The time limits after which a call that has not ended is reported and given up.
@@ -31,7 +31,7 @@ pub(crate) struct Overdue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// The session must probe the accelerator, so that the report of the late call can say whether the accelerator
+    /// The session must probe the accelerator, so that the report of the overdue call can say whether the accelerator
     /// answers.
     Probe,
     /// The session must report the call to the user.
@@ -78,7 +78,8 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // Since the call was posted, nothing was received from the accelerator and no probe was sent.
+        // If nothing was received from the accelerator and no probe was sent after the call was posted, a probe must
+        // be sent before the report.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

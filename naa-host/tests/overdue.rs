@@ -136,8 +136,9 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // The probe interval `LONG` is one hour, so the host sends only one probe during the test: just before the report
-    // of the late call, so that the report can say whether the accelerator answers.
+    // The probe interval `LONG` is one hour, so the host sends no probe because of the interval during the test. The
+    // host sends one probe before it reports the overdue call, so that the report can say whether the accelerator
+    // answers.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));

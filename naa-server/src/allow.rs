@@ -18,11 +18,11 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
     /// The text before `/` is not an IP address, or the text after `/` is not a number from 0 to the number of bits of
-    /// an address of this IP version (32 or 128). The value is the whole text.
+    /// an address of this IP version (32 or 128). The value is the text that was to be parsed as a network.
     #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
     Nonsense(String),
     /// The address is an IPv4-mapped IPv6 address, and fewer than 96 of its bits count, so the network would also
-    /// contain addresses that are not IPv4 addresses. The value is the whole text.
+    /// contain addresses that are not IPv4 addresses. The value is the text that was to be parsed as a network.
     #[error(
         "{0:?} is wider than IPv4: at least 96 bits of a mapped address count; write it like 10.9.0.0/24"
     )]

@@ -105,8 +105,8 @@ fn is_output(direction: Direction) -> bool {
 /// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server has no function with the function code of the call. Only the server makes this failure, and it logs
-    /// the request before. A function uses one of the other variants.
+    /// The server has no function with the function code of the call. The server logs the request and then makes this
+    /// failure. A function that fails uses another variant.
     #[error("unknown function")]
     UnknownFunction,
     /// The host's regions or arguments do not fit the function.
@@ -380,8 +380,8 @@ impl<'a> Call<'a> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
 
-    /// Sets the number of bytes at the start of output 0 that the host gets even if the call fails or panics. These
-    /// bytes are for example a status block.
+    /// Sets the number of bytes at the start of output 0, for example of a status block, that the host gets even if the
+    /// call fails or panics.
     pub fn set_status(&mut self, bytes: u32) {
         *self.status_bytes = bytes;
     }
@@ -406,7 +406,7 @@ impl<'a> Call<'a> {
 pub enum CallWork {
     /// A function runs on a thread of the server.
     Function {
-        /// The function.
+        /// The function that the call runs.
         function: Arc<dyn Function>,
         /// The running process of the session, which is stopped before the function runs. The value is `None` if the
         /// session has no running process.
@@ -414,7 +414,7 @@ pub enum CallWork {
     },
     /// A kernel runs in the process of the session.
     Kernel {
-        /// The kernel.
+        /// The kernel that the call runs.
         kernel: Arc<Kernel>,
         /// The process that runs the session's kernels.
         process: Arc<SessionProcess>,

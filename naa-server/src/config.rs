@@ -114,8 +114,8 @@ pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
 }
 
 /// Divides `total` in the proportions of `memory`. `session` is the number of bytes or files that one session needs.
-/// Each source network gets at least the smaller one of `session` and `total`. A source network may take from
-/// [`Shares::reserve`] if it has at most `session` bytes or files in use afterwards.
+/// Each source network gets at least the smaller one of `session` and `total`. A source network may take from the
+/// reserve as long as it has at most the smaller one of `session` and [`Shares::reserve`] in use afterwards.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);

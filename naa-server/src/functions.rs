@@ -32,7 +32,7 @@ use crate::{
 use blocks::{Builtin, Compute};
 
 /// Argument blocks, status blocks and the numbers in regions are little-endian. Built-in functions compute on the
-/// numbers in regions without converting them.
+/// numbers in regions without converting the byte order.
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 

@@ -3,7 +3,7 @@
 //! A byte or a file is charged to the session, to its source network and to the server at once, until the [`Charge`] is
 //! dropped. The server cannot take memory away from a source network while the memory is in use. Two rules keep a part
 //! of the server's memory for source networks that come later. One source network has at most [`Shares::per_peer`]
-//! bytes. A [reserve](Shares::reserve) is only for source networks that have little memory.
+//! bytes. A [reserve](Shares::reserve) is only for source networks that have little memory in use.
 
 use std::{
     io,
@@ -107,7 +107,7 @@ pub struct Shares {
     pub per_peer: u64,
     /// The reserve: the part of `total` that is only for source networks that have little in use.
     pub reserve: u64,
-    /// The most that a source network may have in use, including a new charge, if this charge takes from the reserve.
+    /// A source network may take from the reserve if it has at most this number of bytes or files in use afterwards.
     pub first: u64,
 }
 

@@ -153,7 +153,8 @@ impl Regions {
     }
 
     /// Returns the number of bytes at the start of the first output that the host gets if the call failed, and sets
-    /// this number to 0 for the next call. Whoever responds to a call takes the number, whether the call failed or not.
+    /// this number to 0 for the next call. The code that responds to a call takes the number, even if the call
+    /// succeeded.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }

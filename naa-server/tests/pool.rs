@@ -460,7 +460,7 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
     assert_eq!(seen[1].0, SCHED_IDLE);
     // The first element of `seen` is the policy and the priority of a pool thread. A call that is made after the
-    // abandoned call runs on another thread, which has this policy and priority.
+    // abandoned call runs on another thread, whose policy and priority are equal to `before`.
     let before = seen[0];
     let again = Arc::new(Mutex::new(None));
     let look = {

@@ -12,10 +12,11 @@ use crate::{
     program::Program,
 };
 
-/// The longest WRITE, and elements of its list.
+/// The longest WRITE in bytes, if WRITEs are to be short.
 const LONGEST: u32 = 300;
+/// The most elements of the scatter-gather list of a WRITE, if lists are to be short.
 const ELEMENTS: u32 = 4;
-/// Parameters that are written in pieces of that length are no longer.
+/// The greatest size in bytes of a parameter or region for which the WRITEs of a call plan may be short.
 pub(crate) const SHORT: u64 = 1 << 16;
 
 /// A host's session.
@@ -38,7 +39,7 @@ impl Host {
         }
     }
 
-    /// What it planned for a peer with these regions.
+    /// Checks a call plan that this host made for a peer with these regions.
     pub(crate) fn check_plan(&self, plan: &CallPlan, peers: &[RemoteRegion]) {
         match &self.arranged {
             None => check_plan(plan, &sizes(self.session.requests()), peers),
@@ -128,7 +129,7 @@ pub(crate) fn request(program: &mut Program<'_>) -> Vec<u8> {
     codec::encode_arranged(&regions, &slots).expect("few regions")
 }
 
-/// Numbers of bytes; a parameter without one goes whole.
+/// Returns arbitrary numbers of bytes for parameters. `None` stands for a whole parameter.
 fn lengths(program: &mut Program<'_>) -> Vec<Option<u64>> {
     let mut length = |_| match program.byte() % 4 {
         0 => None,
@@ -139,7 +140,8 @@ fn lengths(program: &mut Program<'_>) -> Vec<Option<u64>> {
     (0..one.unwrap_or(0) % 10).map(length).chain([one]).collect()
 }
 
-/// Parts of parameters, most of which begin at the start of their parameter.
+/// Returns arbitrary parts of parameters. Most of them begin at the start of the parameter; `None` stands for a whole
+/// parameter.
 pub(crate) fn parts(program: &mut Program<'_>) -> Vec<Option<Part>> {
     let lengths = lengths(program);
     let mut part = |bytes| Part { offset: program.byte().saturating_sub(192).into(), bytes };
@@ -159,7 +161,7 @@ pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion])
     }
 }
 
-/// The last write alone has one.
+/// Checks that only the last WRITE of the plan has an immediate.
 pub(crate) fn check_immediates(plan: &CallPlan) {
     let (last, before) = plan.writes().split_last().expect("a plan has a write");
     assert!(last.immediate.is_some() && before.iter().all(|write| write.immediate.is_none()));

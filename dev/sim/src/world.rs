@@ -20,7 +20,7 @@ const WATCH: u64 = 3 * SECOND;
 
 pub(super) type Capture = pcap::Writer<BufWriter<File>>;
 
-/// When a queue is next posted to.
+/// When a node next posts requests to a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Poster {
     posted: usize,
@@ -35,14 +35,14 @@ impl Poster {
         (self.posted < self.limit && !self.blocked).then_some(self.next)
     }
 
-    /// Returns true if the node posts at this time. A node tries a full queue again at each event of the simulation,
-    /// because unsignaled requests leave the queue without a completion.
+    /// Returns true if the node posts at the time `now`. A node tries a full queue again at each event of the
+    /// simulation, because unsignaled requests leave the queue without a completion.
     fn due(&self, now: u64) -> bool {
         self.blocked || self.wake().is_some_and(|at| at <= now)
     }
 
-    /// Notes that requests completed: the queue has room. The node posts again at this time, because no other event of
-    /// the simulation may follow, for example after all requests were flushed.
+    /// Records that requests completed, so the queue is not full any more. If the queue was full, the node posts again
+    /// at the time `now`: it cannot wait for the next event of the simulation, because there may be no further event.
     fn has_room(&mut self, now: u64) {
         if std::mem::take(&mut self.blocked) {
             self.next = now;

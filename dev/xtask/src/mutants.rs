@@ -132,8 +132,9 @@ fn mutants(program: &Path, options: &Options) -> Command {
     command
 }
 
-/// The names of what cargo-mutants tried. Mutants that do not compile are in neither field. Several mutants may have one
-/// name: they count as one, which is missed when the tests missed any of them.
+/// The names of the mutants that cargo-mutants tried. Mutants that do not compile are in neither field. If several
+/// mutants have the same name, the name is in `missed` if the tests missed at least one of these mutants, and else in
+/// `caught`.
 #[derive(Debug, Default)]
 struct Tried {
     caught: BTreeSet<String>,

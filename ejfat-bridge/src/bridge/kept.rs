@@ -31,8 +31,8 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the kept ring of a worker that ended. `given_up` is the number of events in the worker's kept ring that
-    /// are lost, because they will not be delivered again.
+    /// Frees the ring of the ended worker `worker`. `given_up` is the number of events in this ring that are lost,
+    /// because they will not be delivered again.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -43,8 +43,8 @@ impl Bridge {
         }
     }
 
-    /// Copies an event from the kept ring of the ended worker `from` into the ring of `worker`, and announces the event
-    /// to `worker`.
+    /// Copies an event from the ring of the ended worker `from` into the ring of `worker`, and announces the event to
+    /// `worker`.
     pub(super) fn again(&mut self, from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor) {
         let Some(kept) = self.kept.iter().find(|kept| kept.worker == from) else { return };
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
@@ -53,9 +53,9 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// Frees kept rings until `bytes` bytes of memory are available for the ring of a new local worker. Returns true if
-    /// at least `bytes` bytes of memory are available when the method returns. If the memory of all kept rings would
-    /// not be enough, no ring is freed.
+    /// Frees rings of ended local workers until `bytes` bytes of memory are available for the ring of a new local
+    /// worker. Returns true if at least `bytes` bytes of memory are available when the method returns. If the memory
+    /// of all rings of ended local workers would not be enough, no ring is freed.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {

@@ -13,8 +13,8 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
-/// The maximum number of local workers that may subscribe in one turn of the server loop. Further workers wait for a
-/// later turn of the server loop.
+/// The maximum number of local workers that may subscribe in one turn of the server loop. Workers beyond this number
+/// wait for a later turn of the server loop.
 const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {

@@ -65,8 +65,9 @@ pub enum ClientError {
         address: String,
         /// The call that was refused.
         call: ApiCall,
-        /// The cause of the refusal, which the client derives from the code of the gRPC status. If the control plane
-        /// refused the token, the client may also use the result of a further call, which asks for the version.
+        /// The cause of the refusal, which the client derives from the code of the gRPC status. If the
+        /// control plane denies the permission, the client may make the call `Version`, to find out whether the control
+        /// plane knows the token.
         cause: Cause,
         /// The message of the gRPC status, unchanged; empty if the status has no message. The `Display` text of the
         /// error contains no control characters and at most 500 characters of the message.

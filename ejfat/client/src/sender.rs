@@ -17,7 +17,7 @@ use watch::{Lookout, Watch, is_end, listed};
 /// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
 pub enum AllowedSenderError {
-    /// The control plane did not add the addresses to the reservation's list of senders.
+    /// The control plane did not add the sender's addresses to the reservation's list of senders.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// This machine has no route to any of the data addresses. The value is the error for the last data address.

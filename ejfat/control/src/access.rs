@@ -35,43 +35,44 @@ pub enum ApiCall {
     Timeseries,
     /// The call `Version`, which returns the version of the control plane's program.
     Version,
-    /// The call `CreateToken`, which makes a token below the calling token.
+    /// The call `CreateToken`, which makes a new token as a child of the caller's token.
     CreateToken,
     /// The call `ListTokenPermissions`, which returns the permissions of a token.
     ListTokenPermissions,
-    /// The call `ListChildTokens`, which returns the tokens that were made with a token.
+    /// The call `ListChildTokens`, which returns the tokens whose parent is the token that the request names.
     ListChildTokens,
-    /// The call `RevokeToken`, which revokes a token and all tokens below it.
+    /// The call `RevokeToken`, which revokes a token and all tokens that descend from it.
     RevokeToken,
     /// The call `ChainLoadBalancer`, which makes another load balancer a worker of the reservation's load balancer.
-    /// Our control plane has no chains and refuses the call.
+    /// This control plane does not support chains, and refuses the call.
     Chain,
-    /// The call `UnchainLoadBalancer`, which ends a chain that `ChainLoadBalancer` made. Our control plane has no
-    /// chains and refuses the call.
+    /// The call `UnchainLoadBalancer`, which ends a chain that `ChainLoadBalancer` made. This control plane
+    /// does not support chains, and refuses the call.
     Unchain,
     /// The call `GetChainGraph`, which returns the graph of the chains that a reservation's load balancer is part of.
-    /// Our control plane has no chains and returns an empty graph.
+    /// This control plane does not support chains, and returns an empty graph.
     GetChainGraph,
 }
 
-/// What a caller needs for a call.
+/// What the caller's token must have for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Any token that exists. What the reply shows is what the token may read.
+    /// Any token that exists is enough. The reply contains only what the token may read.
     AnyToken,
-    /// The right on at least one load balancer, and only such ones are given.
+    /// The token has this right on at least one load balancer. The caller gets only a load balancer on which the token
+    /// has this right.
     SomeLoadBalancer(Right),
-    /// The right on the reservation that the request names.
+    /// The token has this right on the reservation that the request names.
     Reservation(Right),
-    /// The right on the session that the request names.
+    /// The token has this right on the worker session that the request names.
     Session(Right),
-    /// Each permission that is asked for, as one of the caller's own or covered by one.
+    /// The token's own permissions cover each permission that the request asks for.
     OwnRights,
-    /// That the request names the caller's token, or one below it.
+    /// The request names the caller's token, or a token that descends from it.
     OwnTokens,
 }
 
-/// Each call, in the order of [`ApiCall`], with its name and what it needs.
+/// Each call in the order of [`ApiCall`], with the name of its gRPC method and what the caller's token must have.
 pub const NEEDS: [(ApiCall, &str, Need); 22] = [
     (ApiCall::Reserve, "ReserveLoadBalancer", Need::SomeLoadBalancer(Right::Reserve)),
     (ApiCall::Get, "GetLoadBalancer", Need::Reservation(Right::ReadOnly)),
@@ -98,19 +99,20 @@ pub const NEEDS: [(ApiCall, &str, Need); 22] = [
 ];
 
 impl ApiCall {
-    /// Returns what a caller needs for this call.
+    /// Returns what the caller's token must have for this call.
     pub fn need(self) -> Need {
         NEEDS[self as usize].2
     }
 
-    /// The name of the method in the service.
+    /// Returns the name of the gRPC method of this call.
     pub fn name(self) -> &'static str {
         NEEDS[self as usize].1
     }
 }
 
 impl Need {
-    /// What a token has that meets the need, as the end of "use a token ...".
+    /// Returns a description of a token that is enough for the call, as the end of a text that begins with "use a
+    /// token".
     pub fn described(self) -> String {
         match self {
             Self::AnyToken => "that the control plane knows".into(),

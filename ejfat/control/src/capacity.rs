@@ -67,38 +67,40 @@ pub enum Alarm {
         /// The number of the worker in the tables of its load balancer.
         member: MemberId,
     },
-    /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets about
-    /// an even share.
+    /// The planes sent packets to the worker, and neither its counters nor its fill level changed. The worker gets
+    /// about an even share.
     StandsStill {
         /// The number of the worker in the tables of its load balancer.
         member: MemberId,
-        /// The packets that the planes sent to the worker since a counter or the fill level of the worker moved last.
+        /// The number of packets that the planes sent to the worker since its counters or its fill level last changed.
+        /// The count also begins again after a period in which the planes sent no packets to the worker.
         packets: u64,
     },
-    /// The worker counts far more or far fewer events for each packet than most do. If it counts more it gets about an
-    /// even share.
+    /// The worker counts far more or far fewer events for each packet than most workers do. A worker that counts more
+    /// gets about an even share.
     Contradicts {
         /// The number of the worker in the tables of its load balancer.
         member: MemberId,
-        /// The events that the worker counts for each packet that the planes sent to it.
+        /// The number of events that the worker counted, divided by the number of packets that the planes sent to it.
         ratio: f64,
-        /// The events for each packet that the controller uses for all workers: the median of the workers' ratios,
-        /// without ratios above 1.1. If no worker has a ratio up to 1.1, the controller uses the ratio of ticks to
-        /// packets, or 1 if the ticks are unknown.
+        /// The ratio of events to packets that the controller uses for all workers. This is the median of the workers'
+        /// ratios, without ratios above 1.1. If no worker has a ratio up to 1.1, the controller uses the ratio of ticks
+        /// to packets, or 1 if the ticks are unknown.
         others: f64,
     },
-    /// The least factors of all workers come to more than all slots. They are lowered in proportion.
+    /// The least factors of all workers need more slots than the calendar has. The factors are lowered in proportion.
     LeastFactors,
-    /// The greatest factors of all workers come to less than all slots. They are raised in proportion.
+    /// The greatest factors of all workers allow fewer slots than the calendar has. The factors are raised in
+    /// proportion.
     GreatestFactors,
 }
 
-/// What a period led to.
+/// The decision of the controller at the end of a period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// The slots of each member that is to get events. Empty if there is none.
+    /// The number of slots of each member that is to get events. Empty if no member is to get events.
     pub wanted: Vec<(MemberId, u32)>,
-    /// Whether this differs enough from the present slots for a new calendar.
+    /// True if the wanted slots differ enough from the present slots for a new calendar.
     pub is_due: bool,
     /// Each alarm that holds in this period. Empty if there is none.
     pub alarms: Vec<Alarm>,

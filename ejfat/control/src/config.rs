@@ -10,15 +10,15 @@ use ejfat::lb::{LbId, Table};
 
 use crate::calendar::MOST_SLOTS;
 
-/// Records that one request, or one [`Registry::poll`](crate::registry::Registry::poll), changes at most. A store has to take as
-/// many changes in one batch: [`Config::most_changes`] of every configuration that is served is no more.
+/// The most records that one request or one [`Registry::poll`](crate::registry::Registry::poll) may change. A store has
+/// to accept this many changes in one batch. A configuration with a greater [`Config::most_changes`] is refused.
 pub const MOST_CHANGES: usize = 8192;
 
-/// Entries of the audit log that one batch of changes deletes at most. It is above the number that one adds, so a log that is too
-/// long becomes shorter.
+/// The most entries of the audit log that one batch of changes deletes. The number is above the number of entries that
+/// a batch adds, so an audit log that is too long becomes shorter.
 pub(crate) const MOST_AUDIT_DELETED: usize = 16;
 
-/// Entries that one batch of changes adds at most.
+/// The most entries that one batch of changes adds to the audit log.
 const MOST_AUDIT_ADDED: usize = 1;
 
 /// A load balancer that can be reserved.
@@ -45,11 +45,11 @@ pub struct LoadBalancerConfig {
 /// plane takes none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressPolicy {
-    /// 127.0.0.0/8 and ::1. The default is no.
+    /// True if workers may register loopback addresses (127.0.0.0/8 and ::1). The default is false.
     pub loopback: bool,
-    /// Addresses that are routed within a site or a link only. The default is yes.
+    /// True if workers may register addresses that are routed only within a site or a link. The default is true.
     pub private: bool,
-    /// Whether the address has to be the one from which the call comes. The default is no.
+    /// True if a worker may register only the address from which its call comes. The default is false.
     pub own_only: bool,
 }
 
@@ -59,17 +59,20 @@ impl Default for AddressPolicy {
     }
 }
 
-/// Times by the control plane's own clock.
+/// The times after which a silent worker gets no new events, its worker session ends, and its member id may be given to
+/// another worker. The times are measured by the control plane's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LivenessTimes {
-    /// A session ends without a state so long after its registration. So long after a restart, too, sessions that sent none
-    /// since are taken to be as they were. The default is 10 s.
+    /// A worker session ends if its worker sends no state within this time after the registration. After a restart of
+    /// the control plane, a worker that got events before gets events for this time even if it sends no state. The
+    /// default is 10 s.
     pub first_state: Duration,
-    /// A session without a state for so long gets no new events. The default is 2 s.
+    /// A worker that has sent no state for this time gets no new events. The default is 2 s.
     pub silent: Duration,
-    /// A session without a state for so long ends. The default is 60 s.
+    /// A worker session ends if its worker has sent no state for this time. The default is 60 s.
     pub ended: Duration,
-    /// A member's id is not given again for so long after its last use, as long as there are others. The default is 60 s.
+    /// For this time after its last use, a member id is not given to another worker as long as other ids are free. The
+    /// default is 60 s.
     pub member_rest: Duration,
 }
 
@@ -80,32 +83,36 @@ impl Default for LivenessTimes {
     }
 }
 
-/// All of it. The defaults are what ESnet's P4 program has room for.
+/// The whole configuration of a site. By default, ESnet's P4 data plane has room for all slots, senders and members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The load balancers in the order of their ids, which begin at 0. At most 64, and at most 8 if a data plane is a SmartNIC.
     pub load_balancers: Vec<LoadBalancerConfig>,
-    /// How long a reservation lasts whose request names no end; `None`: it has none. The default is 365 days.
+    /// The duration of a reservation whose request names no end, or `None` if such a reservation has no end.
+    /// The default is 365 days.
     pub default_stay: Option<Duration>,
-    /// Slots of a calendar, a power of two.
+    /// The number of slots of a calendar, a power of two. The default is 512.
     pub slots: u32,
     /// The most senders of one IP version, of all load balancers together. At most 256, for which data planes have room.
     pub most_senders: usize,
     /// The most worker sessions of all load balancers together. At most 2048, for which our data planes have room, and at most
     /// 1024 if a data plane is a SmartNIC.
     pub most_members: u16,
-    /// The most tokens that were made by `CreateToken`, in all. Tokens that came with a reservation or a worker session
-    /// do not count. The default is 1024.
+    /// The most tokens made by `CreateToken` that may exist at a time. Tokens that came with a reservation or a worker
+    /// session do not count. The default is 1024.
     pub most_tokens: usize,
-    /// The most tokens that were made by `CreateToken` below any one token but the root token. The default is 128.
+    /// The most tokens made by `CreateToken` that may descend from one token. The root token does not have this limit.
+    /// The default is 128.
     pub most_tokens_below: usize,
-    /// How many tokens there may be in a line, from a child of the root to a token that `CreateToken` makes.
+    /// The most tokens in a chain of parent and child tokens, from a child of the root token to a token that
+    /// `CreateToken` makes. The default is 8.
     pub most_depth: usize,
-    /// Entries of the audit log; of more the oldest are deleted.
+    /// The most entries of the audit log. If there are more, the oldest entries are deleted. The default is 10 000.
     pub most_audit: usize,
     /// Which addresses workers may register.
     pub addresses: AddressPolicy,
-    /// The times after which worker sessions get no new events or end, and members' ids are given again.
+    /// The times after which a silent worker gets no new events, its worker session ends, and its member id may be
+    /// given to another worker.
     pub liveness: LivenessTimes,
 }
 
@@ -127,7 +134,7 @@ impl Default for Config {
     }
 }
 
-/// A configuration that cannot be served.
+/// The reason why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// There is no load balancer, or there are more than [`LbId::COUNT`]. The value is the number of load balancers.
@@ -161,16 +168,17 @@ pub enum ConfigError {
         "one request could change {0} records, and {MOST_CHANGES} is the most; lower most_tokens, most_members or most_senders"
     )]
     Changes(usize),
-    /// A data plane is a SmartNIC, which has no room for as much as the configuration allows.
+    /// A data plane is a SmartNIC, and the configuration has more load balancers, or allows more members or senders,
+    /// than the SmartNIC has room for.
     #[error(
         "{given} {what}, and a SmartNIC (sn_p4) has room for {most}; configure at most {most}, or data planes of naa.lb.v1 only"
     )]
     SmartNic {
-        /// What there is too much of: `load balancers`, `members` or `senders`.
+        /// The name of the number that is too great for a SmartNIC: `load balancers`, `members` or `senders`.
         what: &'static str,
-        /// How many of `what` the configuration has or allows.
+        /// The configured number of load balancers, or the configured limit of members or senders.
         given: usize,
-        /// How many of `what` a SmartNIC has room for.
+        /// The most load balancers, members or senders that a SmartNIC has room for.
         most: usize,
     },
     /// The text of the root token is empty.
@@ -234,8 +242,9 @@ impl Config {
         lacks.map_or(Ok(()), |(what, given, most)| Err(ConfigError::SmartNic { what, given, most }))
     }
 
-    /// How many records one request changes at most. It changes each record once, so there are no more changes than records,
-    /// those that are new among them: a session with its token, and entries of the audit log.
+    /// Returns the most records that one request can change. A request changes each record at most once. The number is
+    /// therefore that of all records, with those that the request adds: a worker session with its token, and entries of
+    /// the audit log.
     pub fn most_changes(&self) -> usize {
         let lbs = self.load_balancers.len();
         let sessions = usize::from(self.most_members) + 1;
@@ -247,7 +256,7 @@ impl Config {
         tokens.saturating_add(sessions + senders + reservations + epochs + counters + audit)
     }
 
-    /// Every load balancer with its id.
+    /// Returns the configuration of every load balancer, with the load balancer's id.
     pub fn load_balancers(&self) -> impl Iterator<Item = (LbId, &LoadBalancerConfig)> {
         LbId::all().zip(&self.load_balancers)
     }

@@ -70,7 +70,7 @@ const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(640);
 
-/// What is decided how.
+/// The options by which shares and epochs are decided, with the data planes of the site.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// The margins that are added to known ticks and rates when the first tick of an epoch is computed.
@@ -98,29 +98,29 @@ pub enum BeginError {
     Options(#[from] capacity::OptionsError),
 }
 
-/// What is to be done, in order.
+/// Something that the caller of [`Control::poll`] has to do. The actions are in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Append these changes to the store, all or none.
+    /// The caller has to store these changes, all or none.
     Store(Vec<Change>),
-    /// Make this call of a data plane, and give the answer to [`Control::answer`].
+    /// The caller has to make this call to a data plane, and to pass the answer to [`Control::answer`].
     Call(Call),
-    /// End the connection to a plane, and connect again.
+    /// The caller has to end the connection to this data plane, and to connect again.
     Disconnect(PlaneId),
-    /// Tell it to those who operate the site.
+    /// The caller has to pass this report to the operators of the site.
     Report(Report),
 }
 
-/// What of a reservation's status is not the registry's.
+/// The part of a reservation's status that the registry does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PublishedStatus {
-    /// Epochs since the reservation; 0: none yet.
+    /// The number of epochs since the reservation began. The value 0 means that no epoch has begun yet.
     pub epoch: u64,
     /// The first tick of the newest epoch.
     pub from: u64,
     /// The highest tick that data planes have routed, or by which senders' syncs will have been passed.
     pub tick: u64,
-    /// Members with slots.
+    /// The members that have slots, with their numbers of slots.
     pub slots: Vec<(MemberId, u32)>,
 }
 

@@ -55,7 +55,7 @@ pub enum EpochError {
     /// The new epoch would not begin after the newest epoch of the data plane.
     #[error("tick {boundary} is not above {newest}, where the newest epoch begins")]
     Boundary {
-        /// The first tick that was asked for the new epoch.
+        /// The first tick that the new epoch was to have.
         boundary: u64,
         /// The first tick of the newest epoch of the data plane.
         newest: u64,

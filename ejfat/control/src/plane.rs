@@ -6,7 +6,7 @@ use ejfat::lb::{BeyondHorizon, LbId, Rules};
 
 use crate::{calendar::MemberId, p4::Change};
 
-/// A data plane of the configuration.
+/// The id of a data plane in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlaneId(pub u16);
 
@@ -19,15 +19,16 @@ pub enum PlaneKind {
     RuleByRule,
 }
 
-/// A call of a data plane. Calls of one plane are made one after the other, in their order.
+/// A call to a data plane. The calls to one data plane are made one after the other, in the order in which
+/// [`Control::poll`](crate::control::Control::poll) returns them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The data plane that is to carry out the call.
     pub plane: PlaneId,
     /// The number by which [`Answer::number`] names this call.
     pub number: u64,
-    /// The term of all writes of this connection. Each connection has a higher one, so that no write of an earlier one is
-    /// carried out late.
+    /// The term of all writes over this connection to the data plane. Each new connection has a higher term, so that no
+    /// write of an earlier connection is carried out late.
     pub term: u64,
     /// What the data plane is to do.
     pub order: Order,
@@ -38,7 +39,7 @@ pub struct Call {
 pub enum Order {
     /// Changes nothing but the term.
     Claim,
-    /// Says what was routed and which tables there are, and with `counters` what was sent to each member.
+    /// Asks the data plane which ticks it has routed and which tables it has.
     Look {
         /// True if the data plane is also to say how many packets it sent to each member.
         counters: bool,
@@ -52,7 +53,7 @@ pub enum Order {
         /// The first tick of the tables that are taken back.
         from: u64,
     },
-    /// Puts these addresses in the place of those that packets are sent to, at once.
+    /// Replaces the addresses to which senders send packets by the addresses in these rules, at once.
     Destinations(Arc<Rules>),
     /// Deletes all rules of all tables.
     Clear,
@@ -65,34 +66,37 @@ pub enum Order {
 pub struct Stage {
     /// The load balancer that the tables are for.
     pub lb: LbId,
-    /// The first tick that they apply to. The plane refuses it if it has routed that tick or a higher one.
+    /// The first tick to which the tables apply. The data plane refuses the tables if it has routed this tick or a
+    /// higher tick.
     pub from: u64,
-    /// They take the place of tables that are staged from that tick on.
+    /// True if the tables replace tables that are already staged from the same tick on.
     pub in_place: bool,
-    /// Higher ticks are not to be remembered when they are routed.
+    /// The highest tick that the data plane is to remember as routed. The data plane
+    /// counts higher ticks without remembering them.
     pub horizon: Option<u64>,
-    /// They apply to all ticks, and what was routed is forgotten.
+    /// True if the tables apply to all ticks, and the data plane forgets which ticks it has routed.
     pub reset: bool,
     /// The rules of which the tables consist.
     pub rules: Arc<Rules>,
 }
 
-/// What a data plane told of itself.
+/// The state that a data plane reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The highest term before this connection's. 0: it is new, and has no tables.
+    /// The highest term of earlier connections to the data plane. The value 0 means that the data plane is new and has
+    /// no tables.
     pub term: u64,
-    /// The highest tick that was routed of each load balancer.
+    /// The highest tick of each load balancer that the data plane has routed.
     pub routed: BTreeMap<LbId, u64>,
-    /// The first tick of each set of tables, ascending for each load balancer.
+    /// The first tick of each table set with its load balancer, in ascending order for each load balancer.
     pub sets: Vec<(LbId, u64)>,
-    /// What was routed of each load balancer with ticks above its horizon.
+    /// What each load balancer has routed of ticks above its horizon.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
-    /// Packets that were sent to each member, if they were asked for.
+    /// The number of packets that were sent to each member, or `None` if the call did not ask for it.
     pub packets: Option<BTreeMap<(LbId, MemberId), u64>>,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The plane has carried out the call.
@@ -100,17 +104,18 @@ pub enum Outcome {
         /// The highest tick of each load balancer that the plane has routed; `None` if the plane told no ticks.
         routed: Option<BTreeMap<LbId, u64>>,
     },
-    /// The answer to [`Order::Look`], and to [`Order::Claim`] with what was there before.
+    /// The answer to [`Order::Look`] or [`Order::Claim`]. The answer to [`Order::Claim`] is the state before the claim.
     Seen(Box<Seen>),
-    /// Packets had these ticks already, or met the tables that were to go.
+    /// The data plane has already routed packets with ticks of the tables that were to be staged or taken back, so it
+    /// has not changed these tables.
     Routed {
         /// The highest tick of the load balancer that the plane has routed; `None` if the plane did not tell it.
         newest: Option<u64>,
     },
     /// A control plane with a higher term programs the plane.
     Replaced,
-    /// The plane refused the call for another reason. Nothing has changed, except that [`Order::Change`] and
-    /// [`Order::Clear`] may have been carried out in part.
+    /// The data plane refused the call for a reason other than those of [`Self::Routed`] and [`Self::Replaced`].
+    /// Nothing has changed, except that [`Order::Change`] and [`Order::Clear`] may have been carried out in part.
     Refused {
         /// The reason of the refusal, as text for people.
         why: String,
@@ -124,22 +129,24 @@ pub struct Answer {
     pub plane: PlaneId,
     /// The number of the call that is answered, from [`Call::number`].
     pub number: u64,
-    /// What became of the call.
+    /// The result of the call.
     pub outcome: Outcome,
 }
 
-/// Times of what has to do with data planes.
+/// The times that the control plane uses for its data planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaneTimes {
-    /// A plane that does not answer for so long is lost: epochs begin without it. The default is 2 s.
+    /// A data plane that does not answer for this time counts as lost, and epochs begin without it. The default is 2 s.
     pub lost: Duration,
-    /// From a call until all planes have carried it out, as long as nothing is measured. The default is 25 ms.
+    /// The assumed time from a call until all data planes have carried it out, as long as no such time is measured. If
+    /// a data plane is of [`PlaneKind::RuleByRule`], this is also the least assumed time. The default is 25 ms.
     pub install: Duration,
-    /// How far the horizon is ahead of what was routed, at the highest rate that is taken into account. The default is 10 s.
+    /// The time by which the horizon is ahead of the routed ticks, at the highest rate that is taken into account. The
+    /// default is 10 s.
     pub horizon: Duration,
     /// The most time for which an epoch waits until rates are settled. The default is 10 s.
     pub settle: Duration,
-    /// A write to a plane without terms ends after so long at most. The default is 2 s.
+    /// The most time that a write to a data plane without terms takes. The default is 2 s.
     pub write: Duration,
 }
 

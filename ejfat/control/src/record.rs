@@ -28,7 +28,7 @@ use crate::{
     wall::WallTime,
 };
 
-/// Numbers that are given one after the other.
+/// A counter whose numbers are given one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     /// The counter of the numbers of tokens. The first token gets the number 1.
@@ -37,7 +37,8 @@ pub enum Counter {
     Reservation,
     /// The counter of the numbers of worker sessions. The first worker session gets the number 1.
     Session,
-    /// Where the search for a free member begins. It goes round.
+    /// The member id at which the search for a free id of a load balancer begins. The search goes on from the highest
+    /// id to the lowest id.
     Member(LbId),
 }
 
@@ -65,14 +66,14 @@ pub enum Key {
 pub struct EpochRecord {
     /// The load balancer that the calendar belongs to.
     pub lb: LbId,
-    /// Epochs since the reservation.
+    /// The number of epochs since the reservation began.
     pub number: u64,
     /// The first tick of the first epoch with this calendar.
     pub from: u64,
     /// The member of each slot.
     pub slots: Vec<Option<MemberId>>,
-    /// For a control plane that begins from this record: ticks from this one on, up to its first epoch, may be split, and it has to tell
-    /// so.
+    /// The first tick of a range whose events may be split over two workers if a control plane begins from this record.
+    /// The range ends at the first epoch of this control plane, which has to report the range.
     pub untold: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ pub struct EpochRecord {
 pub struct AuditEntry {
     /// The time of day at which the change was made.
     pub at: WallTime,
-    /// The caller's token; `None`: the control plane itself, because time had passed.
+    /// The caller's token, or `None` if the control plane itself made the change because a time had passed.
     pub by: Option<TokenId>,
     /// The call of the API, or what the control plane did.
     pub call: String,
@@ -111,17 +112,17 @@ pub enum Record {
 /// A change of what is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Puts a record in, or in the place of the one with its key.
+    /// Adds this record, or replaces the record with the same key.
     Put(Record),
     /// Deletes the record with this key, if there is one.
     Delete(Key),
 }
 
-/// Bytes that are no record of this program.
+/// The reason why bytes are not a record of this program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record {key} {reason}")]
 pub struct RecordError {
-    /// As text, shortened.
+    /// The key of the record as text, shortened if it is long.
     pub key: String,
     /// The reason why the bytes are refused, as the end of a sentence that begins with the key.
     pub reason: String,
@@ -199,7 +200,7 @@ impl Record {
         }
     }
 
-    /// Key and value.
+    /// Returns the key and the value as the store has them.
     pub fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         (self.key().encode(), value::encode(self))
     }
@@ -207,7 +208,8 @@ impl Record {
     /// Reads a record from its key and its value.
     ///
     /// # Errors
-    /// [`RecordError`] if key or value are not what this program writes, in a version that it knows.
+    /// [`RecordError`] if the key or the value is not one that this program writes, or has a version that it does not
+    /// know.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, RecordError> {
         value::decode(Key::decode(key)?, value).map_err(|reason| refused(key, reason))
     }
@@ -222,7 +224,7 @@ impl Change {
         }
     }
 
-    /// The key, and the value that is put there; `None`: the key is deleted.
+    /// Returns the key, and the value that is put under the key, or `None` if the record is deleted.
     pub fn encode(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         match self {
             Self::Put(record) => {

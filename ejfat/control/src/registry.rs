@@ -72,7 +72,8 @@ pub enum RestoreError {
     /// The stored records need more room than the configuration gives, for example because a limit was lowered.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// The stored records do not fit each other, for example because one names another one that is missing.
+    /// The stored records do not fit each other, for example because a record names another record that
+    /// does not exist.
     #[error(transparent)]
     Inconsistency(#[from] Inconsistency),
 }

@@ -53,7 +53,7 @@ use crate::{
 pub use errors::{Refused, StartError};
 use store::{Begun, Failed, Waits, audited, begin, refuse};
 
-/// The most decisions that wait for the store. Further requests are refused.
+/// If more changes than this wait for the store, requests are refused, except workers' states (`SendState`).
 const MOST_STORING: usize = 1024;
 /// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);
@@ -79,20 +79,20 @@ pub struct Parts {
 /// Counters since the control plane started.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// The number of requests that were carried out. Workers' states are among them.
+    /// The number of requests that were carried out, including workers' states (`SendState`).
     pub requests: AtomicU64,
-    /// The number of requests that were refused. Calls with an unknown token or without a token are among them. Calls
-    /// whose messages cannot be turned into requests do not count.
+    /// The number of requests that were refused, including those with an unknown token or without a token. Calls whose
+    /// messages cannot be turned into requests do not count.
     pub refused: AtomicU64,
     /// The number of workers' states (`SendState`) that were accepted.
     pub states: AtomicU64,
-    /// The number of sync datagrams that were passed to [`Core::sync`]. [`Syncs`](crate::Syncs) passes only those of
-    /// known senders.
+    /// The number of sync datagrams that were passed to [`Core::sync`]. [`Syncs`](crate::Syncs) passes only
+    /// sync datagrams of known senders.
     pub syncs: AtomicU64,
     /// The number of epochs that began, of all load balancers together.
     pub epochs: AtomicU64,
-    /// The number of ticks whose events may have been split over two workers. A range without a known end counts as one
-    /// tick.
+    /// The number of ticks whose events may have been split over two workers. A range of ticks whose end is not known
+    /// counts as one tick.
     pub may_split: AtomicU64,
     /// The number of batches of changes that were given to the store.
     pub batches: AtomicU64,
@@ -144,7 +144,7 @@ pub struct Core {
     parts: (Config, Options, String, Arc<dyn Store>),
     /// The highest term that this control plane has claimed or tried to claim.
     claimed: Arc<AtomicU64>,
-    /// The counters since [`Core::start`].
+    /// The counters of this control plane since [`Core::start`].
     pub counters: Counters,
     series: Mutex<Series>,
     audit: Option<Audit>,

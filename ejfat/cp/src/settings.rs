@@ -166,18 +166,20 @@ pub enum PlaneSettings {
     Local {},
     /// A data plane of `naa lb forward`, which is programmed by `naa.lb.v1`.
     Naa {
-        /// HOST:PORT
+        /// The address of the data plane, as `HOST:PORT`.
         address: String,
-        /// The file with the token that the data plane demands. Default: the control plane shows no token.
+        /// The file with the token that the data plane demands. Default: the control plane sends no token to the data
+        /// plane.
         token_file: Option<PathBuf>,
         /// The files for TLS to the data plane. Default: the connection has no TLS.
         tls: Option<ClientFiles>,
     },
     /// ESnet's SmartNIC, which is programmed by `sn_p4.v2`.
     Smartnic {
-        /// HOST:PORT
+        /// The address of the SmartNIC's agent, as `HOST:PORT`.
         address: String,
-        /// The file with the token that the SmartNIC's agent demands. Default: the control plane shows no token.
+        /// The file with the token that the SmartNIC's agent demands. Default: the control plane sends no token to the
+        /// agent.
         token_file: Option<PathBuf>,
         /// The files for TLS to the SmartNIC's agent. Default: the connection has no TLS.
         tls: Option<ClientFiles>,
@@ -195,7 +197,7 @@ pub struct ClientFiles {
     /// The CAs to trust, in PEM. Default: the CAs of the system.
     pub ca: Option<PathBuf>,
     /// The file with the control plane's own certificate, in PEM. The certificate is used only if `key` is set, too.
-    /// Default: the control plane shows no certificate.
+    /// Default: the control plane sends no certificate to the data plane.
     pub cert: Option<PathBuf>,
     /// The file with the private key of the control plane's own certificate, in PEM. The key is used only if `cert` is
     /// set, too.

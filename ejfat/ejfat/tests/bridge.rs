@@ -247,7 +247,8 @@ fn half_of_a_ring_is_for_events_on_their_way() {
     let in_ring = |home: &&Home| matches!(home, Home::Ring { .. });
     assert_eq!(homes.iter().filter(in_ring).count(), 3);
     assert!(in_ring(&&homes[2]) && homes[3] == Home::Spill);
-    // Incomplete events may take only three of the five slots, but a complete event may also take the other two slots.
+    // Incomplete events may take only three of the ring's five slots, but a complete event may also take the other two
+    // slots.
     bench.delivered(2, ANYBODY);
     assert_eq!(bench.dispatcher.fill(), 1.0);
 }

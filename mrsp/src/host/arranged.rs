@@ -7,13 +7,13 @@ use crate::{
     region::RemoteRegion,
 };
 
-/// The slots of a session's parameters, from which the session plans the WRITEs of its calls.
+/// The layout of a session's parameters, from which the session plans the WRITEs of its calls.
 #[derive(Debug)]
 pub(super) struct Arranged {
     layout: Layout,
-    /// The slots in the order of the program's parameters.
+    /// The location of each parameter on the accelerator and its memory on the host, in the program's order.
     slots: Vec<Slot>,
-    /// The numbers of the parameters, in the order in which their slots lie in the regions.
+    /// The numbers of the parameters, in the order in which the parameters lie in the accelerator's regions.
     order: Vec<u8>,
     /// The number of bytes at the start of region 0 that are sent from the staging region.
     staged: u32,

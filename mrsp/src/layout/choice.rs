@@ -14,8 +14,8 @@ pub enum Layout {
     Asymmetric,
     /// The layout with one region for all parameters, in which one WRITE sends all inputs by a scatter-gather list.
     Gathered,
-    /// The gathered layout, in which the host also copies small parameters through its staging region. Results of up to
-    /// `threshold` bytes are copied together. A parameter that is not an output is copied if its size is at most a
+    /// The gathered layout, in which the host also copies small parameters through its staging region. An output is
+    /// copied if its size is at most `threshold`. A parameter that is not an output is copied if its size is at most a
     /// [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
         /// The maximum size in bytes of a result that is copied together with other results.

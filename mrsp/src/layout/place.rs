@@ -91,15 +91,15 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
 }
 
 /// Returns the key by which [`place`] sorts a parameter among the copied parameters, or among the parameters that are
-/// not copied. The keys give the following order:
+/// not copied. The keys sort the parameters as this table shows:
 ///
 /// | parameters | order |
 /// |---|---|
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// In this order, the parameters that the host sends with every call lie side by side, because [`place`] puts the
-/// copied parameters before all other parameters.
+/// In the order of the table, the parameters that the host sends with every call lie side by side, because [`place`]
+/// puts the copied parameters before all other parameters.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

@@ -26,7 +26,7 @@ use verbs::{
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
 };
 
-/// The parts of the parameters that are results, or the return code of a failed call.
+/// The part of each parameter that is a result, or the return code of a failed call.
 pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 
 /// The reaction of the accelerator to a call.
@@ -34,7 +34,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator responds with the return code, and sends the number of bytes at the start of the first output.
+    /// The accelerator responds with the return code in this variant, and sends the first bytes of the first output.
+    /// The second value is how many bytes of the first output are sent.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.

@@ -78,8 +78,8 @@ impl Share {
 /// share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each absent source network, how far its [`Share::served`] was from [`Schedule::clock`] when the source
-    /// network became absent, and in which direction.
+    /// For each absent source network, the difference between its [`Share::served`] and [`Schedule::clock`] when the
+    /// source network became absent: the size of the difference, and its direction.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
@@ -100,9 +100,9 @@ enum Difference {
 /// The maximum number of absent source networks that are remembered. When more than `MOST_ABSENT` source networks are
 /// absent, the one whose `served` differed least from the clock is forgotten.
 const MOST_ABSENT: usize = 256;
-/// The largest difference that [`Share::served`] of a source network may have to [`Schedule::clock`]. The whole time of
-/// a long call is added to `served`, even if another source network waited only for the last part of the call, so the
-/// difference between `served` and the clock needs a limit.
+/// The largest difference that [`Share::served`] of a source network may have to [`Schedule::clock`]. The difference
+/// needs a limit, because `served` grows by the whole time of a long call, even if other source networks waited only
+/// at the end of the call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);

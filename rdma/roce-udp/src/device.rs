@@ -76,9 +76,9 @@ pub(crate) struct Access<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
-    /// An object on which a thread waits may have become ready.
+    /// Notify threads that wait for objects, because objects may have become ready.
     Notify,
-    /// An object on which a thread waits may have become ready, and packets may have to be sent.
+    /// Send the packets that are due, and notify threads that wait for objects, because objects may have become ready.
     Transmit,
 }
 
@@ -293,11 +293,11 @@ impl Device {
 
     /// Runs the progress thread, so that one-sided operations go on while the application computes.
     fn progress(&self) {
-        /// The time between two checks of the role. If a caller waits again within this time, the caller usually
-        /// becomes the progress owner before the progress thread does.
+        /// The time between two checks by the progress thread of who is the progress owner. If a caller waits again
+        /// within this time, the caller usually becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// If a caller is the progress owner, and the role did not change in more than this number of consecutive
-        /// checks, the progress thread sleeps in `watch`.
+        /// If a caller is the progress owner, and the progress owner did not change in more than this number of
+        /// consecutive checks, the progress thread sleeps in `watch`.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -316,8 +316,9 @@ impl Device {
         }
     }
 
-    /// Sleeps for up to a second while a caller is the progress owner. If this caller makes no turn during the sleep,
-    /// the progress thread makes turns itself, until the caller makes turns again or there is no more work.
+    /// Sleeps for up to a second while a caller is the progress owner. If the progress owner makes no turn during the
+    /// sleep, the progress thread makes turns itself, until the progress owner makes turns again or there is no more
+    /// work.
     fn watch(&self, seen: Seen, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
         /// whether there is work.
@@ -442,8 +443,9 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Accesses the engine like `flush_after`, but first sends the acknowledgements that the last turn held back. The
-    /// acknowledgements are sent first because the caller may end the connection to which they belong.
+    /// Sends the acknowledgements that the last turn held back, and then accesses the engine for work after which
+    /// packets may have to be sent. The acknowledgements are sent before this work, because this work may end the
+    /// connection to which the acknowledgements belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;

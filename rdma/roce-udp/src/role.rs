@@ -36,8 +36,8 @@ pub(crate) type Seen = (Role, u32);
 pub(crate) struct RoleWord {
     /// The low two bits hold the [`Role`]; the other bits count the changes of the role.
     word: AtomicU32,
-    /// True while the progress thread is in its deep sleep: a caller must wake the progress thread when no thread is
-    /// the progress owner any more.
+    /// True while the progress thread is in `Device::watch`, where it may sleep for a second. If `deep` is true when a
+    /// caller's wait ends and no other caller waits, the caller must wake the progress thread.
     deep: AtomicBool,
 }
 
@@ -77,15 +77,15 @@ impl RoleWord {
         self.update(|role| role == from, to).is_ok()
     }
 
-    /// Makes a caller that begins to wait the progress owner. Returns the role before the change, or `None` if another
-    /// caller is the progress owner.
+    /// Makes a caller the progress owner when this caller begins to wait. Returns the role before the change, or `None`
+    /// if another caller is the progress owner.
     pub(crate) fn take(&self) -> Option<Role> {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
     /// Makes another waiting thread the progress owner when the wait of a caller that is the progress owner ends. If no
-    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread is in its deep
-    /// sleep, and must be woken now.
+    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread is in the long
+    /// sleep of `Device::watch`, and must be woken now.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
@@ -99,8 +99,8 @@ impl RoleWord {
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns true if the progress thread may begin its deep sleep. The progress thread may sleep only if the role and
-    /// its change count are still as in `seen`.
+    /// Returns true if the progress thread may begin the long sleep of `Device::watch`. The progress thread may sleep
+    /// only if the role and its change count are still as in `seen`.
     pub(crate) fn fall_asleep(&self, seen: Seen) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -111,8 +111,8 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // `deep` is exchanged and not only stored, because the exchange also reads what a caller wrote to `deep` in
-        // `pass_on`, so that the progress thread sees the caller's earlier change of the role.
+        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If a caller wrote the
+        // old value in `pass_on`, the progress thread therefore sees the role that this caller had set before.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

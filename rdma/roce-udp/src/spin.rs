@@ -56,7 +56,7 @@ impl Spinner {
         }
         if turn.more {
             // The turn received only datagrams that belong to no connection. The next turn follows at once, but
-            // `last_busy` is not changed, so that the thread does not poll for a longer time.
+            // `last_busy` is not changed, so that datagrams of no connection do not prolong the polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);

@@ -11,8 +11,8 @@ pub enum RKeys {
     #[default]
     Random,
     /// The low `bits` bits of an RKey are the region's slot in the table of memory regions, and all other bits are
-    /// random. An implementation in hardware finds a region by these low bits. A device can have at most 2^`bits`
-    /// regions.
+    /// random. An implementation in hardware finds a region by the low `bits` bits of its RKey. A device can have at
+    /// most 2^`bits` regions.
     WithSlot {
         /// The number of low bits of an RKey that are the region's slot, at most 31.
         bits: u8,

@@ -210,9 +210,9 @@ impl Endpoint {
     /// acknowledgement may wait until the program has posted its response to the message, so that the acknowledgement
     /// and the response are sent together.
     pub fn owes_only_late_acks(&self) -> bool {
-        /// The maximum number of queue pairs that one call of `owes_only_late_acks` checks. If more queue pairs may
-        /// have packets to send, `owes_only_late_acks` returns false, because checking all of them would take more time
-        /// than late acknowledgements save.
+        /// The maximum number of queue pairs that one call of `owes_only_late_acks` checks. If more than `MOST` queue
+        /// pairs may have packets to send, `owes_only_late_acks` returns false, because checking all these queue pairs
+        /// would take more time than late acknowledgements save.
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST

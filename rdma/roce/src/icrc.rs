@@ -122,10 +122,10 @@ impl Icrc {
         }
     }
 
-    /// Adds to the ICRC the bytes that the closure `fold` reads. The argument of `fold` is the current CRC register. In
-    /// place of the bytes that `fold` read, `fold` returns 128 bytes. The CRC of these 128 bytes, computed from a CRC
-    /// register of 0, must be equal to the CRC of the bytes that `fold` read, computed from the current CRC register.
-    /// Returns false and adds nothing if `fold` returns `None`.
+    /// Adds to the ICRC the bytes that the closure `fold` reads. The argument of `fold` is the current CRC register.
+    /// `fold` returns 128 bytes, and the ICRC is computed from these 128 bytes instead of the bytes that `fold` read.
+    /// The CRC of the returned bytes, computed from a CRC register of 0, must be equal to the CRC of the bytes that
+    /// `fold` read, computed from the current CRC register. Returns false and adds nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The functions of `Hasher` return and take the CRC register with all bits inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };

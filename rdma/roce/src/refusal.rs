@@ -105,7 +105,7 @@ pub enum RefusalCause {
 
 impl RefusalCause {
     /// Returns the code of the NAK with which the responder answers a request that is refused for this cause. If
-    /// packets are missing, the responder does not send a NAK for every later packet. The cause
+    /// packets are missing, the responder usually answers only the first later packet with a NAK. The cause
     /// [`Self::ReceiverNotReady`] has no code, because an RNR NAK has a timer in place of the code.
     pub fn nak(self) -> Option<NakCode> {
         match self {

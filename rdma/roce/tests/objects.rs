@@ -343,7 +343,8 @@ fn the_event_of_a_withdrawn_request_is_taken_back() {
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.b.event(), pair.kinds(B)), (None, vec![]));
-    // The withdrawn request does not use the channel any more, so the channel can be destroyed after the listener.
+    // A has withdrawn its connection request, so this request does not use B's event channel any more. Therefore B's
+    // event channel can be destroyed after B's listener.
     pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
     pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
 }

@@ -93,8 +93,8 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// The text of an error and of its causes, each with its remedy. A cause is left out if the text of the errors before
-/// it already contains the text of the cause.
+/// Returns the text of an error and of its causes, each with its remedy if a remedy is known. A cause is left out if
+/// the text of the errors before it already contains the text of the cause.
 pub fn told(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     for cause in std::iter::successors(Some(error), |error| error.source()) {

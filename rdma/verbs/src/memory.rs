@@ -122,9 +122,8 @@ impl Memory {
     }
 
     /// Copies `len` bytes from `offset` on in pieces of at most `N` bytes, and passes each copy to `take`, until `take`
-    /// returns an error.
-    /// Each piece has `N` bytes, except the last piece, which may be shorter. Each copy is on the stack, so no memory
-    /// is allocated, and a peer's write cannot change the copy while `take` runs.
+    /// returns an error. Each piece has `N` bytes, except the last piece, which may be shorter. Each copy is on the
+    /// stack, so no memory is allocated, and a peer's write cannot change the copy while `take` runs.
     ///
     /// # Errors
     /// Returns the first error that `take` returns, and copies no further piece after this error.

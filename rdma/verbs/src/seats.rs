@@ -14,9 +14,9 @@ use std::{
 
 use crate::peer::Peer;
 
-/// Says whether an admitted connection has had requests, and whether one of its requests is in progress. If
-/// several connections have one source, a connection with a lower value is displaced before a connection with a higher
-/// value.
+/// Says whether an admitted connection has had requests, and whether one of its requests is in progress. Among several
+/// connections of one source, a connection with a lower `Standing` is displaced before a connection with a higher
+/// `Standing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The connection has had no request yet.
@@ -141,11 +141,11 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     ///
     /// A source can lose a connection if it has at least two connections more than `source`. If `source` has no
     /// connection, a source with only one connection can lose this connection, but only if no request of the connection
-    /// is in progress. A connection of the source with the most connections is displaced first. If
-    /// this source has several connections, the oldest connection that had no request yet is displaced first, and the
-    /// oldest idle connection is displaced next. A connection with a request in progress is displaced after all other connections, unless its
-    /// source has more than half of all connections. A source with more than half of all connections must not keep
-    /// other sources out by requests that never end.
+    /// is in progress. A connection of the source with the most connections is displaced first. If this source has
+    /// several connections, the oldest connection that had no request yet is displaced first, and the oldest idle
+    /// connection is displaced next. A connection with a request in progress is displaced after all other connections,
+    /// unless its source has more than half of all connections. A source with more than half of all connections must
+    /// not keep other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);

@@ -27,11 +27,11 @@ impl Both {
     }
 }
 
-/// What a function ends with.
+/// The response of a function at the end of a call.
 #[derive(Debug)]
 pub(super) struct ModelResponse {
     pub(super) result: Result<Vec<Option<Part>>, ReturnCode>,
-    /// How much of the first output is sent although the call failed.
+    /// The number of bytes of the first output that are sent although the call failed.
     pub(super) status_bytes: u32,
 }
 

@@ -17,9 +17,10 @@ use crate::{Cause, ClientError, Connection};
 /// A reason why events of a sender may not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SenderNotice {
-    /// No worker of the reservation has a calendar slot, so the load balancer cannot send events to any worker. The
-    /// first look of [`AllowedSender::watch`](crate::AllowedSender::watch) causes this notice only if the reservation
-    /// has no worker at all, because a worker that has just registered has no calendar slots yet.
+    /// No worker of the reservation has a calendar slot, so the load balancer cannot send events to any worker. When
+    /// [`AllowedSender::watch`](crate::AllowedSender::watch) asks for the reservation's status for the first time, it
+    /// gives this notice only if the reservation has no worker. A worker that has just registered has no calendar slots
+    /// yet.
     #[error(
         "reservation {lb} has no worker that is ready, so events that are sent now are lost; start one by `naa ejfat recv`"
     )]
@@ -28,15 +29,14 @@ pub enum SenderNotice {
         lb: String,
     },
     /// At least one address of the sender was missing in the reservation's list of senders, and the control plane added
-    /// the missing addresses again. Segments that came from a missing address before the control plane added the
-    /// address again are lost.
+    /// the missing addresses again. Segments from an address are lost while the address is not in the list of senders.
     #[error(
         "{addresses} was not in the list of senders of reservation {lb} any more, and is added again; events that were sent meanwhile are lost"
     )]
     AddedAgain {
         /// The id of the reservation.
         lb: String,
-        /// The IP addresses that were missing and are added again, separated by commas.
+        /// The sender's IP addresses that were added to the list of senders again, separated by commas.
         addresses: String,
     },
     /// A call to the control plane failed, and the error does not mean that the reservation ended or that the token was

@@ -2,7 +2,7 @@
 
 use super::MemberId;
 
-/// What a member is to get.
+/// The demand of a member for slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// The member that is to get slots.
@@ -15,10 +15,10 @@ pub struct Demand {
     pub most: u32,
 }
 
-/// Demands that exclude each other.
+/// The reason why the slots cannot be divided as the members demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
-    /// The least number of slots of a member is greater than its most.
+    /// The least number of slots of a member is greater than its greatest number of slots.
     #[error("member {member} is to have at least {least} slots and at most {most}")]
     Bounds {
         /// The member whose demand cannot be met.
@@ -34,7 +34,7 @@ pub enum CountError {
         /// The member that has the weight.
         member: MemberId,
     },
-    /// The least numbers of slots of all members come to more than all slots.
+    /// The sum of the least numbers of slots of all members is greater than the number of slots.
     #[error(
         "the members are to have at least {least} slots together, and there are {slots}; lower their least factors"
     )]
@@ -44,8 +44,8 @@ pub enum CountError {
         /// The number of slots that are to be divided.
         slots: u32,
     },
-    /// The greatest numbers of slots of all members come to less than all slots. If there are no members,
-    /// the sum of these numbers is 0.
+    /// The sum of the greatest numbers of slots of all members is less than the number of slots. If there are no
+    /// members, the sum is 0.
     #[error(
         "the members may have at most {most} slots together, and there are {slots}; raise their greatest factors"
     )]
@@ -57,10 +57,12 @@ pub enum CountError {
     },
 }
 
-/// Divides all slots by weight between the bounds of each member. Returns as many counts as there are demands, in their order.
+/// Divides all slots among the members by their weights, within the bounds of each member. Returns the number of slots
+/// for each demand, in the order of the demands.
 ///
-/// Slots that a member may not have go to the others by their weights. What rounding leaves goes to the members whose parts
-/// were rounded down most, and of equal ones to the one with the lowest id.
+/// Slots that a member may not have go to the other members by their weights. Slots that are left by rounding go to the
+/// members whose parts were rounded down most. If parts of several members were rounded down equally, the member
+/// with the lowest id comes first.
 ///
 /// # Errors
 /// [`CountError`] if the demands cannot be met.
@@ -86,7 +88,7 @@ pub(crate) fn rounded(slots: u32, demands: &[Demand], mut parts: Vec<f64>) -> Ve
     counts
 }
 
-/// What each member would get if slots could be divided; the sum is that of all slots. As many parts as there are demands.
+/// Returns the slots of each demand before rounding, in the order of the demands. The sum is the number of slots.
 ///
 /// # Errors
 /// [`CountError`] if the demands cannot be met.

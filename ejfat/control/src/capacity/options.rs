@@ -8,7 +8,7 @@ use crate::calendar::{MOST_SLOTS, MemberId};
 /// How a load balancer's shares are controlled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The slots of a calendar.
+    /// The number of slots of a calendar, a power of two. The default is 512.
     pub slots: u32,
     /// How old a worker's state may be when its report comes. The default is 0.5 s.
     pub delay: Duration,
@@ -17,23 +17,25 @@ pub struct Options {
     /// The amount by which a fill level of 1 instead of 0 lowers a share. The default is 0.05; it has to be well below
     /// the time in which a queue fills divided by the time until a change shows, or shares oscillate.
     pub gain: f64,
-    /// A new calendar is due only if the slots that a member is to get, before they are rounded, differ from its
-    /// present slots by more than this fraction of the present slots, and also by more than
-    /// [`hysteresis_slots`](Options::hysteresis_slots). A new calendar is always due if a member is to get its first
-    /// slots or to lose all of its slots. The value is from 0 to 1; the default is 0.03.
+    /// The change of a member's slots above which a new calendar is due, as a fraction of the member's present slots.
+    /// The change must also be above [`hysteresis_slots`](Options::hysteresis_slots). A new calendar is always due if a
+    /// member is to get its first slots or to lose all of its slots. The value is from 0 to 1; the default is 0.03.
     pub hysteresis: f64,
-    /// The number of slots by which the slots of a member must change, before they are rounded, so that a new calendar
-    /// can be due by the rule of [`hysteresis`](Options::hysteresis). The value is from 0 to 16; the default is 0.6.
+    /// The change of a member's slots above which a new calendar is due, in slots. The change is computed before
+    /// rounding, so it may be below 1. The change must also be above the limit of [`hysteresis`](Options::hysteresis).
+    /// The value is from 0 to 16; the default is 0.6.
     pub hysteresis_slots: f64,
-    /// The fraction of a newcomer's weight ([`Joining::weight`]) that counts when the newcomer is ready for the first
+    /// The fraction of its weight ([`Joining::weight`]) with which a newcomer begins, when it is ready for the first
     /// time. The value is above 0 and at most 1; the default is 1/16.
     pub ramp_from: f64,
-    /// The time in which the fraction of a newcomer's weight that counts doubles, until the whole weight counts or the
-    /// newcomer's capacity is known. The value is above 0; the default is 2 s.
+    /// A newcomer begins with the fraction [`ramp_from`](Options::ramp_from) of its weight, and this fraction doubles
+    /// in each period of this length. The growth ends when the fraction is 1 or the newcomer's capacity is known. The
+    /// value is above 0; the default is 2 s.
     pub ramp: Duration,
-    /// A worker with a backlog that takes nothing for so long gets one slot only. The default is 2 s.
+    /// A worker that has a backlog and takes no event for this time gets only one slot. The default is 2 s.
     pub stopped: Duration,
-    /// The events of a full queue, for workers that do not count what their program takes. E2SAR's is 1000.
+    /// The number of events in a full queue, for workers that do not count the events that their program takes. E2SAR's
+    /// queue has room for 1000 events.
     pub queue: f64,
 }
 
@@ -90,7 +92,8 @@ impl Options {
 /// What a worker asks for when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joining {
-    /// Its part of what unknown workers get, in any unit. It counts until the worker's capacity is measured.
+    /// The weight of the worker among the workers whose capacity is not known, in any unit. The weight is used until
+    /// the worker's capacity is measured.
     pub weight: f64,
     /// The least share of the worker, as a factor of an even share. It has to be finite and not negative. Even with a
     /// factor of 0 a worker that is ready has at least one slot.
@@ -100,7 +103,7 @@ pub struct Joining {
     pub greatest_factor: f64,
 }
 
-/// A worker that cannot join.
+/// The reason why a worker cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum JoinError {
     /// The member has joined already. The value is the number of the member.
@@ -112,7 +115,8 @@ pub enum JoinError {
     /// The weight is not above 0, is above 1000, or is not a number. The value is the weight.
     #[error("the weight is {0}; it has to be a number above 0, up to 1000")]
     Weight(f64),
-    /// A factor is not finite, the least factor is negative, or the greatest factor is below the least and not 0.
+    /// A factor is not finite, the least factor is negative, or the greatest factor is not 0 and below the least
+    /// factor.
     #[error(
         "the factors are {least} and {greatest}; give numbers from 0 on, the second 0 or not below the first"
     )]

@@ -5,12 +5,12 @@ use crate::calendar::MemberId;
 /// A worker's report of its state (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The part of its memory for events that is in use, 0 to 1.
+    /// The part of the worker's memory for events that is in use, from 0 to 1.
     pub fill: f64,
-    /// By how much its weight is to change within a second, where 1000 is the mean weight of all workers; 0: it has no
-    /// opinion.
+    /// The change of the worker's weight in each second, where 1000 is the mean weight of all workers. If the value is
+    /// 0, the controller decides the worker's share.
     pub control_signal: f64,
-    /// Whether it takes events.
+    /// True if the worker takes events.
     pub is_ready: bool,
     /// What the worker has counted since it began.
     pub counters: Counters,
@@ -19,19 +19,19 @@ pub struct Report {
 /// What a worker has counted since it began. A worker may leave counters at 0, and begin again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Events of which a segment came.
+    /// The number of events of which at least one segment arrived.
     pub received: u64,
-    /// Complete events, also those that found the queue full (as E2SAR counts them).
+    /// The number of complete events, including those that were lost because the queue was full, as E2SAR counts them.
     pub reassembled: u64,
-    /// Events that stayed incomplete.
+    /// The number of events that were given up before they were complete.
     pub reassembly_errors: u64,
-    /// Complete events that found the queue full.
+    /// The number of complete events that were lost because the queue was full.
     pub enqueue_errors: u64,
-    /// Events that the worker's program took from the queue.
+    /// The number of events that the worker's program took from the queue.
     pub dequeued: u64,
 }
 
-/// A report that says nothing.
+/// The reason why a report is refused.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ReportError {
     /// The report is from a member that has not joined. The value is the number of the member.

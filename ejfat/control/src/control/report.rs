@@ -7,10 +7,10 @@ use ejfat::lb::LbId;
 use super::Action;
 use crate::{capacity::Alarm, plane::PlaneId};
 
-/// What a person may want to know.
+/// Something that the control plane reports to the operators of the site.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// A new epoch of a load balancer, from this tick on.
+    /// A new epoch of a load balancer began.
     Epoch {
         /// The load balancer for which the epoch began.
         lb: LbId,
@@ -19,14 +19,15 @@ pub enum Report {
         /// The first tick of the epoch. The value is 0 if the epoch applies to all ticks.
         from: u64,
     },
-    /// Events of these ticks may be split over two workers: the first tick, and the first one behind.
+    /// Events in a range of ticks may be split over two workers: some segments of an event go to one worker, and the
+    /// others to another worker.
     MaySplit {
-        /// The load balancer whose events may be split.
+        /// The load balancer whose events may be split over two workers.
         lb: LbId,
-        /// The first tick whose events may be split.
+        /// The first tick of the range whose events may be split.
         from: u64,
-        /// The first tick behind the range, which is not in the range. The value `u64::MAX` means that the end is not
-        /// known.
+        /// The first tick after the range whose events may be split. The value `u64::MAX` means that the end of the
+        /// range is not known.
         to: u64,
     },
     /// Something is wrong with the workers of a load balancer. The report is made again in each period of 1 s in which
@@ -37,16 +38,17 @@ pub enum Report {
         /// The alarm of the controller that decides workers' shares.
         alarm: Alarm,
     },
-    /// A plane is programmed from now on.
+    /// The control plane programs this data plane from now on.
     PlaneInUse(PlaneId),
-    /// A plane is programmed no more until it is back.
+    /// The control plane does not program a data plane any more, until [`Self::PlaneInUse`] reports this data plane
+    /// again.
     PlaneLost {
         /// The data plane that is not programmed any more.
         plane: PlaneId,
         /// The reason why the data plane is not programmed any more, as text for people.
         why: String,
     },
-    /// A plane refused tables.
+    /// A data plane refused the tables of a load balancer.
     Refused {
         /// The data plane that refused the tables.
         plane: PlaneId,
@@ -55,12 +57,13 @@ pub enum Report {
         /// The reason that the data plane gave, as text for people.
         why: String,
     },
-    /// A control plane with a higher term has taken over: this one must stop.
+    /// Another control plane with a higher term programs a data plane, so this control plane must stop.
     Replaced {
         /// The data plane that was called with a higher term by another control plane.
         plane: PlaneId,
     },
-    /// A sender's clock was set, or its counter began again.
+    /// The ticks in a sender's sync datagrams jumped, and the control plane accepted the new ticks. For example, the
+    /// sender's clock was set, or its counter began again.
     Followed {
         /// The load balancer whose sync address received the sender's sync datagrams.
         lb: LbId,
@@ -71,7 +74,8 @@ pub enum Report {
     },
 }
 
-/// The report of ticks that may be split, the first one and the first one behind; nothing if there are none.
+/// Returns the report that events of the ticks from `from` up to `to`, without `to`, may be split over two workers.
+/// Returns `None` if the range is empty.
 pub(super) fn split_report(lb: LbId, (from, to): (u64, u64)) -> Option<Action> {
     (from < to).then_some(Action::Report(Report::MaySplit { lb, from, to }))
 }

@@ -18,7 +18,8 @@ pub enum Refused {
     /// stored all the same.
     #[error("the control plane cannot store changes now: {0}; try again")]
     Store(String),
-    /// Too many decisions wait for the store: more than 1024. Only workers' states are still taken.
+    /// Too many changes wait for the store: more than 1024. Until fewer changes wait, the control plane accepts no
+    /// requests except workers' states (`SendState`).
     #[error("{MOST_STORING} changes wait to be stored; try again")]
     Busy,
     /// The control plane is being stopped, or has ended.
@@ -35,7 +36,7 @@ pub enum StartError {
     /// The store cannot be read, or a new term cannot be claimed.
     #[error(transparent)]
     Store(#[from] naa_store::Error),
-    /// The configuration, the options or the records of the store cannot be served.
+    /// The control plane cannot use the configuration, the options or the stored records.
     #[error(transparent)]
     Begin(#[from] BeginError),
     /// The operating system refused to start a thread.

@@ -78,9 +78,9 @@ impl Dispatcher {
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // Events are kept if a subscribed worker uses version 2 of the event ring's protocol, because events are
-        // delivered again in this version only. Events are also kept if the ended worker used version 2 of the event
-        // ring's protocol, because this worker may subscribe again.
+        // The events of the ended worker are kept if a subscribed worker uses version 2 of the event ring's protocol,
+        // because events are delivered again in this version only. The events are also kept if the ended worker itself
+        // used version 2, because this worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -138,9 +138,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of ended workers in which no event waits or whose time `until` has passed. Gives up the
-    /// largest rings, too, if there are more kept rings than [`Config::max_workers`](super::Config::max_workers), or if
-    /// the kept rings have more bytes than [`Config::again_bytes`](super::Config::again_bytes).
+    /// Gives up the ring of each ended worker if no event waits in the ring, or if the ring's time `until` has passed.
+    /// Also gives up the largest kept rings until at most [`Config::max_workers`](super::Config::max_workers) rings
+    /// are kept, and until the kept rings have at most [`Config::again_bytes`](super::Config::again_bytes) bytes.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

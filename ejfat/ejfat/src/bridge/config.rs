@@ -42,8 +42,8 @@ pub struct Config {
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
     pub hold: Duration,
-    /// The maximum number of bytes of all kept rings of ended workers together. If the kept rings have more than
-    /// `again_bytes` bytes together, the bridge gives up the largest ring. The number of kept rings is at most
+    /// The maximum number of bytes that all rings of ended workers have together. If the rings of ended workers have
+    /// more bytes, the bridge gives up the largest of these rings. The number of rings of ended workers is at most
     /// [`Config::max_workers`].
     pub again_bytes: u64,
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the

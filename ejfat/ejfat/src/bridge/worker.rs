@@ -106,8 +106,8 @@ pub(super) enum Need {
     Way,
     /// The event is complete, and will be delivered at once.
     Room,
-    /// The event will be delivered again at once. Only workers that use version 2 of the event ring's protocol can get
-    /// the event.
+    /// The worker that had the event has ended, and the event will be delivered again to another worker. Only workers
+    /// that use version 2 of the event ring's protocol can get the event.
     Again,
 }
 
@@ -372,9 +372,8 @@ impl Workers {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // A stalled worker gets one event after the stall time, because some workers release an event only when the
-            // next event arrives. Without this one event, a worker that releases an event only when the next event
-            // arrives would stay stalled for ever.
+            // A stalled worker gets one event after the stall time. If stalled workers got no events, a worker that
+            // releases an event only when the next event arrives would stay stalled for ever.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

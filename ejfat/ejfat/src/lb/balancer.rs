@@ -120,8 +120,8 @@ impl Balancer {
     }
 
     /// Stages tables for the ticks after the highest remembered tick, and returns the first tick of the staged tables.
-    /// If the existing tables for these ticks routed no packet recently, the new tables replace the existing tables and
-    /// take over their first tick.
+    /// If the existing tables for the tick after the highest remembered tick routed no packet recently, the new tables
+    /// replace these tables, and get the first tick of the replaced tables.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if all routed ticks are above the horizon, and with the errors of
@@ -194,8 +194,8 @@ impl Balancer {
         Ok(())
     }
 
-    /// Replaces the destination addresses and all sets of all load balancers by these tables. The replacement applies
-    /// to all ticks at once, so it may split events in flight between workers.
+    /// Replaces the destination addresses and all sets of all load balancers by `tables`. The replacement applies to
+    /// all ticks at once, so it may split events in flight between workers.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
         for (lb, of) in LbId::all().zip(&mut self.lbs) {
@@ -205,7 +205,7 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Replaces all sets of a load balancer by these tables, and forgets which ticks of this load balancer were routed.
+    /// Replaces all sets of a load balancer by `tables`, and forgets which ticks of this load balancer were routed.
     /// A reset is needed when senders begin to count ticks from a lower tick again. After a reset, the load balancer
     /// has no horizon. A reset may split events in flight between workers.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
@@ -400,11 +400,11 @@ impl Balancer {
         self.tally.lb(lb)
     }
 
-    /// Checks which members are in use. If the tables of new ticks do not have a member and nothing was sent to this
-    /// member for a minute, [`Balancer::members`] omits the member. A member that [`Balancer::members`] omits loses its
-    /// counters if the member is in no tables. The caller should call this function every few seconds. A second call
-    /// within a second does nothing if the tables have not changed. If `now` is earlier than in a previous call, the
-    /// time of the previous call is used.
+    /// Checks which members are in use. If the tables for ticks above the highest routed tick do not have a member, and
+    /// nothing was sent to this member for a minute, [`Balancer::members`] omits the member. A member that
+    /// [`Balancer::members`] omits loses its counters if the member is in no tables. The caller should call this
+    /// function every few seconds. A second call within a second does nothing if the tables have not changed. If `now`
+    /// is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
@@ -412,8 +412,8 @@ impl Balancer {
     }
 
     /// Returns the packets that were sent to each member, in the order of the members. The result omits a member if the
-    /// tables of new ticks do not have the member and [`Balancer::look_at_members`] found that nothing was sent to the
-    /// member for a minute. Members keep their counters when tables change.
+    /// tables for ticks above the highest routed tick do not have the member, and [`Balancer::look_at_members`] found
+    /// that nothing was sent to the member for a minute. Members keep their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }

@@ -7,9 +7,9 @@ use super::{Epoch, LbId, Member, Rules, TickPrefix};
 /// The index that marks a slot without a member. No member has the index 65,535, because there are fewer members.
 const NONE: u16 = u16::MAX;
 
-/// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the array would be
-/// more than `MOST_SPREAD` times as long as there are rules, the calendar is stored as a sorted list. With this maximum, tables need at
-/// most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
+/// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the length would be
+/// more than `MOST_SPREAD` times the number of rules, the calendar is stored as a sorted list. With this maximum,
+/// tables need at most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 
 /// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch rule with this epoch's id can

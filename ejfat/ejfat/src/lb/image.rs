@@ -38,7 +38,7 @@ pub enum ImageTable {
     Ranges,
     /// The epochs, each with the location of its calendar in the table [`ImageTable::Slots`].
     Epochs,
-    /// The slots of all calendars, each with half the index of its member's first entry in [`ImageTable::Members`].
+    /// The slots of all calendars, each with the position of its member in [`Image::members`].
     Slots,
     /// The members, each with one entry for IPv4 and one entry for IPv6.
     Members,
@@ -79,7 +79,7 @@ impl ImageTable {
     }
 }
 
-/// The number of ways of an address table. The hash of an address selects one row in each way.
+/// The number of parts (ways) of an address table. The hash of an address selects one row in each way.
 const WAYS: usize = 4;
 /// The number of rows of each of the [`WAYS`] ways of an address table. In hardware, the table of destinations has only
 /// the first [`DESTINATION_ROWS`] rows.
@@ -110,7 +110,7 @@ pub enum ImageError {
     LoadBalancer {
         /// The number of the load balancer.
         lb: u8,
-        /// The number of load balancers in hardware. Hardware accepts only load balancer ids below `limit`.
+        /// The number of load balancers that hardware supports. Hardware accepts only load balancer ids below `limit`.
         limit: usize,
     },
     /// A table of addresses has no free row for the address, because the hash of the address selects only rows that are
@@ -164,8 +164,7 @@ impl Image {
         })
     }
 
-    /// Returns the load balancer and the id of a member. `place` is half the index of the member's first entry in
-    /// [`ImageTable::Members`].
+    /// Returns the load balancer and the id of a member. `place` is the position of the member in [`Self::members`].
     pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
         self.members.get(place).copied()
     }
@@ -181,7 +180,7 @@ impl Image {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
 
-    /// Returns the id of the epoch that has this index in [`ImageTable::Epochs`].
+    /// Returns the id of the epoch that has the index `place` in [`ImageTable::Epochs`].
     pub fn epoch(&self, place: usize) -> Option<u32> {
         self.epochs.get(place).copied()
     }
@@ -306,8 +305,8 @@ impl Builder {
                     places[free] = Some(homeless);
                     break;
                 }
-                // Each replacement is in the next of the `WAYS` ways, so that two addresses do not replace each other
-                // for ever.
+                // Each replacement uses another of the `WAYS` ways of the table than the previous replacement, so that
+                // two addresses do not replace each other for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
@@ -346,8 +345,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a range of ticks. `calendar` is the calendar of the range with the tables that contain this calendar, or
-    /// `None` if the range has no calendar.
+    /// Adds to the image the range of ticks that begins at `begin`. `calendar` is the calendar of the range with the
+    /// tables that contain this calendar, or `None` if the range has no calendar.
     fn range(
         &mut self,
         lb: LbId,
@@ -418,8 +417,8 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // The first ticks of all ranges are stored as a binary search tree. Both `self.begins` and the places that
-        // `in_order` visits are in ascending order of ticks.
+        // The first ticks of all ranges are stored as a binary search tree. `self.begins` is sorted by load balancer
+        // and tick, and `in_order` visits the entries of the tree in the same order.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -429,7 +428,8 @@ impl Builder {
         });
         // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. If hardware
         // looks up exactly the highest tick of the last load balancer, it finds the last entry of `ImageTable::Ranges`,
-        // which may be unused. The last entry becomes a copy of the last used entry, so that the result is right.
+        // which may be unused. The last entry becomes a copy of the last used entry, so that hardware finds the right
+        // range also for the highest tick.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

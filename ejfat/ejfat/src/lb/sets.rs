@@ -70,8 +70,8 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. A packet whose source address is allowed by
-    /// no set is not counted, because such a packet is dropped whichever set applies.
+    /// The number of packets with a valid LB header that this set dropped. If no set of the load balancer allows a
+    /// packet's source address, the packet is not counted here, because every set would drop the packet.
     pub(super) dropped: u64,
 }
 
@@ -87,8 +87,8 @@ pub struct BeyondHorizon {
     /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
     /// above the packet's tick.
     pub packets: u64,
-    /// The lowest stored tick that was routed above the horizon. If the horizon rises to this tick or higher, but not
-    /// to `highest`, `lowest` becomes `highest`, because the ticks between `lowest` and `highest` are not stored.
+    /// The lowest stored tick that was routed above the horizon. The ticks between `lowest` and `highest` are not
+    /// stored. When the horizon rises to `lowest` or higher, but stays below `highest`, `lowest` is set to `highest`.
     pub lowest: u64,
     /// The highest tick that was routed above the horizon.
     pub highest: u64,
@@ -221,14 +221,13 @@ impl Sets {
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The engine's horizon may have been lower than `self.horizon`, so `more` may contain ticks that are not above
-        // `self.horizon`. Calling `set_horizon` makes ticks in `more` that are not above `self.horizon` count as
-        // routed.
+        // The engine that counted `more` may have had a lower horizon than `self.horizon`, so the ticks in `more` may
+        // be at or below `self.horizon`. The function `set_horizon` remembers such ticks as routed.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. A packet whose source address is allowed by no set is
-    /// not counted, because such a packet is dropped whichever set applies.
+    /// Counts a packet that the tables of the set `at` dropped. If no set of the load balancer allows the packet's
+    /// source address `from`, the packet is not counted, because every set would drop the packet.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

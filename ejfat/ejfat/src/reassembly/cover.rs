@@ -20,15 +20,16 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum stride in bytes. With a shorter stride, a few short segments could take all bitmap blocks. For any
-/// permitted MTU, the segments of a long event are longer than this minimum.
+/// The minimum of [`Cover::stride`] in bytes. With a shorter stride, a few short segments could take all bitmap blocks.
+/// For any permitted MTU, the segments of a long event are longer than this minimum.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
     /// The ranges of bytes that have arrived, in ascending order. These ranges neither touch nor overlap.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// The stride of the event in bytes, or 0 if the event has no stride yet.
+    /// The stride of the event, which is the number of bytes for which one bit of the event's bitmap stands; 0 if the
+    /// event has no stride yet.
     stride: u32,
     received: u32,
     cells: Chain,
@@ -176,8 +177,8 @@ impl Cover {
     }
 
     /// Moves an interval from `intervals` to the bitmap if the interval begins at a multiple of the stride, and ends at
-    /// a multiple of the stride or at the end of the event. If no bitmap block is free for the next bit of an interval,
-    /// the rest of the interval stays in `intervals`.
+    /// a multiple of the stride or at the end of the event. If a bit of the bitmap cannot be set, because no bitmap
+    /// block is free, the rest of the interval stays in `intervals`.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

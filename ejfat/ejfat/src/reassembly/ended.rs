@@ -16,7 +16,8 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// A number that is different for two events with the same key that ended one after the other.
+    /// The number of this event among all ended events, counted from 1. Two ended events with the same key have
+    /// different numbers.
     number: u64,
 }
 

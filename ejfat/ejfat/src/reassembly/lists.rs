@@ -1,5 +1,5 @@
-//! Linked lists of event buffers. The links of all event buffers are allocated once. A list begins with the event
-//! buffer that was added or touched the longest time ago.
+//! Linked lists of event buffers. The links of all event buffers are allocated once. [`Links::push`] adds an event
+//! buffer to the end of a list, and [`Links::touch`] moves an event buffer to the end of its list.
 
 /// The index that stands for no buffer.
 pub(super) const NONE: u32 = u32::MAX;

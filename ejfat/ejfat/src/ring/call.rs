@@ -35,7 +35,7 @@ impl Parameter {
         matches!(self, Self::Subscription | Self::Credits)
     }
 
-    /// The length of the parameter in bytes, for a ring with the geometry `geometry`.
+    /// Returns the length of the parameter in bytes if the worker's ring has the geometry `geometry`.
     pub fn bytes(self, geometry: Geometry) -> usize {
         match self {
             Self::Subscription | Self::Answer => BLOCK,

@@ -104,8 +104,8 @@ impl Slots {
         self.geometry
     }
 
-    /// Returns the number of slots that are in use. These are the slots of events that were not sent yet, and of sent
-    /// events that the worker has not both acknowledged and released.
+    /// Returns the number of slots that are in use. The slots of an event are in use until the worker has both
+    /// acknowledged and released the event, or until the event is given back without being sent.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }

@@ -106,8 +106,8 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts the elements of `data` into buckets by the eight bits from bit `shift` on. In the bits above these eight bits,
-/// all elements of `data` are equal. Returns the ends of the buckets.
+/// Puts the elements of `data` into buckets by the eight bits from bit `shift` on. All elements of `data` must have
+/// equal bits from bit `shift` + 8 on. Returns the ends of the buckets.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];

@@ -75,8 +75,8 @@ impl Serving {
         }
     }
 
-    /// Lets the loop service execute a call. If the loop service accepts the call, the session is a stream of the loop
-    /// service from then on.
+    /// Lets the loop service execute a call. If the loop service accepts the call, the loop service gets a `Stream`, by
+    /// which it writes to the session's host.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
@@ -219,7 +219,7 @@ impl Serving {
 }
 
 /// Returns what a call of `handler` executes, or `None` if the call is a subscription. For the first kernel of a
-/// session, the function makes the place for the session's process.
+/// session, the function creates the session's `SessionProcess`.
 fn work_of(handler: &Handler, session: &mut Session) -> Option<CallWork> {
     match handler {
         Handler::Function(function) => {

@@ -1,4 +1,4 @@
-//! Socket addresses in the kernel's format.
+//! Socket addresses in the Linux kernel's format.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 

@@ -1,4 +1,4 @@
-//! Builds packets from registered memory. Only this module passes addresses of regions to the kernel.
+//! Builds packets from registered memory. Only this module passes addresses of regions to the Linux kernel.
 
 use std::convert::Infallible;
 
@@ -59,7 +59,7 @@ const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without a copy, and adds these bytes to the datagram's ICRC.
 ///
-/// The kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
+/// The Linux kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
 /// process that maps the memory, may write the memory at any time, so no slice of the memory may exist. If the
 /// processor has the instructions of [`fold`], the ICRC is computed directly from the memory; otherwise the ICRC is
 /// computed from a copy. The program that posted the work request has promised not to change the bytes until the work

@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s, the time within which the peer must respond to a REQ. A REQ of the Linux kernel's rdma_cm
-/// contains the same code.
+/// The time within which the peer must respond to a REQ, as a CM time-out code: 4.096 us * 2^20 = 4.3 s. The Linux
+/// kernel's rdma_cm also sends the code 20.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// The code of 1.07 s, the time after which a kernel peer repeats a lost REP. The Linux kernel's rdma_cm uses the code
-/// 20 instead, with which a kernel peer would repeat a lost REP only after 4.3 s.
+/// The time after which a peer with the Linux kernel's CM repeats a lost REP, as a CM time-out code: 4.096 us * 2^18 =
+/// 1.07 s. The Linux kernel's rdma_cm sends the code 20 instead, with which a lost REP is repeated only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;

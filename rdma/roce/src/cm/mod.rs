@@ -3,9 +3,9 @@
 //!
 //! The inputs are `connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`, `handle_timeout`,
 //! `data_arrived` and `send_failed`. After an input, the caller calls [`Cm::poll_transmit`] and [`Cm::poll_output`]
-//! until both return `None`, and gets the time of the next timer from [`Cm::poll_timeout`]. The caller must execute
-//! outputs in their order, because a queue pair must be connected to its peer before the application gets the CM event
-//! that reports the connection.
+//! until both return `None`, and gets the time of the next timer from [`Cm::poll_timeout`]. The caller must execute the
+//! results of [`Cm::poll_output`] in their order, because a queue pair must be connected to its peer before the
+//! application gets the CM event that reports the connection.
 //!
 //! In the table below, the number after REJ is the reason code of the REJ. "Bind" and "fail" are outputs that change
 //! the queue pair.

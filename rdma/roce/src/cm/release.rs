@@ -183,8 +183,8 @@ impl Cm {
 }
 
 impl Conn {
-    /// Returns the time at which the state TimeWait or Refused ends if it begins at `now`. These states last for two
-    /// ACK timeouts, but at least `MIN_TIME_WAIT` and at most `MAX_TIME_WAIT`.
+    /// Returns the time at which the state TimeWait or Refused ends if it begins at `now`. The states TimeWait and
+    /// Refused last for two ACK timeouts, but at least `MIN_TIME_WAIT` and at most `MAX_TIME_WAIT`.
     pub(super) fn time_wait(&self, now: Time) -> Time {
         now + (ib_timeout(self.ack_timeout) * 2).clamp(MIN_TIME_WAIT, MAX_TIME_WAIT)
     }

@@ -133,10 +133,10 @@ pub enum CmOutput {
         /// The number of the local queue pair.
         qpn: u32,
     },
-    /// A request ended before the application accepted or rejected it. If the application has not read the CM event of
-    /// the request yet, the device drops the CM event.
+    /// A connection request ended before the application accepted or rejected it. If the application has not read the
+    /// CM event of the connection request yet, the device drops the CM event.
     Withdrawn {
-        /// The id of the request that ended.
+        /// The id of the connection request that ended.
         id: CmId,
     },
 }

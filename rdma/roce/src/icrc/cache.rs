@@ -8,8 +8,8 @@ use crc32fast::Hasher;
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow with a cache of ICRC states. A cached state is the state after the ICRC computation of the bytes before the
-/// BTH; it depends only on the flow, the length of the datagram and the IP identification.
+/// A flow with a cache of ICRC states. An ICRC state is the intermediate value of the ICRC after the bytes before the
+/// BTH. An ICRC state depends only on the flow, the length of the datagram and the IP identification.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,

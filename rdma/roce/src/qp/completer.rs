@@ -322,8 +322,9 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // A tail probe does not end the measurement of a round trip. The round trip is measured from the first
-        // transmission of a packet, so the result may be too long, but never too short.
+        // `rtt.forget` is not called, so the measurement of the round-trip time goes on during a tail probe. The
+        // round-trip time is measured from the first transmission of a packet, so the result may be too long, but
+        // never too short.
         self.cursor = last;
         self.demand_ack();
     }

@@ -90,7 +90,7 @@ struct Link {
     peer: Peer,
     requester: Requester,
     responder: Responder,
-    /// True if the last packet that was built is a request packet that was sent before waiting acknowledgements.
+    /// True if the last packet that was built is a request packet although acknowledgements were waiting to be sent.
     overtaken: bool,
 }
 

@@ -149,8 +149,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot. The memory region
-    /// of all posted receives has slot 0.
+    /// Makes a model without queue pairs. The low `slot_bits` bits of an RKey are the region's slot, which is its index
+    /// in the table of memory regions. The buffers of all posted receives lie in one memory region, which has slot 0.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);

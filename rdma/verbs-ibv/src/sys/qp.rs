@@ -38,8 +38,8 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// Values by which this side changes the queue pair attributes that it gets from librdmacm. `reads` limits the numbers
-/// of outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
+/// Values that limit or replace the queue pair attributes that librdmacm supplies. `reads` limits the numbers of
+/// outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     /// Two maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
