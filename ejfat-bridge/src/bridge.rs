@@ -43,8 +43,8 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Between `SOON` and `LATER`, the
-/// time between two reads is an eighth of the time since segments or credits last arrived.
+/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Within these limits, the time
+/// between two reads is an eighth of the time since segments or credits last arrived.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
 /// The longest time between two reads of credits while events wait for room.
@@ -328,8 +328,8 @@ impl Bridge {
     }
 
     /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
-    /// receive buffers are free, the payload is written to the worker from its receive buffer. If the payload is not
-    /// written from its receive buffer, it is copied to the shared memory or the staging ring.
+    /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer. In every other case, the
+    /// payload is copied from the receive buffer to the shared memory or the staging ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;

@@ -16,13 +16,13 @@ use crate::spec::SpecError;
 /// The party that has to act so that an error does not occur again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The calling program, or the person who set the program's environment.
+    /// The author of the calling program, or the person who set the program's environment, has to act.
     Program,
-    /// This machine with its devices, memory and addresses.
+    /// The person who operates this machine, with its devices, memory and addresses, has to act.
     Machine,
-    /// The network between this machine and the accelerator.
+    /// The person who operates the network between this machine and the accelerator has to act.
     Network,
-    /// The accelerator, or the person who operates the accelerator.
+    /// The person who operates the accelerator has to act.
     Accelerator,
 }
 

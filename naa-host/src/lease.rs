@@ -10,8 +10,9 @@
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
 //! until the session ends. Accelerators of later sessions can also write to the memory of the outputs if the device
 //! keeps the registration of the memory. Memory to which an accelerator can write at any time is called in reach, and
-//! stays in reach. Methods of [`Memory`] copy the bytes of memory in reach without making slices. A program gets slices
-//! of memory in reach only if the program promises that nobody else writes to the memory while the slices exist.
+//! stays in reach. If an accelerator can write to the memory at any time, methods of [`Memory`] copy the bytes without
+//! making slices. A program then gets slices only if it promises that nobody else writes to the memory while the slices
+//! exist.
 #![allow(unsafe_code)]
 
 use std::sync::{

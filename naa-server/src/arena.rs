@@ -137,7 +137,8 @@ impl Account {
 pub struct Quota {
     arena: Arena,
     owner: Owner,
-    /// The session's accounts of files. A session may have all files of its source network.
+    /// The source network and the session to which open files are charged. A session may have all files of its source
+    /// network.
     files: Owner,
     sends: Sends,
 }
@@ -437,7 +438,7 @@ impl Allocation {
         Ok(self.mr().map(|mr| (self.memory.clone(), mr.lkey())))
     }
 
-    /// Returns true if peers, or the code of a stream, may write the memory.
+    /// Returns true if peers or the loop service may write the memory.
     fn is_open(&self) -> bool {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }

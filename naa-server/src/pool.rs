@@ -172,9 +172,9 @@ struct Open {
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
     /// `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The time by which the call's deadline is extended once, so that the kernel's process can be killed. The value is
-    /// `None` if the call runs in no process, or if the deadline was already extended. At the deadline of the call, the
-    /// pool thread that waits for the process kills the process. If the process has not ended `kill_time` after the
+    /// The duration of the call's one extension after its deadline, in which the session's process is killed. The value
+    /// is `None` if the call runs in no process, or if the deadline was already extended. At the deadline of the call,
+    /// the pool thread that waits for the process kills the process. If the process has not ended `kill_time` after the
     /// deadline, the call is abandoned.
     kill_time: Option<Duration>,
 }

@@ -153,7 +153,7 @@ impl Regions {
     }
 
     /// Returns the number of bytes at the start of the first output that the host gets if the call failed, and sets
-    /// this number to 0 for the next call. The code that responds to a call takes the number, even if the call
+    /// this number to 0 for the next call. The server calls this method once for each response, even if the call
     /// succeeded.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)

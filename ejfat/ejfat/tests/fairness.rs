@@ -1,4 +1,4 @@
-//! Tests that a sender which takes less than its share never loses an event for other senders.
+//! Tests that a sender which takes less than its share never loses an event because other senders take more.
 
 use std::net::{IpAddr, Ipv4Addr};
 
