@@ -16,7 +16,11 @@ use ejfat_lb::{Plane, When, message};
 use ejfat_udp::{Event, ReceiverConfig, Sender, SenderConfig};
 use mrsp::{ReturnCode, builtin};
 use naa_host::{Device, Param, Session, SessionConfig};
-use naa_server::{Config, Server, function::Handler, functions};
+use naa_server::{
+    Config, Server,
+    function::{Execution, Handler},
+    functions,
+};
 use naa_services::{LbTables, Reassembly, Sink, SinkError};
 use proto::{events::v1::ReassemblyCounters, lb::v1};
 use roce_udp::free_loopback;
@@ -231,8 +235,9 @@ fn most_rules() -> Rules {
 fn a_service_runs_on_the_pool_and_takes_little_time_there() {
     let plane = Arc::new(Plane::new(Rules::default(), 1));
     for service in naa_services::lb(&plane) {
+        let Handler::Function(function) = &service else { panic!("{service:?} is not a function") };
         for bytes in [0, 1 << 30] {
-            assert_eq!(service.execution(bytes), naa_server::function::Execution::Pooled, "{service:?}");
+            assert_eq!(function.execution(bytes), Execution::Pooled, "{service:?}");
         }
     }
     // Nothing interrupts a service, so its longest request is short.
