@@ -43,11 +43,12 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time (`SOON`) and the most time (`LATER`) between two reads of credits. Within these limits, the time
-/// between two reads is an eighth of the time since segments or credits last arrived.
+/// The least time (`SOON`) and the greatest time (`LATER`) after which the server loop wakes up to read credits, if
+/// nothing else wakes the server loop before. While workers have unreleased events, the server loop wakes up after an
+/// eighth of the time since segments or credits last arrived, but not before `SOON`, and at the latest after `LATER`.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The longest time between two reads of credits while events wait for room.
+/// The greatest time after which the server loop wakes up to read credits while events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
 /// A worker that acknowledges no WRITE for this time counts as dead, even if its connection still retransmits.
 const DEAD: Duration = Duration::from_secs(15);
@@ -69,7 +70,8 @@ pub struct Bridge {
     /// The bytes of memory that are left for the rings of local workers.
     local_memory: u64,
     instance: u64,
-    /// The worker and ring geometry of a subscription that was accepted, but whose stream has not begun yet.
+    /// The worker and ring geometry of an accepted subscription for which the server loop has not called
+    /// [`Resident::begin`](naa_server::resident::Resident::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
     /// An entry for each event that was announced to a local worker. [`Bridge::act`] removes the entry when it reports
     /// the event to the dispatcher as acknowledged.
@@ -328,8 +330,8 @@ impl Bridge {
     }
 
     /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
-    /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer. In every other case, the
-    /// payload is copied from the receive buffer to the shared memory or the staging ring.
+    /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer; otherwise the payload is
+    /// copied from the receive buffer to the shared memory or the staging ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
@@ -447,8 +449,8 @@ impl Bridge {
         }
     }
 
-    /// Reads the credits of all workers that announce new credits. If `of_all` is true, reads the credits of all
-    /// workers. Returns true if there were new credits.
+    /// Passes credit words to the dispatcher: the credit words of all workers if `of_all` is true, otherwise only the
+    /// credit words that have changed. Returns true if there were new credits.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {
@@ -467,7 +469,8 @@ impl Bridge {
         something
     }
 
-    /// Removes a worker whose subscription was accepted, but whose session ended before its stream began.
+    /// Removes a worker whose subscription was accepted, but whose session ended before the server loop called
+    /// [`Resident::begin`](naa_server::resident::Resident::begin).
     fn forget_accepted(&mut self) {
         if let Some((worker, _)) = self.accepted.take() {
             self.remove(worker, self.intake.now());
@@ -530,8 +533,8 @@ impl Bridge {
         }
     }
 
-    /// Returns the time at which credits are to be read next. If no worker has unreleased events, the result is the
-    /// time of the next call of `tick`, which also reads the credits.
+    /// Returns the time at which credits are read again at the latest. If no worker has unreleased events, the result
+    /// is the time of the next call of `tick`, which reads the credits of all workers.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;

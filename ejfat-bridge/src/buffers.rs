@@ -28,7 +28,8 @@ impl Buffers {
         Ok(Self { memory, free, users: vec![0; count], taken: Vec::with_capacity(Ports::BATCH) })
     }
 
-    /// Registers the buffers for WRITEs of a protection domain.
+    /// Registers the buffers with a protection domain, so that WRITEs of its queue pairs can send segments from the
+    /// buffers.
     pub(crate) fn register(&self, pd: &Pd) -> Result<Mr, verbs::Error> {
         pd.reg_mr(&self.memory, Access::default())
     }

@@ -74,7 +74,7 @@ pub trait Steering: Send + Sync + fmt::Debug {
 pub struct Level {
     /// The number of the worker. Each new worker of a bridge has a higher number than all workers before.
     pub worker: u32,
-    /// The name that the worker gave in its subscription. The name is only for people.
+    /// The name that the worker gave in its subscription. The bridge only shows the name in logs and reports.
     pub name: String,
     /// The member number of the worker in the load balancer's tables, or `None` if the worker gave no member number.
     pub member: Option<u16>,

@@ -17,8 +17,8 @@ use crate::buffers::Buffers;
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
 /// The maximum number of queued entries that are posted by one call of [`Stream::post`].
 const TOGETHER: usize = 16;
-/// The maximum number of bytes of a WRITE. A longer event is split into several WRITEs, so that the acknowledgements of
-/// these WRITEs show that the worker is alive.
+/// The maximum number of bytes of a WRITE. An event of more than `LONGEST` bytes is written by several WRITEs, so that
+/// the acknowledgements of these WRITEs show that the worker is alive.
 const LONGEST: u32 = 1 << 20;
 /// If more than this number of entries are queued for a worker, the worker gets no new events until at most half as
 /// many entries are queued.
@@ -83,7 +83,7 @@ pub(crate) struct Remote {
     pub(crate) was_behind: bool,
     in_flight: u32,
     /// The registration of the receive buffers in this session's protection domain. This field is declared before
-    /// `stream`, so that the registration is dropped before the stream.
+    /// `stream`, so that the registration is dropped before `stream`.
     receive: Option<Mr>,
     stream: Stream,
 }
@@ -269,7 +269,8 @@ impl Remote {
         Some(done)
     }
 
-    /// Ends the ring. No further WRITEs are posted, and the receive buffers that the ring's WRITEs use are released.
+    /// Drops the ring, so that no further WRITEs are posted, and releases the receive buffers that the queued and
+    /// unacknowledged WRITEs use.
     pub(crate) fn end(self, buffers: &mut Buffers) {
         let posted = self.posted.iter().filter_map(|(done, _)| match done {
             Done::Piece { buffer } => *buffer,

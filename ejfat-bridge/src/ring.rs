@@ -41,9 +41,9 @@ impl Credits {
         }
     }
 
-    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` if the count in the
-    /// first word of the credits has not changed since the last read. If `in_any_case` is false and the ring has more
-    /// than `MANY` credit words, the function also returns `None` if `REST` has not passed since the last read.
+    /// Reads and returns the credit words. Returns `None` if `in_any_case` is false and the count in the first word of
+    /// the credits has not changed since the last read. Also returns `None` if `in_any_case` is false, the ring has
+    /// more than `MANY` credit words, and less than `REST` has passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

@@ -151,7 +151,8 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// Encodes an AAR for `regions`, followed by a layout block with `slots`. `slots` must have at most 255 elements.
+/// Encodes an AAR for `regions`, followed by a layout block with the layout entries `slots`. `slots` must have at most
+/// 255 elements.
 ///
 /// # Errors
 /// Returns an error if there are more than 255 regions.

@@ -10,15 +10,15 @@
 //!
 //! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates as input, and return bytes and
 //! [`plan::CallPlan`]s, which the caller sends. A program with the C library waits forever if its peer breaks one of
-//! three rules:
+//! the following rules, which are about solicited events, posted receives and acknowledgements:
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - Before a side sends a message to which its peer responds, it posts the receive for the response.
-//! - The accelerator's device acknowledges each request before the accelerator sends the response. Only between two
-//!   devices of this project's embedded RDMA stack, a response may come before the acknowledgement of its request.
+//! - The accelerator's device acknowledges each request before the accelerator sends the response, unless both sides
+//!   use the embedded provider of this project.
 //!
 //! # Example
-//! Both sides in one program agree on two regions and make one call:
+//! In the example, the two sides of a session agree on two regions, and the host makes one call:
 //!
 //! ```rust
 //! use mrsp::{CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, U24};
@@ -46,7 +46,8 @@
 //!
 //! # Source
 //! This crate follows the document "low-level API: introduction" of the NAAICE project. If the messages of NAAICE's C
-//! library (naa-communication-library, `main` of 2026-03) differ from this document, this crate follows the C library:
+//! library (naa-communication-library, `main` of 2026-03) differ from the document "low-level API: introduction", this
+//! crate follows the C library:
 //!
 //! | introduction | C library and this crate |
 //! |---|---|

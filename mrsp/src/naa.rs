@@ -19,14 +19,14 @@
 //! second AAR ends the session and does not replace the session's regions, because a call may be using these regions.
 //! If a session fails while a function is running, the function may continue, but no response is sent.
 //!
-//! An AAR with a [layout block](crate::layout::block) leads to the same states as any other AAR. The slots of a layout
-//! block must lie in the regions as [`layout::block`](crate::layout::block) documents.
+//! An AAR with a [layout block](crate::layout::block) leads to the same states as any other AAR. The layout entries of
+//! a layout block must keep the rules that [`layout::block`](crate::layout::block) documents.
 //!
 //! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
 //! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
-//! writes to the host's side of an internal region. About the requested accelerator addresses, the session checks only
-//! that each region ends inside the 56-bit address space. The requested addresses of two regions may be equal, because
-//! the accelerator need not place a region at its requested address.
+//! writes an internal region to the host. About the requested accelerator addresses, the session checks only that each
+//! region ends inside the 56-bit address space. The requested addresses of two regions may be equal, because the
+//! accelerator need not place a region at its requested address.
 
 mod arranged;
 mod limits;
@@ -148,7 +148,7 @@ struct Agreed {
     arranged: Option<Arranged>,
 }
 
-/// The regions that the host requests, and the slots in these regions if the AAR has a layout block.
+/// The regions that the host requests, and the layout entries if the AAR has a layout block.
 struct Asked {
     regions: Vec<RegionRequest>,
     slots: Vec<Slot>,
@@ -273,11 +273,11 @@ impl NaaSession {
     /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts the
     /// WRITEs of the response.
     ///
-    /// For a successful call, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only
+    /// If the call succeeded, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only
     /// the part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry
     /// in `parts` are sent whole.
     ///
-    /// For a failed call, `result` is the return code that the host gets. `status_bytes` is the number of bytes at the
+    /// If the call failed, `result` is the return code that the host gets. `status_bytes` is the number of bytes at the
     /// start of the first output that are sent although the call failed, for a status block or the header of a
     /// catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent. If the call
     /// succeeded, `status_bytes` has no effect.

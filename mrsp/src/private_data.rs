@@ -14,8 +14,8 @@ const VERSION: u8 = 1;
 /// The abilities of a side that go beyond MRSP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// The maximum number of slots of a [layout block](crate::layout::block) that the side accepts. The value 0 means
-    /// that the side accepts no layout blocks.
+    /// The maximum number of layout entries that the side accepts in a [layout block](crate::layout::block). The value
+    /// 0 means that the side accepts no layout blocks.
     pub slots: u8,
 }
 

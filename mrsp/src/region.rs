@@ -147,7 +147,7 @@ impl RemoteRegion {
     }
 }
 
-/// One entry of an AAR. The entry requests a region on the accelerator and describes the host's own region for the same
+/// One entry of an AAR, which requests a region on the accelerator and describes the host's own region for the same
 /// parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {

@@ -104,11 +104,11 @@ fn immediates() {
     assert_eq!(Request::decode(0x105), Request::Call(call));
     // A C host that calls function 128 sends the immediate 0x80.
     assert_eq!(Request::decode(0x80), Request::Call(CallRequest { function: None, user: U24::ZERO }));
-    // A C client decoded a server's response immediate 0x1100 as return code 17.
+    // A C host decoded the response immediate 0x1100 as return code 17.
     assert_eq!(Answer::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);
     assert_eq!(Answer::decode(0x11ff, Dialect::Main), Answer::Failure(ReturnCode::BAD_ARGUMENTS));
-    // If the C server does not shift an error code by 8 bits, both the C client and this crate decode the response as
-    // success.
+    // If an accelerator does not shift its return code by 8 bits to the left, a C host and this crate both decode the
+    // response immediate as success.
     assert_eq!(Answer::decode(0x11, Dialect::Main), Answer::Success);
     assert_eq!(Answer::decode(0xabcd_ef00, Dialect::Next), Answer::User(user(0xab_cdef)));
 }

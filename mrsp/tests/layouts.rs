@@ -136,8 +136,8 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memories to which results are written, and the location of each result. Results that the packed
 /// layout copies together share one [`Memory`], as they share the staging region of a real host. All results share one
-/// [`Memory`] if `together` is true, the layout is gathered, and the accelerator has only one region. Every other
-/// result has its own [`Memory`].
+/// [`Memory`] if `together` is true, the layout is gathered, and the accelerator has only one region. Each result that
+/// shares no [`Memory`] has a [`Memory`] of its own.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

@@ -120,8 +120,8 @@ fn accelerator_refuses_addresses_that_wrap() {
     };
     assert!(ask(limits, &[at_end(IN, 10)]).is_ok());
     assert_eq!(refusal(limits, &[at_end(IN, 11)]), (Refusal::HostAddressWraps { region: 0 }, 2));
-    // The host address of an internal region is not checked, because the accelerator never writes to the host's side of
-    // an internal region.
+    // The host address of an internal region is not checked, because the accelerator never writes an internal region to
+    // the host.
     assert!(ask(limits, &[request(IN, 1), at_end(RegionFlags::INTERNAL, 11)]).is_ok());
 }
 

@@ -11,7 +11,8 @@ use crate::{Error, Param, SessionConfig, variable};
 /// The environment variable that holds the layout rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
-/// The layout rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
+/// Returns the default layout rule of a provider. The rule of the embedded provider was fitted with `naa bench layouts`
+/// on the Intel Xeon machine of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
         // The numbers in this rule were not measured on a NIC. A WRITE costs less on a NIC than with the embedded

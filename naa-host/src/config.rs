@@ -69,7 +69,7 @@ fn seconds(text: &str) -> Option<Duration> {
     (!time.is_zero() && time <= CallTimeout::LONGEST).then_some(time)
 }
 
-/// Settings of a [`Session`](crate::Session). The default values suit every accelerator that is known.
+/// Settings of a [`Session`](crate::Session).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// The time limit of connecting and agreeing on regions. The default is the time in `NAA_TIMEOUT`, or 10 s if

@@ -17,8 +17,8 @@ static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 /// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that this function counts is logged at the level
 /// `warn` when the call is cut. Calls that take longer than
 /// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout) are not counted, because the host itself gives
-/// them up. Calls that still run when the program ends their session are not counted either. A streaming call that was
-/// posted is not counted.
+/// them up. Calls that still run when the program ends their session are not counted. A streaming call is counted only
+/// if posting the call fails.
 pub fn calls_cut() -> u64 {
     CALLS_CUT.load(Ordering::Relaxed)
 }

@@ -32,9 +32,9 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
 /// An opened device. Clones of a `Device`, and all callers in one process that open the same address with the same
 /// provider, share one device.
 ///
-/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. For an address that does not
-/// belong to an RDMA device, the embedded RoCEv2 stack is used. The environment variable `NAA_PROVIDER` can choose the
-/// provider instead (`verbs` or `embedded`). [`Device::describe`] says which provider was chosen and why.
+/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. If the address does not belong
+/// to an RDMA device, the embedded provider is used. The environment variable `NAA_PROVIDER` can choose the provider
+/// instead (`verbs` or `embedded`). [`Device::describe`] says which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -141,9 +141,9 @@ impl Device {
         &self.0.why
     }
 
-    /// Returns true if a program should print [`Self::why`] although the user did not ask for it. The result is true if
-    /// the embedded provider was chosen automatically for an address that is not a loopback address, although the
-    /// machine has an RDMA device.
+    /// Returns true if a program should print the text of [`Self::why`] even if the user did not ask for this text. The
+    /// result is true if the embedded provider was chosen automatically for an address that is not a loopback address,
+    /// although the machine has an RDMA device.
     pub fn is_surprising(&self) -> bool {
         self.0.is_surprising
     }

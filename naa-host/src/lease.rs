@@ -3,16 +3,16 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
-//! device uses the memory. The regions of a stream are lent until the stream is dropped. For the regions of a stream,
-//! the module hands out no slices but only the `Memory`, and making a slice of a `Memory` needs `unsafe`.
+//! device uses the memory. The regions of a stream are lent until the stream is dropped. The module hands out no slices
+//! of the regions of a stream, but only the `Memory`, and making a slice of a `Memory` needs `unsafe`.
 //!
 //! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
 //! until the session ends. Accelerators of later sessions can also write to the memory of the outputs if the device
-//! keeps the registration of the memory. Memory to which an accelerator can write at any time is called in reach, and
-//! stays in reach. If an accelerator can write to the memory at any time, methods of [`Memory`] copy the bytes without
-//! making slices. A program then gets slices only if it promises that nobody else writes to the memory while the slices
-//! exist.
+//! keeps the registration of the memory. Memory is "in reach" if an accelerator can write to the memory at any time,
+//! and a buffer whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the
+//! bytes without making slices. A program gets slices of memory in reach only if the program promises that nobody else
+//! writes to the memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -36,12 +36,15 @@ use crate::{Error, Session};
 ///
 /// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If a session over a
 /// device of the verbs provider used the memory for an output, the memory stays in reach of accelerators. The
-/// accelerator of a session over the verbs provider can write to the memory of an output until the session ends.
-/// Accelerators of later sessions can write to the memory if they guess the memory's RKey. The bytes of a buffer in
-/// reach can only be copied, not borrowed as a slice.
+/// accelerator of a session over the verbs provider can write to the memory of an output until the session ends. The
+/// device keeps the registration of the memory after the session, so accelerators of later sessions can write to the
+/// memory of such an output if they guess the memory's RKey. The bytes of a buffer in reach can only be copied, not
+/// borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The memory of the buffer. Only the buffer, and a registration that the device may keep, refer to this memory.
+    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, only the buffer, and a registration that the
+    /// device may keep, refer to the memory. Memory that was given to [`Buffer::from_memory`] may also be used by the
+    /// program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,
@@ -183,7 +186,8 @@ impl Session {
 #[derive(Debug)]
 struct Registered {
     mr: Mr,
-    /// True if the accelerator may write to the memory of this registration.
+    /// True if the accelerator was given write access to the memory of this registration. A device that does not revoke
+    /// access lets the accelerator write to an output even if `is_open` is false.
     is_open: AtomicBool,
 }
 

@@ -38,7 +38,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// The number of send work requests for which a queue pair has room in addition to the WRITEs that send regions: MRSP
 /// messages, liveness probes, and the WRITE of a call without inputs.
 const SPARE_SENDS: u32 = 4;
-/// The maximum number of receives that a session has posted at the same time, without the receives of [`Extra`]. A
+/// The maximum number of receives that a session has posted at the same time, not counting the receives of [`Extra`]. A
 /// session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
@@ -66,7 +66,7 @@ const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Established,
-    /// A SEND of `len` bytes is in the message buffer.
+    /// A SEND of `len` bytes has been received from the accelerator and lies in the message buffer.
     Message {
         len: usize,
     },
@@ -367,8 +367,8 @@ impl Link {
         Ok(alarm.as_fd())
     }
 
-    /// If the connection has a file descriptor for event loops, makes the clock read the exact time at its next use,
-    /// because the timer of this file descriptor may have expired.
+    /// Makes `self.clock` read the exact time at the next use of the clock, if the connection has a file descriptor for
+    /// event loops. The exact time is needed because the timer of the file descriptor may have expired.
     pub(crate) fn rang_if_armed(&mut self) {
         if self.alarm.is_some() {
             self.clock.rang();

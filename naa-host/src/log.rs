@@ -8,10 +8,11 @@ use crate::{Error, variable};
 
 /// The environment variable with the filter of log lines that programs write to standard error. The program `naa` and
 /// this project's C library read the filter from this variable. The filter has the grammar of tracing-subscriber's
-/// `Targets`. This library only emits log records, and does not read the filter.
+/// `Targets`. The other modules of this library only emit log records; [`log_filter`] reads the filter for a program
+/// that writes log lines.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
-/// The path of each module of this project begins with one of these words.
+/// The path of each module of this project that emits log records begins with one of these words.
 const OWN: [&str; 5] = ["naa", "roce", "verbs", "ejfat", "mrsp"];
 
 const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVEL such as naa_server=debug, with commas \
@@ -22,8 +23,7 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 /// # Errors
 /// Fails with [`Error::Environment`] if the value of [`LOG_VARIABLE`] is not a valid filter. An element of the filter
 /// that has no `=` must be a level, or must begin with the first word of a module path of this project, such as `naa`
-/// or `verbs`. Any other element, such as a misspelt level, is refused, because it would silently be taken for the name
-/// of a module.
+/// or `verbs`. A misspelt level is refused, because a misspelt level would otherwise be taken for the name of a module.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -25,8 +25,8 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// If the name has several addresses, this function sets up a connection only to try an address, and the accelerator
 /// counts and logs this trial connection as a session of its own. An accelerator with room for only one session may
 /// refuse the program's next connection until the accelerator has noticed that this function has closed the trial
-/// connection. Finding the address takes up to the `setup_timeout` of `config`, and connecting takes up to the same
-/// time again.
+/// connection. The trial connections together take up to the `setup_timeout` of `config`, and this time is not
+/// subtracted from the time limit of the session that the program connects afterwards.
 ///
 /// # Errors
 /// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with

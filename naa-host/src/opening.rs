@@ -50,7 +50,8 @@ impl Terms {
     }
 
     /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout. `slots` is
-    /// the maximum number of parameters that the accelerator supports in a layout.
+    /// the maximum number of entries that the accelerator supports in a layout block, and each parameter
+    /// needs one entry.
     fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());
@@ -133,7 +134,7 @@ impl Opening {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// Makes the same as [`new`](Self::new), but with room for the additional work requests in `extra`.
+    /// Makes the same objects as [`new`](Self::new), but with room for the additional work requests in `extra`.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,

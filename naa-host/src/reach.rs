@@ -18,7 +18,8 @@ use crate::{Buffer, Device, Error, FunctionCode, LayoutChoice, Param, Session, S
 
 const F: FunctionCode = FunctionCode::constant(1);
 
-/// Adds 1 to every byte of every region. Each byte is incremented once, even if several parameters lie in its region.
+/// Adds 1 to every byte of every region. Each byte is incremented once, even if several parameters lie in the same
+/// region.
 fn increment_all(regions: &[Region], _: CallRequest) -> Action {
     for region in regions {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();

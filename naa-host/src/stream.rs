@@ -136,8 +136,8 @@ impl Stream {
         }
     }
 
-    /// Takes the next immediate, if an immediate has arrived. For each immediate that is taken, the accelerator may
-    /// send one more immediate.
+    /// Takes the next immediate, if an immediate has arrived. The accelerator may send one more immediate for each
+    /// immediate that is taken.
     ///
     /// # Errors
     /// Fails with [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator breaks the

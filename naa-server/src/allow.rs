@@ -14,7 +14,7 @@ pub struct Network {
     bits: u8,
 }
 
-/// Why a text is no network.
+/// The reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
     /// The text before `/` is not an IP address, or the text after `/` is not a number from 0 to the number of bits of

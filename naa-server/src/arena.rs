@@ -126,7 +126,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the bytes in use.
+    /// Returns the number of bytes that all sessions of the source network have in use.
     pub fn used(&self) -> u64 {
         self.bytes.used()
     }
@@ -137,8 +137,8 @@ impl Account {
 pub struct Quota {
     arena: Arena,
     owner: Owner,
-    /// The source network and the session to which open files are charged. A session may have all files of its source
-    /// network.
+    /// The source network and the session to which open files are charged. A single session may use all open files that
+    /// its source network may have.
     files: Owner,
     sends: Sends,
 }
@@ -258,7 +258,7 @@ fn no_such_size(len: u64) -> io::Error {
 enum Held {
     /// The memory is not registered, so peers and streams cannot reach it.
     Private,
-    /// The memory is registered, and all access rights of peers are revoked.
+    /// The memory is registered, and peers have no access if the device revokes access.
     Revoked(Mr),
     /// The memory is registered, and peers may have access.
     Granted(Mr),
@@ -307,8 +307,8 @@ impl Allocation {
         self.memory.addr()
     }
 
-    /// Registers the memory for the access rights `most`, and ends an earlier registration. Peers have no access until
-    /// [`Self::grant`] gives them some or all of the rights in `most`.
+    /// Registers the memory for the access rights `most`, and ends an earlier registration. If the device revokes
+    /// access, peers have no access until [`Self::grant`] gives them some or all of the rights in `most`.
     ///
     /// # Errors
     /// Fails with the device's error.
@@ -340,8 +340,8 @@ impl Allocation {
         self.twin = Some(Box::new(twin));
     }
 
-    /// Copies the bytes of the working copy to this memory, from which results are sent. Does nothing without a working
-    /// copy.
+    /// Copies the bytes of the working copy to this memory, from which results are sent. Does nothing if the allocation
+    /// has no working copy, or if the memory is not in reach.
     pub fn settle(&mut self) {
         if let Some(twin) = self.twin.as_ref().filter(|_| self.in_reach) {
             twin.memory.copy_to(0, &self.memory, 0, self.memory.len());
@@ -422,9 +422,9 @@ impl Allocation {
         }
     }
 
-    /// Gives peers `access` to the memory, and returns the memory and its LKey to a loop service. From now on, both the
-    /// loop service and peers may use the memory, so no slices of the memory are made any more. Returns `None` if the
-    /// memory is not registered, or if the file of the memory is lent to a process.
+    /// Gives peers `access` to the memory, and returns the memory and its LKey to a loop service. After `stream` has
+    /// returned the memory, both the loop service and peers may use the memory, so no slices of the memory are made any
+    /// more. Returns `None` if the memory is not registered, or if the file of the memory is lent to a process.
     pub(crate) fn stream(&mut self, access: Access) -> Result<Option<(Memory, u32)>, verbs::Error> {
         if self.is_lent() {
             return Ok(None);
@@ -443,8 +443,9 @@ impl Allocation {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
-    /// Returns the bytes, or `None` if a peer, a device or another process may have access. On a device that
-    /// cannot revoke access, peers have access as long as the memory is registered.
+    /// Returns the bytes, or `None` if a peer, a loop service or another process may be able to write the memory. On a
+    /// device that does not revoke access, peers can write the memory as long as the memory is registered for writes of
+    /// peers.
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
@@ -458,9 +459,10 @@ impl Allocation {
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// Returns the bytes for writing, or `None` if a peer or another process may have access, or if the device may read
-    /// the memory for a send. If the memory is in reach, the bytes are those of the working copy, which
-    /// [`Self::settle`] copies to the memory after the call.
+    /// Returns the bytes for writing, or `None` if peers, a loop service or another process have been given access, or
+    /// if the device may read the memory for a send. If the memory is in reach, the bytes are those of the working
+    /// copy, which [`Self::settle`] copies to the memory after the call. Returns `None` if the memory is in reach and
+    /// has no working copy.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;

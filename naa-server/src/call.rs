@@ -105,8 +105,8 @@ fn is_output(direction: Direction) -> bool {
 /// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server has no function with the function code of the call. The server logs the request and then makes this
-    /// failure. A function that fails uses another variant.
+    /// The server has no function with the function code of the call. Only the server makes an `UnknownFunction`, after
+    /// the server has logged the request; a function that fails returns another variant.
     #[error("unknown function")]
     UnknownFunction,
     /// The host's regions or arguments do not fit the function.
@@ -209,12 +209,12 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Makes the stop of a call that ends at `deadline` at the latest.
+    /// Makes the `Stop` of a call that ends at `deadline` at the latest.
     pub const fn at(deadline: Instant) -> Self {
         Self { deadline: Some(deadline), abandoned: AtomicBool::new(false) }
     }
 
-    /// Makes the stop of a call without a deadline. Programs that compute without a server use this stop.
+    /// Makes the `Stop` of a call without a deadline. Programs that compute without a server use `Stop::never`.
     pub const fn never() -> Self {
         Self { deadline: None, abandoned: AtomicBool::new(false) }
     }
@@ -284,8 +284,8 @@ impl Purse<'_> {
     }
 }
 
-/// The least number of bytes for which the room in the address space is checked. For smaller allocations, the allocator
-/// mostly has free memory that is already mapped.
+/// The least number of bytes for which the room in the address space is checked. A smaller size is not checked, because
+/// the allocator mostly has enough free memory that is already mapped.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -308,7 +308,8 @@ pub struct Call<'a> {
     stop: &'a Stop,
     /// The part of each parameter that is a result. Internal regions have no entry.
     produced: Vec<Option<Part>>,
-    /// The number of status bytes, which is kept with the regions of the session.
+    /// The number of bytes at the start of output 0 that the host gets even if the call fails. The reference
+    /// `status_bytes` points into the [`Regions`] of the session, so the number outlives the call.
     status_bytes: &'a mut u32,
 }
 

@@ -1,9 +1,9 @@
 //! A ledger counts the memory, or the open files, that sessions and source networks have in use on a server.
 //!
 //! A byte or a file is charged to the session, to its source network and to the server at once, until the [`Charge`] is
-//! dropped. The server cannot take memory away from a source network while the memory is in use. Two rules keep a part
-//! of the server's memory for source networks that come later. One source network has at most [`Shares::per_peer`]
-//! bytes. A [reserve](Shares::reserve) is only for source networks that have little memory in use.
+//! dropped. The server cannot take memory away from a source network while the memory is in use. One source network has
+//! at most [`Shares::per_peer`] bytes, and a [reserve](Shares::reserve) is only for source networks that have little
+//! memory in use, so that source networks that come later also get memory.
 
 use std::{
     io,
@@ -88,7 +88,8 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// Turns the error of a ledger that counts files into an error that names files.
+    /// Turns the error of a ledger that counts files, whose text is about bytes, into an error whose text is about open
+    /// files.
     pub(crate) fn of_files(self) -> Self {
         match self {
             Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },

@@ -136,17 +136,17 @@ struct State {
     /// session ended.
     quarantined: BTreeMap<TaskId, Peer>,
     done: VecDeque<Done>,
-    /// The number of all threads, including those in quarantine.
+    /// The number of all threads, including the threads of abandoned calls.
     threads: usize,
     workers: Crew,
     guests: Crew,
     closed: bool,
-    /// The log limit for lines about threads that could not be replaced. Without a limit, a host that repeatedly calls
-    /// and disconnects could cause any number of log lines.
+    /// The log limit for warnings that no thread could be started in place of the thread of an abandoned call. Without
+    /// a limit, a host that repeatedly calls and disconnects could cause any number of log lines.
     stuck: Lines<()>,
 }
 
-/// The numbers of threads of one kind: pool threads, or extra threads. Threads in quarantine are not counted.
+/// The numbers of threads of one kind: pool threads, or extra threads. The threads of abandoned calls are not counted.
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
@@ -172,10 +172,10 @@ struct Open {
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
     /// `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The duration of the call's one extension after its deadline, in which the session's process is killed. The value
-    /// is `None` if the call runs in no process, or if the deadline was already extended. At the deadline of the call,
-    /// the pool thread that waits for the process kills the process. If the process has not ended `kill_time` after the
-    /// deadline, the call is abandoned.
+    /// The time by which the deadline of a kernel's call is extended once, so that the session's process can be killed.
+    /// The value is `None` if the call runs no kernel, or if the deadline was already extended. At the deadline of the
+    /// call, the pool thread that waits for the process kills the process. If the process has not ended `kill_time`
+    /// after the deadline, the call is abandoned.
     kill_time: Option<Duration>,
 }
 
@@ -384,7 +384,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts pool threads in place of quarantined ones, up to the limit of threads.
+    /// Starts pool threads in place of the threads of abandoned calls, up to the limit of threads.
     fn staff(self: &Arc<Self>, state: &mut State) {
         while !state.closed
             && state.workers.threads < self.settings.workers
@@ -536,8 +536,8 @@ impl State {
         self.open.values().for_each(|open| open.stop.abandon());
     }
 
-    /// If call `id` runs a kernel and its deadline was not extended yet, extends the deadline by the time for killing
-    /// the kernel's process, and returns true. Returns false in all other cases.
+    /// Extends the deadline of call `id` by the time for killing the process that runs the call's kernel, and returns
+    /// true. Returns false if call `id` does not run a kernel, or if its deadline was already extended.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -548,7 +548,7 @@ impl State {
     }
 
     /// Reports the end of a waiting call that lost its place in the pool to another call. The schedule has already
-    /// removed this call.
+    /// removed call `id`.
     fn displace(&mut self, id: TaskId) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));

@@ -65,8 +65,8 @@ pub struct Regions {
     quota: Option<Quota>,
     /// The number of bytes at the start of the first output that the host gets if the call on these regions fails.
     status_bytes: u32,
-    /// The charge for the files of the session's process. The charge lasts until these regions are dropped after the
-    /// last call of the session.
+    /// The charge for the files of the session's process. The files of the session's process are charged until the
+    /// regions are dropped after the last call of the session.
     _process_files: Option<Reservation>,
 }
 

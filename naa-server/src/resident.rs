@@ -72,8 +72,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Returns the number for the stream's work requests. Completions with another number are not reported to
-    /// [`Resident::completed`].
+    /// Returns the number (`wr_id`) that each work request of the stream must have. [`Resident::completed`] is called
+    /// only for completions of work requests with the stream's number.
     pub fn number(&self) -> u64 {
         crate::session::stream_number(self.id.0)
     }
@@ -81,8 +81,8 @@ impl Stream {
     /// Posts all of `wrs`.
     ///
     /// # Errors
-    /// Fails with the index of the first work request that was not posted, and with the device's error. All work
-    /// requests before this index were posted.
+    /// Fails with the index of the first work request that was not posted, and with the device's error. If this method
+    /// fails, the work requests of `wrs` before the returned index were posted.
     pub fn post(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.qp.post_send(wrs)
     }

@@ -120,7 +120,8 @@ pub struct Session {
     /// The liveness of the host. The session has its own deadline for each acknowledgement, because soft-RoCE of the
     /// Linux kernel retransmits forever without an error if the host requested seven retries.
     pub liveness: Liveness,
-    // Fields are dropped in this order, so the memory is deregistered before the queue pair is destroyed.
+    // Fields are dropped in the order of their declaration, so the memory regions above are deregistered before the
+    // queue pair is destroyed.
     /// The queue pair of the connection.
     pub qp: Arc<Qp>,
     pd: Pd,
@@ -328,7 +329,7 @@ impl Session {
     /// Allocates the regions, and charges the files of the session's process.
     fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
         let process_files = self.quota.reserve_process()?;
-        // The capacity of the vector is exact, because most sessions last long and have only one or two regions.
+        // The vector has no spare capacity, because spare capacity would take memory until the session ends.
         let mut regions = Vec::with_capacity(asked.len());
         for region in asked {
             regions.push(self.allocate(region.flags, region.host.size)?);

@@ -102,8 +102,8 @@ impl Stats {
         }
     }
 
-    /// Returns the counters of all source networks that use resources of the server. These counters are at most half a
-    /// second old.
+    /// Returns the counters of all source networks that use resources of the server. The returned counters are at most
+    /// half a second old.
     pub fn peers(&self) -> Vec<PeerStats> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -176,9 +176,10 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         assert_eq!(call.quota.used(), before);
         let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
         assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
-        // The status block tells the host how many bytes were needed. The text of the failure, which is for the log,
-        // names the number of needed bytes and the limit per session.
+        // The field `detail` of the status block tells the host how many bytes the call needed.
         assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
+        // The failure's text, which is for the log, contains the number of needed bytes and mentions the limit per
+        // session.
         let text = why.to_string();
         assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");
         refused.push(arguments.function());

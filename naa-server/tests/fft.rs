@@ -9,7 +9,8 @@ use rand_core::{RngCore, SeedableRng};
 use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
 
 const SEED: u64 = 0x6e61_6104;
-/// The root mean square of the errors, relative to the root mean square of the values.
+/// The permitted error of a whole transform, which the assertions multiply by a factor: the root mean square of the
+/// errors, divided by the root mean square of the values.
 const TOLERANCE: f64 = 2e-15;
 
 fn signal(n: usize) -> Vec<Complex64> {
@@ -26,7 +27,7 @@ fn distance(a: &[Complex64], b: &[Complex64]) -> f64 {
     norm(a.iter().zip(b).map(|(a, b)| a - b)) / norm(b.iter().copied())
 }
 
-/// Computes number `k` of the transform by the definition.
+/// Computes element `k` of the Fourier transform of `signal` by the definition of the transform.
 fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
     let n = signal.len();
     let sign = if direction == FftDirection::Forward { -1.0 } else { 1.0 };

@@ -47,6 +47,7 @@ fn longer_calls_run_on_the_pool() {
         let function = function(bounds.code);
         assert_eq!(function.execution(bounds.inline_bytes + 1), Execution::Pooled, "{bounds:?}");
     }
-    // A few KiB at level 19 take milliseconds, so even a small call runs on the pool.
+    // The compression of a few KiB at level 19 takes milliseconds, so even a small call of this function runs on the
+    // pool.
     assert_eq!(function(builtin::ZSTD_COMPRESS).execution(128), Execution::Pooled);
 }

@@ -53,7 +53,7 @@ fn sha256_gives_the_digests_of_fips_180() {
 
 #[test]
 fn crc32c_gives_the_sums_of_rfc_3720() {
-    // Section B.4 of RFC 3720 prints the sums as bytes on the wire, with the least significant byte first.
+    // Section B.4 of RFC 3720 lists the expected checksums as bytes on the wire, with the least significant byte first.
     assert_eq!(crc32c::compute(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c::compute(&[0xff; 32]), 0x62a8_ab43);
     assert_eq!(crc32c::compute(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
@@ -84,7 +84,8 @@ fn dgemm_agrees_with_the_definition() {
 #[test]
 fn dgemm_in_tiles_gives_the_bits_of_a_product_without_tiles() {
     let mut random = random();
-    // For each of m, n and k, there is a shape with a value that needs several tiles and does not fill the last tile.
+    // Each of m, n and k has, in at least one of the shapes, a value that needs several tiles and does not fill the
+    // last tile.
     for [m, n, k] in [[130, 2048, 1030], [700, 1025, 257], [3, 1024, 512], [9000, 70, 300]] {
         let mut numbers = |len| (0..len).map(|_| f64::from(random.next_u32()) - 2e9).collect::<Vec<_>>();
         let (a, b) = (numbers(m * k), numbers(k * n));

@@ -171,8 +171,8 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     let [Done { id, result: Err(Failure::TimedOut), .. }] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The second call ends at its deadline, whether it still waits or already hangs in the thread that replaced
-    // the first call's thread.
+    // The call `queued` is reported after its deadline, both if it still waits for a thread and if it hangs in the new
+    // thread that replaced the thread of the call `stuck`.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);

@@ -18,8 +18,8 @@ const MOST: usize = 64;
 /// accepts are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// The sender's address, the event key and the time of the last segment of the events that were counted last. The
-    /// newest entry is the first in the list.
+    /// An entry for each of the events that were counted last, with the newest entry at the front. Each entry has the
+    /// address of the event's sender, the event key, and the time of the event's last segment.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }

@@ -196,7 +196,8 @@ fn an_event_is_not_delivered_again_for_ever() {
 fn rings_that_are_kept_are_few_and_the_largest_goes() {
     let again_bytes = u64::from(10 * SLOT);
     let mut bench = Bench::new(Config { again_bytes, ..config(Pressure::Hold, 8) });
-    // Each worker takes a different data id, so that no other worker gets the worker's events.
+    // Each worker takes a different data id, so that the events of an ended worker are not delivered again to the next
+    // worker.
     let mut dead = |slots: u32| {
         let data_id = slots as u16;
         let dies = bench.worker_of(true, slots, data_ids(data_id, data_id), Placing::Store);

@@ -160,8 +160,8 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
-    // The reassembler applies a separate limit to each of at most 64 streams. All other streams share the limit of one
-    // sender.
+    // The reassembler applies a separate limit to each of at most 64 streams. All streams without a separate limit
+    // share the limit of one sender.
     let unknown = reassembler.sources().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -225,7 +225,8 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }
-    // The attacker's event is twice as long as sixteen events of the honest sender together.
+    // Each event of an attacker is twice as long as sixteen events of the honest sender together. The reassembler would
+    // evict at most sixteen events for a new event, so it refuses the attackers' events.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
         assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);

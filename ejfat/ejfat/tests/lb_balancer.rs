@@ -244,8 +244,8 @@ fn a_forged_tick_beyond_the_horizon_stands_in_nobodys_way() {
     balancer.stage(lb_tables(0, 1), 11).unwrap();
     route_of(&mut balancer, 0, 1000);
     assert_eq!(balancer.newest_tick(lb(0)), Some(1000));
-    // A load balancer with a horizon forgets no routed tick, so late tables are refused even after a long pause of the
-    // senders.
+    // A load balancer with a horizon forgets no routed tick, so tables for a routed tick are refused even after a long
+    // pause of the senders.
     (0..3).for_each(|_| balancer.age());
     let late = balancer.stage(lb_tables(0, 2), 1000);
     assert_eq!(late, Err(StageError::Routed { from: 1000, newest: 1000 }));
@@ -392,8 +392,9 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     balancer.reset(without.clone());
     assert_eq!(balancer.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
     balancer.stage(lb_tables(0, 1), 100).unwrap();
-    // The tables from tick 100 on allow the source address. The tables of the packet's tick 20 do not allow the source
-    // address, but they choose the member.
+    // The staged tables from tick 100 on allow the source address, so a packet of an earlier tick from this address is
+    // routed, too. The member of a packet with tick 20 is chosen by the current tables, although the current tables do
+    // not allow the source address.
     assert_eq!(balancer.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
     let udp = Udp {
         from: (from, 4000).into(),
@@ -437,8 +438,8 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
     balancer.set_horizon(lb(0), 1000);
     assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000), "nothing is forgotten");
 
-    // The new horizon 3000 is between the two remembered ticks 1001 and 5000. Only the tick 1001 is below the new
-    // horizon.
+    // The new horizon 3000 is between the two stored ticks 1001 and 5000. The routed tick 2000 is not stored, so the
+    // tick 1001 becomes the highest tick that is remembered as routed.
     balancer.set_horizon(lb(0), 3000);
     assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
     assert_eq!(route_of(&mut balancer, 0, 4000), 0);

@@ -92,7 +92,7 @@ fn thousand(first: u16) -> Tables {
         put(Rule::Slot { lb: of, epoch: 0, slot, member: first + slot });
         put(member(of, first + slot, (address(V4, 100), 10_000).into(), 0, true));
     }
-    // One slot has a member without rules, and one member with a rule has no slot.
+    // One calendar slot names a member that has no rule, and one member that has a rule is in no calendar slot.
     put(Rule::Slot { lb: of, epoch: 0, slot: 1000, member: u16::MAX });
     put(Rule::Member { lb: of, ip: V6, id: u16::MAX - 1, member: Member::SoftEvicted });
     Tables::new(&all)
@@ -131,7 +131,8 @@ fn members_keep_their_counters_within_bounds() {
         let members = balancer.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
-        // The members of set `set - 1` still have counters, because set `set - 1` was in use when set `set` was staged.
+        // The members of table set `set - 1` still have counters, because table set `set - 1` was in use when table set
+        // `set` was staged. No packet was routed by table set 0.
         assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
     }
     assert_eq!(most, 8001);

@@ -29,7 +29,7 @@ fn packets_of_e2sar_find_their_members() {
     let members: Vec<u16> = (0..512).map(|slot| 1000 + slot).collect();
     let mut rules = rules(calendar(lb, 7, &members));
     rules.insert(Rule::Source { lb, address: from }, false).unwrap();
-    // The ticks of both E2SAR headers are in the 30 seconds that begin with the tick `start`.
+    // The ticks of both E2SAR headers are among the 30,000,000 ticks that begin with the tick `start`.
     let start = 0x0006_60c4_5000_0000;
     for ticks in prefixes(start..start + 30_000_000) {
         rules.insert(Rule::Epoch { lb, ticks, epoch: Epoch::new(7) }, false).unwrap();
@@ -129,7 +129,7 @@ fn slots_far_apart_are_the_models() {
                 Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
                 _ => None,
             };
-            // In most cases, the chosen slot has a rule or is close to a slot that has a rule.
+            // In most cases, the packet's calendar slot has a rule or is close to a calendar slot that has a rule.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;

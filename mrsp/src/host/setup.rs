@@ -144,7 +144,7 @@ fn entries(
     shared.chain(internals.into_iter().map(Ok)).collect()
 }
 
-/// Returns the parameters as slots of a layout block.
+/// Returns the layout entries that describe the parameters.
 pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, SetupError> {
     if params.is_empty() {
         return Err(SetupError::NoParameters);

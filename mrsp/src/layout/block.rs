@@ -3,20 +3,22 @@
 //!
 //! ```text
 //! block    "NAAL" | version u8 = 1 | count u8 | zero u16
-//! slot     flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
+//! entry    flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
 //! ```
 //!
 //! Integers are big-endian, like all integers of MRSP. The regions of an AAR with a layout block describe only memory
 //! of the accelerator. In an AAR with a layout block, the flags and host addresses of regions are 0 and have no
-//! meaning, except the flags of INTERNAL regions. Each slot describes one parameter, and the slots are in the order of
-//! the program's parameters. The flags of a slot have the same meaning as the flags of a region. The host address and
-//! RKey of a slot say where the accelerator writes the parameter's result.
+//! meaning, except the flags of INTERNAL regions. Each layout entry describes one parameter, and the layout entries are
+//! in the order of the program's parameters. The flags of a layout entry have the same meaning as the flags of a
+//! region. The host address and RKey of a layout entry say where the accelerator writes the parameter's result.
 //!
-//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and
-//!   slots do not overlap.
-//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive slots, one WRITE may write both
-//!   slots and the bytes between the slots. One WRITE of the accelerator may write two consecutive outputs only if both
-//!   outputs have the same RKey, and if their host addresses differ by as much as their offsets.
+//! - The offset of each parameter is a multiple of [`ALIGNMENT`](super::ALIGNMENT). Each parameter lies inside a region
+//!   that is not internal, and no two parameters overlap. No layout entry has the flag INTERNAL. The host's memory for
+//!   each parameter ends inside the host's 64-bit address space.
+//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive parameters of a region, one WRITE
+//!   may write both parameters and the bytes between the parameters. One WRITE of the accelerator may write two
+//!   consecutive outputs only if both outputs have the same RKey, and if their host addresses differ by as much as
+//!   their offsets.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -25,15 +27,16 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 const SLOT_BYTES: usize = 24;
 
-/// The maximum number of slots that the count field of a layout block can express.
+/// The maximum number of layout entries that the count field of a layout block can express.
 pub const MAX_SLOTS: usize = u8::MAX as usize;
 
-/// Returns the size in bytes of a layout block with `slots` slots.
+/// Returns the size in bytes of a layout block with `slots` layout entries.
 pub const fn block_bytes(slots: u8) -> usize {
     HEADER_BYTES + SLOT_BYTES * slots as usize
 }
 
-/// The slot of a parameter, which describes its location on the accelerator and its memory on the host.
+/// A layout entry, which describes the location of one parameter on the accelerator and the memory of this parameter on
+/// the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// The flags of the parameter, which have the same meaning as the flags of a region.
@@ -48,29 +51,29 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns the offset of the first byte after the parameter. If the slot is not valid, the returned offset may lie
-    /// beyond the end of the region.
+    /// Returns the offset of the first byte after the parameter. If the layout entry is not valid, the returned offset
+    /// may lie beyond the end of the region.
     pub const fn end(&self) -> u64 {
         self.offset as u64 + self.host.size as u64
     }
 }
 
-/// The slots of a layout block, as received and not yet decoded.
+/// The layout entries of a layout block, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
 
 impl<'a> Slots<'a> {
-    /// Returns the number of slots, which is the number of the session's parameters.
+    /// Returns the number of layout entries, which is the number of the session's parameters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns true if the layout block has no slots.
+    /// Returns true if the layout block has no layout entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an iterator that decodes the slots one by one, in the order of the program's parameters.
+    /// Returns an iterator that decodes the layout entries one by one, in the order of the program's parameters.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Slot> + Clone + use<'a> {
         self.0.iter().map(|words| {
             let [info, addr, rest] = words.map(u64::from_be_bytes);
@@ -92,7 +95,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a layout block with `slots` to `message`. `slots` must have at most 255 elements.
+/// Appends a layout block with the layout entries `slots` to `message`. `slots` must have at most 255 elements.
 pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
     debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
     message.extend(MAGIC);

@@ -51,7 +51,8 @@ impl Placed {
 /// The error for parameters that cannot be placed in shared regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
-    /// The session has more parameters than a layout block can have slots. The value is the number of parameters.
+    /// The session has more parameters than a layout block can have layout entries. The value is the number of
+    /// parameters.
     #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
     TooMany(usize),
     /// The parameters need more than 256 regions.
@@ -91,15 +92,15 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
 }
 
 /// Returns the key by which [`place`] sorts a parameter among the copied parameters, or among the parameters that are
-/// not copied. The keys sort the parameters as this table shows:
+/// not copied. The keys sort the parameters into the following order:
 ///
 /// | parameters | order |
 /// |---|---|
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// In the order of the table, the parameters that the host sends with every call lie side by side, because [`place`]
-/// puts the copied parameters before all other parameters.
+/// The parameters that the host sends with every call have the highest keys among the copied parameters and the lowest
+/// keys among the other parameters, so [`place`] puts all of them side by side.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

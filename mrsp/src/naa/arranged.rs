@@ -14,7 +14,8 @@ pub(super) struct Arranged {
     outputs: Vec<u8>,
 }
 
-/// Converts the slots of a layout block to parameters, each described as if it had its own region.
+/// Converts layout entries to descriptions of parameters, in which each parameter is described as if it had its own
+/// region.
 pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionRequest> {
     let param = |slot: &Slot| {
         let region = regions.get(usize::from(slot.region)).map_or(NaaAddress::ZERO, |region| region.naa_addr);
@@ -28,7 +29,7 @@ pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionReq
 #[derive(Clone, Copy)]
 struct Sent {
     place: Place,
-    /// The host's side of the output.
+    /// The host's memory for the output.
     to: RemoteRegion,
     /// The offset of the part in the output, in bytes.
     start: u64,
@@ -42,9 +43,9 @@ impl Sent {
 
     /// Returns the number of bytes between the end of this part and the part `next` in the accelerator's region, or
     /// `None` if one WRITE must not cover both parts. One WRITE may cover parts of two outputs only if the first part
-    /// reaches to the end of its output, and the second part begins at the start of its output. Also, both outputs must
-    /// have the same RKey, and their host addresses must differ by as much as their offsets in the accelerator's
-    /// region.
+    /// reaches to the end of its output, and the second part begins at the start of its output. One WRITE may cover
+    /// parts of two outputs only if both outputs have the same RKey, and if their host addresses differ by as much as
+    /// their offsets in the accelerator's region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.to.size.into() && next.start == 0;
         let apart = next.place.offset.checked_sub(self.place.offset)?;
@@ -57,7 +58,8 @@ impl Sent {
 }
 
 impl Arranged {
-    /// Returns the locations of the parameters that the granted `slots` describe. A layout block has at most 255 slots.
+    /// Returns the locations of the parameters that the granted layout entries `slots` describe. A layout block has at
+    /// most 255 layout entries.
     pub(super) fn new(slots: &[Slot]) -> Self {
         let places = slots.iter().map(|slot| Place { region: slot.region, offset: slot.offset }).collect();
         let has_output = |param: &u8| slots[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);

@@ -44,8 +44,8 @@ pub enum Refusal {
         /// The value of [`Limits::max_regions`].
         limit: u8,
     },
-    /// All regions of the AAR are internal, or the layout block has no slots. The accelerator has no host memory to
-    /// which it could write a response.
+    /// All regions of the AAR are internal, or the layout block has no layout entries, so the AAR describes no host
+    /// memory to which the accelerator could write a response.
     #[error("the host announces no region of its own that an answer could go to")]
     NoParameters,
     /// An internal region has the flag INPUT, OUTPUT or SINGLE_SEND.
@@ -78,10 +78,10 @@ pub enum Refusal {
         /// The number of the region.
         region: usize,
     },
-    /// The layout block has more slots than [`Limits::max_slots`].
+    /// The layout block has more layout entries than [`Limits::max_slots`].
     #[error("the host's layout has {asked} parameters; {limit} are allowed")]
     TooManySlots {
-        /// The number of slots in the layout block.
+        /// The number of layout entries in the layout block.
         asked: usize,
         /// The value of [`Limits::max_slots`].
         limit: u8,
@@ -89,10 +89,10 @@ pub enum Refusal {
     /// The AAR has a layout block, although [`Limits::max_slots`] is 0.
     #[error("the host sent a layout, and this accelerator knows none")]
     NoLayouts,
-    /// A slot of the layout block breaks a rule of [`layout::block`](crate::layout::block).
+    /// A layout entry breaks a rule of [`layout::block`](crate::layout::block).
     #[error("the host's layout is contradictory: parameter {slot} {what}")]
     Slot {
-        /// The number of the slot, counted from 0.
+        /// The number of the layout entry, counted from 0.
         slot: usize,
         /// The broken rule, for the text of the error.
         what: &'static str,
@@ -108,7 +108,7 @@ pub enum Refusal {
 impl Refusal {
     /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 1 (memory) stands for regions
     /// that are too large or end beyond the accelerator's addresses. Code 3 (too many regions) stands for any invalid
-    /// number of regions or slots. Code 2 (address) stands for all reasons that have neither code 1 nor code 3.
+    /// number of regions or layout entries. Code 2 (address) stands for every reason without code 1 or 3.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
@@ -149,8 +149,8 @@ pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<R
     Ok(asked.iter().collect())
 }
 
-/// Checks the slots of a layout block, which must lie in the granted `regions`, and returns them in the order of the
-/// block.
+/// Checks that the parameters which the layout entries describe lie in the granted `regions` and do not overlap.
+/// Returns the layout entries in the order of the layout block.
 pub(super) fn grant_slots(
     limits: &Limits,
     regions: &[RegionRequest],

@@ -15,7 +15,8 @@ use crate::call::{Failure, Stop};
 /// the cache when the piece of the second vector is added.
 const STRIDE: usize = 64 << 10;
 
-/// Adds `a` and `b` into `c`. All three are arrays of `element` with the same length. Integers wrap.
+/// Adds `a` and `b` into `c`. The slices `a`, `b` and `c` are arrays of `element` with the same length. Sums of
+/// integers wrap around if they overflow.
 ///
 /// # Errors
 /// Fails with [`Failure::Arguments`] if the lengths differ, and with [`Failure::Internal`] if a slice is not aligned.

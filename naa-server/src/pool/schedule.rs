@@ -78,19 +78,18 @@ impl Share {
 /// share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// For each absent source network, the difference between its [`Share::served`] and [`Schedule::clock`] when the
-    /// source network became absent: the size of the difference, and its direction.
+    /// The value for a source network is the absolute difference between its [`Share::served`] and [`Schedule::clock`]
+    /// when the source network became absent, together with the direction of this difference.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
 
-/// The direction of a difference: an absent source network was served for more than its share, or for less than its
-/// share.
+/// Says if an absent source network was served for more than its share, or for less than its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The value is what [`Share::served`] was when the source
-    /// network became absent. When [`Schedule::clock`] reaches this value, the source network has no more than its
-    /// share.
+    /// The source network was served for more than its share. The duration is the value that [`Share::served`] of the
+    /// source network had when the source network became absent. When [`Schedule::clock`] reaches the duration in
+    /// `More`, the source network was served for no more than its share.
     More(Duration),
     /// The source network was served for less than its share. While the source network is absent, the difference
     /// between its [`Share::served`] and [`Schedule::clock`] stays the same, although the clock advances.
@@ -299,8 +298,8 @@ impl Schedule {
     }
 
     /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`Share::served`] of `peer`, and
-    /// the schedule's clock advances by `time` divided by the number of source networks that have calls. If no call of
-    /// another source network waits, this method does nothing.
+    /// the schedule's clock advances by `time` divided by the number of source networks that have a running call, or a
+    /// waiting call that may run. If no other source network has a waiting call that may run, this method does nothing.
     fn served(&mut self, peer: Peer, time: Duration) {
         let waits =
             |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);

@@ -5,12 +5,14 @@ use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
-/// The number of a session's work requests beside one WRITE for each region. The advertisement, liveness probes and the
-/// response of a failed call need these work requests.
+/// The number of work requests for which a session's send queue has room beside the WRITEs of a response and the work
+/// requests of a stream. `SPARE_SENDS` work requests are enough for the advertisement, liveness probes and the response
+/// of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The least number of work requests for the stream of each session. If the completion queue is too short for this
-/// number, the server accepts fewer sessions.
+/// The least number to which the server reduces the work requests of a stream if the completion queue is short. If the
+/// completion queue is too short for `LEAST_STREAM_SENDS` work requests in each stream, the server accepts fewer
+/// sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The maximum number of scatter-gather elements of one work request of a stream.
 pub const STREAM_ELEMENTS: u32 = 16;

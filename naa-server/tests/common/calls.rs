@@ -143,8 +143,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls whose regions have `bytes` bytes in total, or a little less. The longest of these calls takes at least
-/// as long as any other call of this function with regions of `bytes` bytes.
+/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The slowest of the
+/// returned calls takes at least as long as any other call of the function `code` with regions of `bytes` bytes.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
     let room = bytes - 128;
     match code {

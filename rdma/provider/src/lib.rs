@@ -39,10 +39,10 @@ pub struct Chosen {
     /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the program should report the decision to the user even though the user did not request a report. A
-    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. If a soft-RoCE
-    /// device has the address but rdma-core cannot be used, the embedded provider surprises a user who expects the
-    /// verbs provider. The embedded provider is also surprising if the machine has RDMA devices that do not serve the
-    /// address, and the address is not a loopback address.
+    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. A decision for
+    /// the embedded provider is surprising if a soft-RoCE device has the address but rdma-core cannot be used, because
+    /// the user expects the verbs provider. A decision for the embedded provider is also surprising if the machine has
+    /// RDMA devices but none of them has the address, and the address is not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,

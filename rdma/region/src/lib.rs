@@ -126,7 +126,7 @@ impl ReadOnly {
         self.0.is_empty()
     }
 
-    /// Copies bytes from `offset` on into `out`.
+    /// Copies the bytes that start at `offset` into `out`.
     ///
     /// # Panics
     /// Panics if the range is not inside the memory.

@@ -339,8 +339,8 @@ impl Device {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // If the caller that is the progress owner sleeps, and the progress thread's turn makes an object ready
-                // for which the caller waits, the drop of `access` wakes the caller.
+                // The drop of `access` wakes the progress owner if the progress owner sleeps and this turn makes an
+                // object ready for which the progress owner waits.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -444,8 +444,8 @@ impl Access<'_> {
     }
 
     /// Sends the acknowledgements that the last turn held back, and then accesses the engine for work after which
-    /// packets may have to be sent. The acknowledgements are sent before this work, because this work may end the
-    /// connection to which the acknowledgements belong.
+    /// packets may have to be sent. The acknowledgements are sent before the engine is returned, because the work on
+    /// the returned engine may end the connection to which the acknowledgements belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;

@@ -111,10 +111,10 @@ impl Engine {
     /// Makes one turn, for a thread that waits for `on`.
     ///
     /// If `on` became ready and the device has only acknowledgements to send, these acknowledgements are held back and
-    /// sent together with the next message of the waiting thread. For example, a server sends its response and the
+    /// sent together with the next message of the waiting thread: a server, for example, sends its response and the
     /// acknowledgement of the request with one system call. If the waiting thread sends no message, the next turn sends
-    /// the acknowledgements that were held back. After a turn that held acknowledgements back, the next thread that
-    /// waits on the device makes the next turn, or the progress thread if no thread waits.
+    /// the acknowledgements that were held back. The turn after a turn that held acknowledgements back is made by the
+    /// next thread that waits on the device, or by the progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
         // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is

@@ -3,8 +3,8 @@
 //! [`open`] opens a device on one local address. The module [`socket`] sends and receives datagrams by the system calls
 //! in `sys`. The crate `roce` parses the packets and implements the protocol.
 //!
-//! In the example, a device connects a queue pair to another queue pair of its own. If the two queue pairs are on two
-//! machines, a program on one machine listens and accepts, and a program on the other machine connects.
+//! In the example, one program connects two queue pairs of the same device with each other. If a connection leads to
+//! another machine, a program on one machine listens and accepts, and a program on the other machine connects.
 //!
 //! ```rust
 //! use roce_udp::{Options, free_loopback, open};

@@ -111,8 +111,9 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If a caller wrote the
-        // old value in `pass_on`, the progress thread therefore sees the role that this caller had set before.
+        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If the exchange reads
+        // a value that a caller wrote in `pass_on`, the progress thread also sees the role that this caller set before
+        // it wrote `deep`.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

@@ -1,6 +1,6 @@
 //! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
-//! A device is one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
+//! A device has one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
 //! flag DF (don't fragment). The IPv4 identification of a packet, which the ICRC covers, is 0, or the segment's index
 //! if the packet is a part of a super-packet.
 

@@ -62,8 +62,8 @@ impl Spinner {
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The next idle turn will seem long, because the thread sleeps before it. `idle_turns` is set to 0, because
-            // `when_idle` ignores the duration of the first idle turn.
+            // The duration `took` of the next idle turn will include the sleep of the thread. `idle_turns` is set to 0,
+            // because `when_idle` ignores the duration of the first idle turn.
             self.idle_turns = 0;
         }
         next

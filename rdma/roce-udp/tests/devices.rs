@@ -78,7 +78,7 @@ fn the_mtu_can_be_limited() {
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
-    // Without UDP checksums, the kernel refuses to segment super-packets.
+    // The kernel refuses to segment the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);

@@ -266,7 +266,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 fn refused_super_packets_stay_until_ungrouped() {
     let config = PortConfig::default();
     let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
-    // Without UDP checksums, the kernel refuses to segment super-packets.
+    // The kernel refuses to segment the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];
     let mut batch = SendBatch::new(4, 4096, a.gso());

@@ -1,7 +1,7 @@
 //! The protocol state of one device on one local address: tables, and routing of datagrams to queue pairs.
 //!
-//! Order of calls: any number of `handle_*` and verbs calls, then `poll_transmit` until it returns false, then
-//! `poll_timeout`. The argument `now` must never be smaller than in an earlier call.
+//! The caller makes any number of `handle_*` and verbs calls, then calls `poll_transmit` until it returns false, and
+//! then calls `poll_timeout`. The argument `now` must never be smaller than in an earlier call.
 
 mod link;
 mod management;

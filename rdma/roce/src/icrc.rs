@@ -7,8 +7,9 @@
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute four bytes of the IPv4 header from the received ICRC: the identification and the fragment word,
-//! which consists of the flags and the fragment offset. The receiver refuses a packet if the computed fragment word is
-//! not that of an unfragmented packet.
+//! which consists of the flags and the fragment offset. The receiver refuses a packet if the computed flags and
+//! fragment offset are those of a fragment, or if the computed DF bit is clear; only the rule [`IdRule::Exact`] accepts
+//! a clear DF bit.
 
 mod cache;
 
@@ -164,8 +165,8 @@ pub fn compute<'a>(
 /// The rule that says which IPv4 identifications a received packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known. With a known identification, the ICRC checks the packet like a checksum of 31 bits,
-    /// because the DF bit may be set or clear.
+    /// The identification is known. With a known identification, two of the 2^32 values of the ICRC are accepted, one
+    /// for a set DF bit and one for a clear DF bit, so the ICRC checks the packet like a checksum of 31 bits.
     Exact(u16),
     /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. With an
     /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
@@ -201,8 +202,8 @@ pub enum Mismatch {
 /// Checks the ICRC of received packets and computes their IPv4 identifications, without allocating memory.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
-    /// A direct-mapped cache of results of the function `retreat_by`. An entry is the argument of `retreat_by` and the
-    /// result. An empty entry has the argument 0.
+    /// A direct-mapped cache of results of the function `retreat_by`. An entry is an argument of `retreat_by` and the
+    /// result for this argument. The argument 0 marks an empty entry.
     factors: [(u32, u32); 16],
 }
 
@@ -287,8 +288,9 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // In a valid packet, the number `bytes` is a multiple of 4, because the payload is padded. The index of the
-        // cache is computed from `bytes / 4`, so that all entries of the cache are used.
+        // The payload is padded, so `bytes` is a multiple of 4 in every valid packet. The index of the cache is
+        // computed from `bytes / 4`, because an index computed from `bytes` would use only every fourth entry of the
+        // cache.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {

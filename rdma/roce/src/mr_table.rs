@@ -189,7 +189,7 @@ mod tests {
         let (mut table, pd) = (MrTable::default(), PdId(1));
         let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0)).unwrap();
         let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
-        // Before any change, the region has the access rights with which it was registered.
+        // Before the first call of `set_access`, the region has the access rights with which it was registered.
         assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
         table.set_access(keys.lkey, Access::LOCAL).unwrap();
         assert!(!permits(&table, Want::RemoteWrite));

@@ -12,8 +12,8 @@ type Counter = fn(&mut Counters) -> &mut u64;
 
 /// The one reason for which an endpoint does not execute a packet.
 ///
-/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). For most causes, the
-/// endpoint sends no NAK. The method [`Self::nak`] returns the NAK code of a cause, if the cause has a NAK code.
+/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). The endpoint sends a
+/// NAK only for the causes for which the method [`Self::nak`] returns a NAK code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     /// The datagram is not a packet that this stack handles.

@@ -49,10 +49,10 @@ impl TimerTable {
 /// The next deadline of each queue pair, or of each connection.
 ///
 /// The map `of` has the deadline of each key. The heap has an entry for each key, and the time of the entry is never
-/// later than the key's deadline. When a deadline becomes later, only the map changes, which costs little. When the
-/// time of a heap entry has come, but the key's deadline is later, [`Self::pop`] replaces the entry by an entry with
-/// the time of the deadline. [`Self::next`] returns the earliest time in the heap, which may be earlier than the next
-/// deadline.
+/// later than the key's deadline. When a deadline becomes later, only the map `of` is changed, because changing the
+/// heap costs more. When the time of a heap entry has come, but the key's deadline is later, [`Self::pop`] replaces the
+/// entry by an entry with the time of the deadline. [`Self::next`] returns the earliest time in the heap, which may be
+/// earlier than the next deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines<K> {
     heap: BinaryHeap<Reverse<(Time, K)>>,
@@ -117,7 +117,7 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
 
     /// Removes stale entries of the heap, which belong to deadlines that were cleared or became earlier. The function
     /// removes the stale entries at the top of the heap, and all stale entries if the heap has become much larger than
-    /// the map `of`. Without this removal, a peer could make the heap grow without limit.
+    /// the map `of`. If stale entries were never removed, a peer could make the heap grow without limit.
     fn drop_stale(&mut self) {
         if self.heap.len() > 2 * self.of.len() + 64 {
             self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));

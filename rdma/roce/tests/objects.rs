@@ -343,8 +343,8 @@ fn the_event_of_a_withdrawn_request_is_taken_back() {
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.b.event(), pair.kinds(B)), (None, vec![]));
-    // A has withdrawn its connection request, so this request does not use B's event channel any more. Therefore B's
-    // event channel can be destroyed after B's listener.
+    // A has withdrawn its connection request, so no request uses B's event channel any more, and the channel can be
+    // destroyed after B's listener.
     pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
     pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
 }

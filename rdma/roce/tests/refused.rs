@@ -370,8 +370,8 @@ fn receive_memory() {
     );
 }
 
-/// Posts the request `op` at A, for `len` bytes of a region of B. The region has 64 bytes and only the access right for
-/// remote writes. `change` changes the address or RKey of the request. Returns the status with which the request
+/// Posts the request `op` at A, for `len` bytes of a region of B. The region of B has 64 bytes, which peers may write
+/// but not read. `change` changes the address or RKey of the request. Returns the status with which the request
 /// completes.
 fn access(op: impl Fn(RemoteAddr) -> SendOp, change: impl Fn(&mut RemoteAddr), len: u32) -> WcStatus {
     let mut pair = Pair::new();

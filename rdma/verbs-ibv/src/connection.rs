@@ -61,8 +61,9 @@ pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
 #[derive(Debug)]
 enum State {
     Listening,
-    /// The program has neither accepted nor rejected the peer's request. `reads` has two maximum numbers of outstanding
-    /// READs: the number that the peer requests for itself, and the number that the peer allows this side.
+    /// The program has neither accepted nor rejected the peer's request. `reads` has the maximum numbers of outstanding
+    /// READs in the peer's request: first, of the READs that the peer sends to this side; second, of the READs that
+    /// this side sends to the peer.
     Asked {
         reads: (u8, u8),
     },

@@ -1,8 +1,8 @@
 //! The verbs provider, which is a driver on rdma-core for NICs and for the Linux kernel's soft-RoCE.
 //!
 //! librdmacm and libibverbs are loaded when a device is opened, so that the same binary also runs on machines without
-//! these libraries. Neither library is needed for [`devices`], which reads only sysfs, or for [`owner_of`], which
-//! searches only the result of [`devices`].
+//! these libraries. [`devices`], which reads only sysfs, and [`owner_of`], which searches only the result of
+//! [`devices`], need neither librdmacm nor libibverbs.
 //!
 //! This crate starts no thread, because the device itself executes one-sided operations. The program polls for
 //! completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever the program polls

@@ -186,8 +186,8 @@ impl Registrations {
     }
 }
 
-/// The registrations and protection domains that a method has removed from the tables. The caller must unlock the
-/// tables before it drops the removed objects, because dropping them takes long.
+/// The registrations and protection domains that a method has removed from the tables. A method must unlock the tables
+/// before it drops a `Gone`, because dropping the removed objects takes long.
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {

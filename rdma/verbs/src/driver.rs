@@ -28,7 +28,7 @@ pub struct ChannelId(pub u32);
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrKeys {
-    /// The key that the own program's work requests name.
+    /// The key by which this program's work requests name the region.
     pub lkey: u32,
     /// The key that the packets of peers must contain.
     pub rkey: u32,
@@ -37,16 +37,17 @@ pub struct MrKeys {
 /// The access rights of a memory region. Local reads are always permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// True if the device may write the region for the own program: for receives and for the results of READs.
+    /// True if the device may write received messages and the results of READs to the region.
     pub local_write: bool,
-    /// True if peers may write the region by WRITEs. The verbs provider also grants `local_write` if this is true.
+    /// True if peers may write the region by WRITEs. If `remote_write` is true, the verbs provider also grants
+    /// `local_write`.
     pub remote_write: bool,
     /// True if peers may read the region by READs.
     pub remote_read: bool,
 }
 
 impl Access {
-    /// The device may write the region for the own program, and peers have no access.
+    /// The device may write received messages and the results of READs to the region, and peers have no access.
     pub const LOCAL: Self = Self { local_write: true, remote_write: false, remote_read: false };
     /// Peers may write the region, but not read it.
     pub const REMOTE_WRITE: Self = Self { local_write: true, remote_write: true, remote_read: false };
@@ -225,7 +226,7 @@ pub trait Driver: Send + Sync + 'static {
     /// index were posted.
     ///
     /// # Errors
-    /// Returns the index of the first work request that was not posted, and the reason. The call fails with
+    /// Fails with the index of the first work request that was not posted, and the reason. The call fails with
     /// [`Error::Exhausted`] if the send queue is full. The embedded provider also reports [`Error::QpState`] if the
     /// queue pair is not connected, and [`Error::LocalProtection`] if a region does not cover an element. The call
     /// fails with [`Error::Invalid`] if the device refuses the work request.

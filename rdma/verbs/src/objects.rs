@@ -161,9 +161,9 @@ impl Drop for PdInner {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // The protection domain is declared last, because Rust drops fields in the order of their declaration. When the
-    // protection domain is deallocated, a driver may remove registrations whose memory has no owner any more. The field
-    // `memory` must be dropped before the protection domain, because `memory` may have the last reference to the owner.
+    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. A driver that
+    // deallocates `pd` may remove kept registrations, but only those of memory whose owner was dropped, and `memory`
+    // may have the last reference to its owner.
     pd: Pd,
 }
 
@@ -173,7 +173,7 @@ impl Mr {
         &self.memory
     }
 
-    /// The key that the own program's work requests name.
+    /// The LKey, by which this program's work requests name the region.
     pub fn lkey(&self) -> u32 {
         self.keys.lkey
     }
@@ -274,8 +274,8 @@ impl Qp {
     /// Posts all work requests of `wrs` in order.
     ///
     /// # Errors
-    /// If a work request cannot be posted, returns the index of this work request and the reason. The work requests
-    /// before the returned index were posted.
+    /// Fails with the index of the first work request that was not posted, and the reason. The work requests before the
+    /// returned index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.context.0.post_send(self.num, wrs)
     }
@@ -333,7 +333,8 @@ impl Channel {
     }
 
     /// Accepts connection requests to the TCP-space port `port`, and returns the listener's id and port. If `port` is
-    /// 0, the provider chooses a free port. `backlog` is the most requests that may wait for the program.
+    /// 0, the provider chooses a free port. `backlog` is the maximum number of connection requests that may wait for
+    /// the program.
     ///
     /// # Errors
     /// Fails like [`Driver::listen`].

@@ -139,18 +139,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
     /// Returns only a connection for which `may` returns true, or `None`.
     ///
-    /// A source can lose a connection if it has at least two connections more than `source`. If `source` has no
-    /// connection, a source with only one connection can lose this connection, but only if no request of the connection
-    /// is in progress. A connection of the source with the most connections is displaced first. If this source has
-    /// several connections, the oldest connection that had no request yet is displaced first, and the oldest idle
-    /// connection is displaced next. A connection with a request in progress is displaced after all other connections,
-    /// unless its source has more than half of all connections. A source with more than half of all connections must
-    /// not keep other sources out by requests that never end.
+    /// Another source can lose a connection to `source` if the other source has at least two connections more. If
+    /// `source` has no connection, a source with only one connection can lose this connection, but only if no request
+    /// of the connection is in progress. A connection of the source with the most connections is displaced first. Among
+    /// the connections of one source, the oldest connection that had no request yet is displaced first, and the oldest
+    /// idle connection is displaced next. A connection with a request in progress is displaced after all other
+    /// connections, unless its source has more than half of all connections. A source with more than half of all
+    /// connections must not keep other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // The number of connections of the source with the most connections is looked up first. This look-up does not
-        // visit each connection, so a flood of new connections costs little.
+        // If even the source with the most connections can lose none, no connection is visited, so a flood of new
+        // connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;

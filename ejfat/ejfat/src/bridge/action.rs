@@ -71,8 +71,8 @@ pub enum Action {
         /// The descriptor by which the worker finds the event in its ring.
         descriptor: Descriptor,
     },
-    /// Copy the bytes of an incomplete event into spill memory, because the worker has ended in whose ring the event
-    /// lies. After this action, the location of the event is spill memory.
+    /// Copy the bytes of an incomplete event from the ring of an ended worker into spill memory. After this action, the
+    /// location of the event is spill memory.
     Rescue {
         /// The id of the event in the reassembler.
         id: EventId,

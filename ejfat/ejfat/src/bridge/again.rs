@@ -79,8 +79,8 @@ impl Dispatcher {
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
         // The events of the ended worker are kept if a subscribed worker uses version 2 of the event ring's protocol,
-        // because events are delivered again in this version only. The events are also kept if the ended worker itself
-        // used version 2, because this worker may subscribe again.
+        // because events are delivered again in this version only. If the ended worker itself used version 2 of the
+        // event ring's protocol, its events are kept, too, because the ended worker may subscribe again.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }

@@ -12,8 +12,8 @@ pub enum Pressure {
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest waiting
-    /// event of the target with the most waiting events is lost.
+    /// Complete events wait for room in a ring as with [`Pressure::Hold`], but if more than [`Config::most_waiting`]
+    /// events wait, the oldest waiting event of the target with the most waiting events is lost, not the newest one.
     DropOldest,
 }
 
@@ -42,9 +42,9 @@ pub struct Config {
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
     pub hold: Duration,
-    /// The maximum number of bytes that all rings of ended workers have together. If the rings of ended workers have
-    /// more bytes, the bridge gives up the largest of these rings. The number of rings of ended workers is at most
-    /// [`Config::max_workers`].
+    /// The maximum number of bytes that all rings of ended workers together may have. If all rings of ended workers
+    /// together have more than `again_bytes` bytes, the bridge gives up the largest of these rings. The bridge also
+    /// gives up rings of ended workers if there are more than [`Config::max_workers`] such rings.
     pub again_bytes: u64,
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
     /// event itself may make workers crash.

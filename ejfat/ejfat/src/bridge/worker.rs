@@ -65,7 +65,7 @@ pub(super) struct Worker {
 pub struct WorkerStats<'a> {
     /// The id of the worker.
     pub id: WorkerId,
-    /// The name that the worker gave in its subscription. The name is only for people.
+    /// The name that the worker gave in its subscription. The dispatcher makes no decision by this name.
     pub name: &'a str,
     /// The events that the worker takes.
     pub filter: Filter,

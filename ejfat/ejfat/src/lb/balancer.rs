@@ -92,12 +92,12 @@ impl Balancer {
         self.find_places(lb, at);
     }
 
-    /// Stages tables as [`Balancer::stage`] does. If tables with the same first tick are staged already, the new tables
-    /// replace the existing tables, because no tick of the existing tables is remembered as routed.
+    /// Stages tables as [`Balancer::stage`] does, but replaces the existing tables if tables with the same first tick
+    /// exist already. The replacement splits no event, because no tick of the existing tables is remembered as routed.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
-    /// [`Balancer::MOST_STAGED`] sets are staged.
+    /// [`Balancer::MOST_STAGED`] sets are staged and the new tables replace none of these sets.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -119,9 +119,9 @@ impl Balancer {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables for the ticks after the highest remembered tick, and returns the first tick of the staged tables.
-    /// If the existing tables for the tick after the highest remembered tick routed no packet recently, the new tables
-    /// replace these tables, and get the first tick of the replaced tables.
+    /// Stages tables for a load balancer's next tick and all later ticks, and returns the first tick of the staged
+    /// tables. The next tick is one above the highest routed tick that is known. If the set of tables that applies to
+    /// the next tick has routed no packet recently, the new tables replace this set and get its first tick.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if all routed ticks are above the horizon, and with the errors of
@@ -222,10 +222,10 @@ impl Balancer {
 
     /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
     /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
-    /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. Above the horizon,
-    /// the load balancer stores only the lowest and the highest tick that it routed ([`BeyondHorizon`]). If the lowest
-    /// or the highest tick that was stored above the old horizon is not above the new horizon, this tick is remembered
-    /// as routed from now on.
+    /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. The load balancer
+    /// stores only the lowest and the highest tick that it routed above the horizon ([`BeyondHorizon`]). When the
+    /// horizon rises to the lowest or the highest stored tick or above it, the load balancer remembers this tick as
+    /// routed.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -400,20 +400,20 @@ impl Balancer {
         self.tally.lb(lb)
     }
 
-    /// Checks which members are in use. If the tables for ticks above the highest routed tick do not have a member, and
-    /// nothing was sent to this member for a minute, [`Balancer::members`] omits the member. A member that
-    /// [`Balancer::members`] omits loses its counters if the member is in no tables. The caller should call this
-    /// function every few seconds. A second call within a second does nothing if the tables have not changed. If `now`
-    /// is earlier than in a previous call, the time of the previous call is used.
+    /// Checks which members are out of use. A member is out of use if the tables for ticks above the highest routed
+    /// tick do not have the member, and nothing was sent to the member for a minute. [`Balancer::members`] omits
+    /// members that are out of use. A member that is out of use loses its counters if it is in no tables at all. The
+    /// caller should call this function every few seconds. A second call within a second does nothing if the tables
+    /// have not changed. If `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
         self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// Returns the packets that were sent to each member, in the order of the members. The result omits a member if the
-    /// tables for ticks above the highest routed tick do not have the member, and [`Balancer::look_at_members`] found
-    /// that nothing was sent to the member for a minute. Members keep their counters when tables change.
+    /// Returns the packets that were sent to each member, in the order of the members. Members that
+    /// [`Balancer::look_at_members`] found to be out of use are omitted. Members keep their counters when tables
+    /// change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }

@@ -5,10 +5,10 @@ use std::ops::Add;
 /// The number that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). In this equation, HC and m are the old checksum
-/// and the old 16-bit word, and HC' and m' are the new checksum and the new word. By RFC 1071, 2 (B), a one's
-/// complement sum can be computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from
-/// words that are longer than 16 bits.
+/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'), where HC and m are the old checksum and the old
+/// 16-bit word, and HC' and m' are the new checksum and the new word. By RFC 1071, 2 (B), a one's complement sum can be
+/// computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from words that are longer
+/// than 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 

@@ -105,7 +105,7 @@ pub enum ImageError {
         /// The maximum number of addresses, ranges of ticks, epochs, slots or members in hardware.
         limit: usize,
     },
-    /// A load balancer with rules does not exist in hardware.
+    /// The rules name a load balancer that hardware does not have.
     #[error("hardware has {limit} load balancers, and rules name load balancer {lb}; use a lower id")]
     LoadBalancer {
         /// The number of the load balancer.
@@ -345,8 +345,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds to the image the range of ticks that begins at `begin`. `calendar` is the calendar of the range with the
-    /// tables that contain this calendar, or `None` if the range has no calendar.
+    /// Adds to the image the range of ticks that begins at `begin`. `calendar` is the pair of the range's calendar and
+    /// the tables that contain this calendar, or `None` if the range has no calendar.
     fn range(
         &mut self,
         lb: LbId,
@@ -356,8 +356,8 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // Entry 0 of the ranges has the ticks below the first tick of the first range, so the ranges of the tables have
-        // the indexes from 1 on.
+        // The index of a range in `ImageTable::Ranges` is the number of ranges up to and including this range, so the
+        // first range has the index 1, and entry 0 is not used.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -426,10 +426,10 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. If hardware
-        // looks up exactly the highest tick of the last load balancer, it finds the last entry of `ImageTable::Ranges`,
-        // which may be unused. The last entry becomes a copy of the last used entry, so that hardware finds the right
-        // range also for the highest tick.
+        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. A look-up of the
+        // highest tick of the last load balancer counts the unused entries, too, and therefore leads to the last entry
+        // of `ImageTable::Ranges`, which may be unused. The last entry of `ImageTable::Ranges` becomes a copy of the
+        // last used entry of this table, so that the look-up finds the right range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

@@ -76,9 +76,10 @@ impl fmt::Display for Table {
 pub struct Epoch {
     /// The number of the epoch, by which slot rules name the epoch's calendar.
     pub id: u32,
-    /// The calendar has 2^`slot_bits` slots.
+    /// The number of bits of a slot number: the epoch's calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
-    /// The bits of the slot select that are flipped.
+    /// The bits that are flipped in the 16 bits of an LB header from which the slot number is computed
+    /// ([`LbHeader::slot_select`](crate::wire::LbHeader::slot_select)).
     pub xor: u16,
 }
 
@@ -101,7 +102,7 @@ pub struct Forward {
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
-    /// The member has 2^`port_bits` UDP ports. The entropy or port select of a packet chooses one of these ports.
+    /// The number of bits of a packet's entropy or port select that choose one of the member's 2^`port_bits` UDP ports.
     pub port_bits: u8,
     /// True if packets to the member keep the LB header.
     pub keep_lb_header: bool,

@@ -70,8 +70,9 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. If no set of the load balancer allows a
-    /// packet's source address, the packet is not counted here, because every set would drop the packet.
+    /// The number of packets with a valid LB header that this set dropped. A set whose `hits` or `dropped` is
+    /// above 0 cannot be withdrawn. A packet whose source address no set of the load balancer allows is not counted
+    /// here, so such a packet does not prevent the withdrawal of a set.
     pub(super) dropped: u64,
 }
 
@@ -88,7 +89,8 @@ pub struct BeyondHorizon {
     /// above the packet's tick.
     pub packets: u64,
     /// The lowest stored tick that was routed above the horizon. The ticks between `lowest` and `highest` are not
-    /// stored. When the horizon rises to `lowest` or higher, but stays below `highest`, `lowest` is set to `highest`.
+    /// stored. When the horizon rises to `lowest` or higher, but stays below `highest`, `highest` is the only stored
+    /// tick that is still above the horizon, so `lowest` is set to `highest`.
     pub lowest: u64,
     /// The highest tick that was routed above the horizon.
     pub highest: u64,
@@ -152,9 +154,10 @@ impl Sets {
     }
 
     /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
-    /// first set also applies to all ticks below its first tick. The function fails with [`StageError::Taken`] if
-    /// `from` is 0 or the first tick of any set. If `past_first` is true and a tick below `from` is remembered as
-    /// routed, `from` is accepted even if it is the first tick of the first set.
+    /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
+    /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
+    /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick below `from`
+    /// is remembered as routed, `from` may be the first tick of the first set.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -190,8 +193,9 @@ impl Sets {
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // The sets must be in the ascending order of their first ticks. The first tick of the first set becomes 0 if it
-        // is not below the first tick of the inserted set.
+        // The sets must be in the ascending order of their first ticks. If the first set does not begin at a lower tick
+        // than the inserted set, the first tick of the first set becomes 0, which is right because the first set also
+        // applies to all ticks below its first tick.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -215,19 +219,19 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Adds the counts of packets that an engine routed above its own horizon.
+    /// Adds `more`, which stands for the packets that an engine routed above its own horizon.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The engine that counted `more` may have had a lower horizon than `self.horizon`, so the ticks in `more` may
-        // be at or below `self.horizon`. The function `set_horizon` remembers such ticks as routed.
+        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. The lowest and the
+        // highest tick of `more` are remembered as routed by `set_horizon` if these ticks are not above `self.horizon`.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. If no set of the load balancer allows the packet's
-    /// source address `from`, the packet is not counted, because every set would drop the packet.
+    /// Counts a packet that the tables of the set `at` dropped. A packet whose source address `from` no set of the load
+    /// balancer allows is not counted, so such a packet does not prevent the withdrawal of the set.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

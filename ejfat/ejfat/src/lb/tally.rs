@@ -189,8 +189,8 @@ impl Tally {
         self.forgotten.entry(id).or_default().absorb(traffic);
     }
 
-    /// Counts a packet of `bytes` bytes for a load balancer. For a packet that was sent, `sent` is the pair of the
-    /// index of the member's counters and the number of sent bytes. For a packet that was dropped, `sent` is the cause.
+    /// Counts a packet of `bytes` bytes for a load balancer. `sent` is the index of the member's counters and the
+    /// number of sent bytes, or the cause for which the packet was dropped.
     #[inline(always)]
     pub(super) fn count(
         &mut self,

@@ -18,8 +18,9 @@ pub enum LimitsBy {
     Stream,
 }
 
-/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. An event with a claimed length
-/// needs address space at once, but needs memory only when its bytes arrive.
+/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. The limit is higher than the
+/// memory, because a new event takes address space for its whole length at once, but takes memory only when its bytes
+/// arrive.
 const CLAIMED: u64 = 16;
 
 /// The limits and settings of a reassembler.
@@ -35,7 +36,8 @@ pub struct Config {
     /// event, the sender loses its own event that got no segment for the longest time. All unknown senders together
     /// count as one sender.
     pub max_open_per_source: u32,
-    /// The definition of one sender, to which limits such as `max_open_per_source` apply.
+    /// The rule that decides which events belong to one sender. Each sender has its own limits, such as
+    /// `max_open_per_source`.
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
@@ -113,7 +115,8 @@ pub enum ConfigError {
 
 impl Config {
     /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, open
-    /// events of the greatest lengths are evicted, beginning with the sender that has the most claimed bytes.
+    /// events of the greatest lengths are evicted, beginning with the sender that has the most claimed bytes. If
+    /// senders that never completed an event have more than half of all claimed bytes, their events are evicted first.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -26,7 +26,7 @@ const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// The ranges of bytes that have arrived, in ascending order. These ranges neither touch nor overlap.
+    /// The ranges of bytes that have arrived, in ascending order. The ranges neither touch nor overlap each other.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
     /// The stride of the event, which is the number of bytes for which one bit of the event's bitmap stands; 0 if the
     /// event has no stride yet.

@@ -40,8 +40,8 @@ impl Ended {
     pub(super) fn new(of_each: u32, lateness: Duration, seed: u64) -> Self {
         let of_each = of_each as usize;
         Self {
-            // The table has twice the capacity that both lists need, so that removed entries can be cleaned up without
-            // an allocation.
+            // The hash table has twice the capacity that the events of both lists need. A hash table that is at most
+            // half full can use the places of removed entries again without an allocation.
             ends: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
             complete: VecDeque::with_capacity(of_each),
             given_up: VecDeque::with_capacity(of_each),

@@ -319,7 +319,8 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None),
         };
         let opened = gap.is_none();
-        // Recording the first segment of an event cannot fail, so each open event has at least one segment.
+        // A new event has no recorded bytes, so the default `Gap` is the location for its first segment. Recording the
+        // first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
@@ -384,9 +385,10 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes. The events of the sender with the most
-    /// claimed bytes are chosen first, in the descending order of their lengths. Until the chosen events have `lacks`
-    /// bytes together, events of further senders are added, in the descending order of the senders' claimed bytes.
+    /// Returns open events whose lengths are together at least `lacks` bytes. The events of one sender after another
+    /// are chosen, beginning with the sender that has the most claimed bytes, and the longest events of each sender are
+    /// chosen first. If senders that never completed an event have more than half of all claimed bytes, their events
+    /// are chosen first. Fails with [`Cause::Memory`] if more than [`MOST_EVICTED`] events would be needed.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -438,8 +440,8 @@ impl Reassembler {
     }
 
     /// Returns the next event that was given up. The event was evicted, got no segment for [`Config::timeout`], or was
-    /// open for [`Config::lifetime`]. The event's memory is free or already used for another event. The caller must
-    /// call this function until it returns `None`.
+    /// open for [`Config::lifetime`]. The event buffer of the returned event is free or already used for another event.
+    /// The caller must call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
         // An event that ends in this function is remembered with the later one of two times: `now`, and the time of the
         // last handled segment.

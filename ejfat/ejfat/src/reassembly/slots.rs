@@ -87,7 +87,8 @@ impl Slots {
         Self {
             slots: (0..config.slots).map(slot).collect(),
             free: (0..config.slots).rev().collect(),
-            // The table has twice the needed capacity, so that removed entries can be cleaned up without an allocation.
+            // The hash table has twice the capacity that its entries need. A hash table that is at most half full can
+            // use the places of removed entries again without an allocation.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),

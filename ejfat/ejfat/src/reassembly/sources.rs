@@ -97,8 +97,8 @@ struct Party {
 /// The counters of one sender.
 #[derive(Clone, Debug)]
 pub struct SourceStats {
-    /// The address of the sender, or `None` in the entry of unknown senders. Senders without an entry of their own
-    /// count as unknown senders.
+    /// The address of the sender, or `None` in the entry of unknown senders. The unknown senders are all senders
+    /// without an entry of their own.
     pub address: Option<IpAddr>,
     /// The data id of the stream with [`LimitsBy::Stream`], or `None` with [`LimitsBy::Address`] and in the entry of
     /// unknown senders.
@@ -119,7 +119,8 @@ impl SourceStats {
     }
 }
 
-/// The entry of a sender. An entry is small, because a datagram of an unknown sender may cause a search of all entries.
+/// The entry of a sender in [`Sources`]. An entry is small, because a datagram of an unknown sender may cause a search
+/// of all entries.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     party: Option<Party>,
@@ -149,8 +150,8 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// Before this time, no sender's entry can be given to another sender. When the last open event of a sender ends,
-    /// this time may be set to an earlier time.
+    /// The time before which no sender's entry can be given to another sender. The end of a sender's last open event
+    /// can lower `none_free_until`, because another sender can then get the entry of this sender.
     none_free_until: Time,
 }
 
@@ -174,8 +175,8 @@ impl Sources {
         }
     }
 
-    /// Finds the sender of a datagram. With [`LimitsBy::Stream`], a datagram without a readable data id counts for the
-    /// unknown senders.
+    /// Finds the sender of a datagram. A datagram without a source address belongs to the unknown senders. With
+    /// [`LimitsBy::Stream`], a datagram without a readable data id also belongs to the unknown senders.
     #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SourceId {
         let party = match (self.limits_by, address, data_id) {
@@ -241,7 +242,8 @@ impl Sources {
     }
 
     /// Returns `source` if the entry of its sender was not given to another sender in the meantime. If the entry was
-    /// given to another sender, returns the entry of the unknown senders, which then has the counters of `source`.
+    /// given to another sender, returns the id of the unknown senders, to whose counters the counters of the previous
+    /// sender were added.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }

@@ -13,8 +13,9 @@
 //!
 //! The word `head` is the sequence number of the newest event. For each event, the bridge first writes the descriptor,
 //! then writes the sequence number into `head`, and then reads `asleep`. A worker that is about to sleep sets `asleep`
-//! to 1 and reads `head` once more afterwards. The bridge and the worker each have a sequentially consistent fence
-//! between their write and their read, so no wake-up is lost.
+//! to 1 and reads `head` once more afterwards. No wake-up is lost, because the bridge has a sequentially consistent
+//! fence between its write of `head` and its read of `asleep`, and the worker has one between its write of `asleep` and
+//! its read of `head`.
 
 use super::{BLOCK, CREDIT};
 

@@ -48,7 +48,7 @@ pub struct Credited {
 pub struct Looked {
     /// The number of events whose release this reading of the credit words has found.
     pub credits: u32,
-    /// The number of words that changed to a value that is not the credit of an event.
+    /// The number of credit words that changed to a value that is not the credit of an event.
     pub wrong: u32,
 }
 

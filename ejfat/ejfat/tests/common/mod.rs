@@ -12,8 +12,7 @@ use ejfat::{
 
 pub(crate) const NOW: Time = Time(1);
 
-/// A worker with a reassembler, and with memory for the reassembler's events. The worker executes the reassembler's
-/// copy commands in this memory.
+/// A worker with a reassembler, and with memory in which the worker executes the reassembler's copy commands.
 pub(crate) struct Worker {
     pub(crate) reassembler: Reassembler,
     memory: Vec<Vec<u8>>,

@@ -22,10 +22,10 @@ pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).unwrap()
 }
 
-/// Returns the address of a host. The addresses of different hosts differ in nearly all bits.
+/// Returns the address that belongs to the number `host`. The addresses of different numbers differ in many bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
-    // Multiplication by an odd number gives each host a different address. The highest bits of an address are set so
-    // that the address is unicast.
+    // Multiplication by an odd number gives each value of `host` a different address. The highest bits of an address
+    // are set so that the address is unicast.
     match ip {
         IpVersion::V4 => {
             let bits = u32::from(host).wrapping_mul(0x9e37_79b1);
@@ -126,7 +126,8 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(word).sum()
 }
 
-/// Returns the checksum for a one's complement sum. The checksum is a number from 0 to 0xfffe.
+/// Returns the one's complement checksum for a sum of 16-bit words. The checksum is 0xffff if the sum is 0, and is
+/// between 0 and 0xfffe for any other sum.
 fn complement(sum: u64) -> u16 {
     0xffff - if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 } as u16
 }
@@ -331,16 +332,16 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     }
 }
 
-/// Three load balancers, and the hosts that send packets to these load balancers.
+/// Three load balancers, and the senders whose packets go to these load balancers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The number that is one below the host number of sender 1. The senders 1 to 5 have consecutive host numbers.
+    /// The offset of the senders' numbers: the sender `at` has the address that [`address`] returns for `senders + at`.
     senders: u8,
 }
 
 impl Site {
-    /// The site with the load balancers 0, 1 and 2, and with the hosts 1 to 5 as senders.
+    /// The site with the load balancers 0, 1 and 2. The sender `at` has the address that [`address`] returns for `at`.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
     /// Returns three random load balancers with ids that the hardware supports, in ascending order.
@@ -352,8 +353,8 @@ impl Site {
         Self { lbs: [all[0], all[1], all[2]], senders: random.below(40) as u8 }
     }
 
-    /// Returns a destination address of the load balancer with the index `at`, which is 0 to 2. For an index above 2,
-    /// returns an address that belongs to no load balancer.
+    /// Returns a destination address of the load balancer with the index `at`, which is 0 to 2. If `at` is above
+    /// 2, the function returns an address that belongs to no load balancer.
     pub(crate) fn lb(self, ip: IpVersion, at: u8) -> IpAddr {
         address(ip, 50 + self.lbs.get(usize::from(at)).copied().unwrap_or(LbId::P4_COUNT as u8 + at))
     }
@@ -411,8 +412,8 @@ pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     rules
 }
 
-/// Stages random rules of one of the site's load balancers from a random tick on. If the balancer accepts these rules,
-/// they are added to `all`.
+/// Stages random rules of one of the site's load balancers from a random tick on. Rules that the balancer accepts are
+/// added to `all`.
 pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, site: Site, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);

@@ -21,8 +21,8 @@ use crate::{
 /// or whole rows. The number of columns or rows in a stripe is at least the number of complex numbers in a cache line.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// The number of powers of a root of unity that are put into a list for each column. If an exponent is too high for
-/// this list, the power is computed as the product of one power from the list and one other power.
+/// The number of powers of a root of unity in the list that `Staged::turn` makes for each column. `Staged::turn`
+/// computes a power beyond its list as the product of one power in the list and one other power.
 const POWERS: usize = 32;
 
 /// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
@@ -44,8 +44,9 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 }
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next. `len` is the length of a column or row. The distance in the buffer is longer than
-/// `len`. If the distance were a large power of two, all columns or rows would compete for the same cache lines.
+/// row to the start of the next, counted in complex numbers. `len` is the length of a column or row. The returned
+/// distance is longer than `len`, because all columns or rows would compete for the same cache lines if the distance
+/// were a large power of two.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }

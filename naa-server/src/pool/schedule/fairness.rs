@@ -75,10 +75,10 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
         id += 2;
         assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
     };
-    // The source network `short` always has waiting calls. The source network `long` has one call at a time: it makes
-    // its next call when the call before is finished.
+    // The source network `long` has one call at a time: it makes its next call when the call before is finished.
     admit(&mut schedule, long);
     for _ in 0..4000 {
+        // The source network `short` always has waiting calls.
         while schedule.calls(short).waiting < 2 {
             admit(&mut schedule, short);
         }

@@ -44,10 +44,11 @@ impl Serving {
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        // A call runs on the pool if its session has a process, so that the server loop does not wait for the end of
-        // the process. A call also runs on the pool if its large regions must be copied first, because the device does
-        // not revoke access.
+        // If the device does not revoke access, a function works on copies of the regions, and the server loop itself
+        // copies at most `COPIED_INLINE` bytes.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
+        // A call runs on the pool if its session has a process for kernels, because a call of a kernel waits until the
+        // process has run the kernel, and a call of a function waits until the process has ended.
         let execution = match &work {
             CallWork::Function { function, process: None } if !copies => function.execution(bytes),
             _ => Execution::Pooled,
@@ -173,8 +174,9 @@ impl Serving {
         let Some(id) = self.tasks.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The function of the call still runs and has the regions. The host gets a response without results, and
-            // the session ends after the host has acknowledged this response.
+            // The call timed out, and its function still runs and has the regions. If the function of a call that timed
+            // out still runs, the host gets a response without results, and the session ends after the host has
+            // acknowledged the response.
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);
@@ -197,9 +199,9 @@ impl Serving {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // If an error ends the session before the host acknowledged the response to a call, the host may not have
-            // the result, so the call is counted. If the host disconnects without an error, the server assumes that
-            // the host has received the response, so the call is not counted.
+            // If an error ends the session before the host acknowledged the response to its last call, the host may not
+            // have the result, so the last call is counted. If the host disconnects without an error (`end` is `None`),
+            // the last arm of this `match` applies, because the server assumes that the host has received the response.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };

@@ -13,7 +13,7 @@ const PROC: &str = "/proc";
 /// The file system in which the kernel lists its modules and RDMA devices.
 const SYS: &str = "/sys";
 
-/// The holder of `addr` and a remedy, as a text that continues a sentence that ends with "is held by".
+/// Returns a text with the holder of `addr` and a remedy, to be put after the words "is held by".
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
@@ -62,7 +62,7 @@ pub struct Held {
     pub holder: Holder,
 }
 
-/// The holder of a socket. The text of a `Holder` continues a sentence that ends with "is held by".
+/// The holder of a socket. The text of a `Holder` (`Display`) is to be put after the words "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process holds the socket.

@@ -190,7 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// The register after `bytes`, according to the definition of zlib's CRC-32.
+    /// Returns the value that the CRC register with the value `register` has after `bytes`, computed bit by bit as in
+    /// the definition of zlib's CRC-32.
     fn register_after(mut register: u32, bytes: &[u8]) -> u32 {
         for byte in bytes {
             register ^= u32::from(*byte);

@@ -115,8 +115,8 @@ impl RecvBatch {
     }
 
     /// The number of datagrams that the socket has lost since it was opened, because its receive buffer was full. The
-    /// kernel reports this number with each message as a 32-bit counter, which wraps. Returns `None` if the last call
-    /// received no message, or if the kernel reported no number because no datagram was lost.
+    /// kernel reports the number of lost datagrams with each message as a 32-bit counter, which wraps. Returns `None`
+    /// if the last call received no message, or if the kernel reported no number because no datagram was lost.
     pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }

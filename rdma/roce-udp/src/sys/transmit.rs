@@ -219,11 +219,11 @@ impl SendBatch {
 
     /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
     ///
-    /// The IPv4 identification of every segment becomes 0, because each segment is sent as a single datagram. For each
-    /// segment whose identification was not 0, `renumber` is called with the length, the former identification and the
-    /// trailer of the segment, so that `renumber` can correct the ICRC in the trailer. An ICRC can be corrected without
-    /// the datagram's bytes because CRC is linear: the difference of two ICRCs with different identifications depends
-    /// only on the datagram's length and on the two identifications.
+    /// The IPv4 identification of every segment becomes 0, because each segment is sent as a single datagram. The
+    /// function calls `renumber` for each segment whose identification was not 0, with the length, the former
+    /// identification and the trailer of the segment, so that `renumber` can correct the ICRC in the trailer. An ICRC
+    /// can be corrected without the datagram's bytes because CRC is linear: the difference of two ICRCs with different
+    /// identifications depends only on the datagram's length and on the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -320,7 +320,7 @@ impl Segment<'_> {
         self.batch.arena.used += len;
         let at = self.batch.arena.at(start);
         match self.batch.pieces[self.pieces_before..].last_mut() {
-            // The new bytes follow the last piece directly, so they extend it.
+            // The new bytes follow the last piece directly, so the last piece is made longer.
             Some(last) if last.iov_base.addr() + last.iov_len == at.addr() => last.iov_len += len,
             _ => self.push(at, len),
         }

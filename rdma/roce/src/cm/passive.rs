@@ -21,9 +21,10 @@ use crate::{
     },
 };
 
-/// The code of 4.3 s, the time for which an MRA makes the peer wait for the application.
+/// The time for which an MRA makes the peer wait for the application, as a CM time-out code: 4.096 us * 2^20 = 4.3 s.
 const SERVICE_TIMEOUT: u8 = 20;
-/// The code of 134 ms, the longest delay of this side's ACKs. The Linux driver rxe uses the same value.
+/// The longest delay of this side's ACKs, as a CM time-out code: 4.096 us * 2^15 = 134 ms. The Linux driver rxe uses
+/// the same value.
 const TARGET_ACK_DELAY: u8 = 15;
 /// The value of the fail-over field of a REP. The Linux kernel, too, sends 0 in the fail-over field. This stack does
 /// not support fail-over to another path.
@@ -398,7 +399,7 @@ impl Cm {
     }
 }
 
-/// Returns the parameters of a REQ, converted to the view of this side. For example, the initiator depth of the peer
+/// Returns the parameters of a REQ, converted to the view of this side: the initiator depth of the peer, for example,
 /// becomes the number of responder resources of this side.
 fn offered(req: &Req) -> ConnParam {
     ConnParam {
@@ -412,9 +413,9 @@ fn offered(req: &Req) -> ConnParam {
     }
 }
 
-/// Limits the ACK timeout that a peer requests. Without a limit, a connection with an ACK timeout of hours, or with an
-/// infinite ACK timeout (code 0), would outlive its peer. The highest code that is allowed, 22, stands for an ACK
-/// timeout of 17 s.
+/// Limits the ACK timeout that a peer requests. A connection with an ACK timeout of hours, or with an infinite ACK
+/// timeout (code 0), would outlive its peer if this function did not limit the ACK timeout. The highest code that is
+/// allowed, 22, stands for an ACK timeout of 17 s.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

@@ -131,8 +131,9 @@ impl Retry {
         now >= self.give_up
     }
 
-    /// Handles an MRA, by which the peer asks this side to wait until `until`. The time limit is extended to the time
-    /// `patience` after `until`, but is never shortened. Returns false if the peer has sent too many MRAs.
+    /// Handles an MRA, by which the peer asks this side to wait until `until`. The time limit becomes the sum of
+    /// `until` and `patience`, but never becomes earlier. Returns false and changes nothing if the peer has sent too
+    /// many MRAs.
     pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

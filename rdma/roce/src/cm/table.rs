@@ -123,7 +123,7 @@ impl Table {
     }
 
     /// Changes the state of a connection. Sets the timer of the connection, or clears the timer if `timer` is `None`.
-    /// Returns the old state.
+    /// Returns the connection's previous state; `None` if there is no connection `id`.
     pub(super) fn enter(&mut self, id: CmId, state: State, timer: Option<Time>) -> Option<State> {
         self.left(id);
         let old = std::mem::replace(&mut self.conns.get_mut(&id)?.state, state);

@@ -54,16 +54,17 @@ impl CmConfig {
     }
 }
 
-/// The upper half of the GUID of an embedded device: the locally-administered bit of an EUI-64, and the letters "naa".
-/// GUIDs of vendors' adapters begin with other bytes.
+/// The upper half of the GUID of a device of the embedded provider: the locally-administered bit of
+/// an EUI-64, and the letters "naa". GUIDs of vendors' adapters begin with other bytes.
 const EMBEDDED_MARK: u32 = 0x026e_6161;
 
-/// Returns the CA GUID of an embedded device. Embedded peers recognise each other by this GUID in REQ and REP.
+/// Returns the CA GUID of a device of the embedded provider. Peers that use the embedded provider recognise each other
+/// by this GUID in REQ and REP.
 pub const fn embedded_guid(random: u32) -> u64 {
     (EMBEDDED_MARK as u64) << 32 | random as u64
 }
 
-/// Returns true if a peer with this GUID uses the embedded provider. An embedded peer receives at the UDP port from
+/// Returns true if a peer with this GUID uses the embedded provider. Such a peer receives at the UDP port from
 /// which it sends.
 pub const fn is_embedded(ca_guid: u64) -> bool {
     (ca_guid >> 32) as u32 == EMBEDDED_MARK

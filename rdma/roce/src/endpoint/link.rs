@@ -1,4 +1,4 @@
-//! The change of a queue pair to the state ready-to-send.
+//! The methods that connect a queue pair or move a queue pair to the error state.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -40,7 +40,7 @@ pub struct QpAttr {
 }
 
 impl Endpoint {
-    /// Connects a queue pair without the connection manager.
+    /// Connects a queue pair with the parameters `attr`, and sends no CM message.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair was

@@ -79,8 +79,8 @@ impl Endpoint {
     }
 
     /// Accepts connection requests to the TCP-space port `port`, and returns the listener's id and port. If `port` is
-    /// 0, the device chooses a free port from 32768 on. `backlog` is the most requests that may wait for the
-    /// application.
+    /// 0, the device chooses a free port from 32768 on. `backlog` is the maximum number of requests that may wait at
+    /// this listener for the application.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no channel `channel`, and with [`Error::Busy`] if another listener

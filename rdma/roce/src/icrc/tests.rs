@@ -122,9 +122,9 @@ fn single_bit_errors_are_detected() {
 }
 
 /// A packet with one wrong bit behind the IPv4 identification is never accepted as a packet with another
-/// identification. For each wrong bit, the test computes which change of the identification and of the IPv4 fragment
-/// word (the flags and the fragment offset) would give the same ICRC. The test checks that this change always includes
-/// the fragment word, because [`Solver::verify`] then refuses the packet.
+/// identification. The test computes, for each wrong bit, the change of the identification and of the fragment word
+/// (the IPv4 flags and the fragment offset) that would give the same ICRC. The computed change always includes the
+/// fragment word, so [`Solver::verify`] refuses the packet.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

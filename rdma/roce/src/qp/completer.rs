@@ -322,9 +322,9 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // `rtt.forget` is not called, so the measurement of the round-trip time goes on during a tail probe. The
-        // round-trip time is measured from the first transmission of a packet, so the result may be too long, but
-        // never too short.
+        // `rtt.forget` is not called, so the measurement of the round-trip time goes on during a tail probe. A
+        // round-trip time is measured from the first transmission of a packet, so a tail probe can make the measured
+        // time too long, but never too short.
         self.cursor = last;
         self.demand_ack();
     }

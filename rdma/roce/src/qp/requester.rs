@@ -43,9 +43,10 @@ pub(crate) struct Requester {
     pub(super) alloc: Psn,
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
-    /// For each READ request that was sent and is not answered in full, the PSN of its last response. A repeated READ
-    /// request ends at the PSN at which the first request ended, or earlier. A responder does not answer a repeated
-    /// READ request that is longer than the first request, because only a part of the longer request is a duplicate.
+    /// The PSN of the last response packet of each READ request that was sent and is not answered in full, in ascending
+    /// order. A repeated READ request ends at the PSN at which the first request ended, or earlier. A responder does
+    /// not answer a repeated READ request that is longer than the first request, because only a part of the longer
+    /// request is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -118,7 +119,7 @@ impl Requester {
         self.in_flight(psn) < self.window.packets()
     }
 
-    /// The number of READ requests whose responses are awaited when `psn` is the next packet to be sent.
+    /// Returns the number of READ requests that were sent with PSNs before `psn` and are not answered in full.
     fn reads_before(&self, psn: Psn) -> usize {
         self.reads.partition_point(|end| psn.since(*end) > 0)
     }

@@ -45,8 +45,8 @@ enum Message {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN that has arrived behind the gap. When the requester starts to retransmit, `furthest` is set to
-    /// the PSN that has just arrived.
+    /// The highest PSN that has arrived behind the gap since the gap was noticed, or since the requester last started
+    /// to resend packets.
     furthest: Psn,
     latest: Psn,
 }
@@ -86,8 +86,9 @@ pub(crate) struct Responder {
     message: Message,
     /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
-    /// The first PSN of the READ that was executed last. An ACK whose PSN is equal to or later than this PSN would tell
-    /// the requester that READ responses were lost.
+    /// The first PSN of the READ that was executed last; `None` before the first READ. The responder answers a repeated
+    /// SEND or WRITE from before this READ with an ACK of the repeated packet's own PSN. An ACK of a PSN from this READ
+    /// on would tell a requester that still waits for this READ's responses that these responses were lost.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
@@ -156,9 +157,9 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Handles a packet that arrived behind a gap. The responder sends one NAK per gap. If the requester starts to
-    /// retransmit or sends its last packet again, a packet of the gap was lost again, so another NAK is sent for the
-    /// same gap.
+    /// Handles a packet that arrived behind a gap. The responder sends a NAK when the first packet behind a gap
+    /// arrives. If the requester then retransmits or sends its last packet again, but packets of the gap are still
+    /// missing, the responder sends another NAK, because the first NAK or the resent packets were lost.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -432,8 +433,8 @@ mod tests {
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
         // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // After packet 17, the requester sends the packets of the gap and all later packets again. The network
-        // loses the repeated packets of the gap and the repeated packets 11 and 12, so packet 13 arrives after packet 17.
+        // After packet 17, the requester resends the missing packets and the packets 11 to 17. The network loses the
+        // resent packets up to packet 12, so packet 13 is the next packet that arrives.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);

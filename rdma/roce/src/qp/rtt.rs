@@ -65,11 +65,11 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // After this interval, only the last packet is sent again. This interval is short, because sending one
+            // The interval before a tail probe, which resends only the last packet, is short, because sending one
             // packet costs little, and because a short interval soon detects the loss of the end of a message.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // After this interval, all packets of the window are sent again. The interval is long, because sending a
-            // window again costs much, and a slow peer needs time to respond.
+            // The interval before all packets of the window are resent is long, because sending a window again costs
+            // much, and because a slow peer needs time to respond.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }

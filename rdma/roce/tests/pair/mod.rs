@@ -24,8 +24,9 @@ pub(crate) use end::{End, HALF};
 pub(crate) const MTU: u32 = 256;
 /// The time that a packet takes from one end to the other.
 pub(crate) const DELAY: Duration = Duration::from_micros(10);
-/// The PSN of A's first request packet. `PSN_B` is the PSN of B's first request packet.
+/// The PSN of A's first request packet.
 pub(crate) const PSN_A: u32 = 100;
+/// The PSN of B's first request packet.
 pub(crate) const PSN_B: u32 = 5000;
 pub(crate) const PORT: u16 = 12_345;
 /// A limit of the steps of a test and of the packets that an end sends at one time; a test that reaches the limit
@@ -531,7 +532,7 @@ impl Pair {
     }
 }
 
-/// Prints the last 300 lines of the log of packets. The test harness shows the output of failed tests only.
+/// Prints the last 300 lines of the log of packets, which the test harness shows only if the test fails.
 impl Drop for Pair {
     fn drop(&mut self) {
         let lines: Vec<&str> = self.log.lines().collect();

@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// Two maximum numbers of outstanding READs of one queue pair: as responder, and as requester.
+    /// The maximum numbers of outstanding READs of one queue pair: first as responder, then as requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }

@@ -12,7 +12,7 @@ const VARIABLE: &str = "NAA_LIBRDMACM";
 /// compiling programs.
 const NAME: &str = "librdmacm.so.1";
 
-/// Returns the functions of librdmacm and libibverbs. The first call loads both libraries.
+/// Returns the functions of librdmacm and libibverbs. The first call loads librdmacm, and with it libibverbs.
 ///
 /// # Errors
 /// Returns [`Error::NoDevice`], which names the packages to install, if the library cannot be loaded.

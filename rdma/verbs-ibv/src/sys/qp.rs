@@ -42,8 +42,8 @@ pub(crate) struct Caps {
 /// outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// Two maximum numbers of outstanding READs. The first number limits the READs that the peer sends to this side,
-    /// and the second number limits the READs that this side sends to the peer.
+    /// The maximum numbers of outstanding READs: first, of the READs that the peer sends to this side; second, of the
+    /// READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
     /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n.
     pub(crate) ack_timeout: Option<u8>,
@@ -54,8 +54,8 @@ pub(crate) struct Retries {
 pub(crate) struct Agreed {
     /// The path MTU in bytes of payload per packet.
     pub(crate) path_mtu: u32,
-    /// Two maximum numbers of outstanding READs: of the READs that the peer sends to this side, and of the READs that
-    /// this side sends to the peer.
+    /// The maximum numbers of outstanding READs: first, of the READs that the peer sends to this side; second, of the
+    /// READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
 }
 

@@ -111,8 +111,9 @@ struct Net {
     /// datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
-    /// The probabilities of loss and duplication in percent.
+    /// The probability in percent that the network loses a copy of a datagram.
     loss: u32,
+    /// The probability in percent that the network makes a second copy of a datagram.
     duplication: u32,
     /// The filter of lost messages: a message is lost if the filter returns true.
     lose: Filter,
@@ -173,8 +174,9 @@ impl Net {
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // The address of a DREP to the RoCE port is not checked. If a side has forgotten a connection, it sends
-                // a DREP for the connection to the RoCE port, because a Linux kernel peer receives only at this port.
+                // The destination of a DREP to the RoCE port is not compared with the peer's address, because a side
+                // that has forgotten a connection sends the DREP to the RoCE port, the only port at which a Linux
+                // kernel peer receives.
                 let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
