@@ -1,8 +1,10 @@
 //! A clock that is cheap enough to be read each time a program tests for the end of a call.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::CallTimeout;
 
 /// Reads the exact time only when the coarse time of the Linux kernel has advanced. The coarse time advances every 1 to
 /// 10 ms, and reading it costs a third of reading the exact time. Even if a program tests in a tight loop whether a
@@ -43,6 +45,12 @@ impl Clock {
     pub(crate) fn rang(&mut self) {
         self.tick = None;
     }
+}
+
+/// Returns the time when `limit` has passed. A longer limit than [`CallTimeout::LONGEST`] counts as that time, so that a
+/// program may use [`Duration::MAX`] to wait without a limit.
+pub(crate) fn after(limit: Duration) -> Instant {
+    Instant::now() + limit.min(CallTimeout::LONGEST)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub enum CallTimeout {
 
 impl CallTimeout {
     /// The longest time that `NAA_TIMEOUT` may contain, a century, because the clock cannot count much longer times.
+    /// A longer `setup_timeout` counts as this time.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
     /// The time limit; `None` if there is no limit.
@@ -143,7 +144,7 @@ impl SessionConfig {
     pub(crate) fn connection(&self, timeout: Duration) -> ConnParam {
         ConnParam {
             ack_timeout: Some(self.ack_timeout),
-            connect_timeout: Some(timeout),
+            connect_timeout: Some(timeout.min(CallTimeout::LONGEST)),
             retry_count: self.retry_count.min(7),
             // NAAICE's C library also uses the value 6. With the value 7, the device would retry without limit if the
             // peer posts no receive.

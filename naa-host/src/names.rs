@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Device, Error, Opening, SessionConfig, Stage};
+use crate::{Device, Error, Opening, SessionConfig, Stage, clock};
 
 /// Returns the addresses of the machine with the name `host`, each with the port `port`, in the order in which the
 /// operating system recommends them.
@@ -47,7 +47,7 @@ pub fn find(
             let config = SessionConfig { setup_timeout: limit, ..config.clone() };
             let mut opening = Opening::new(&device, address, &[], &config)?;
             opening.connect()?;
-            opening.reach(Stage::Connected, Instant::now() + limit)?;
+            opening.reach(Stage::Connected, clock::after(limit))?;
             drop(opening);
             Ok((device, address))
         }),
@@ -70,7 +70,7 @@ pub fn try_each<T>(
     limit: Duration,
     mut attempt: impl FnMut(SocketAddr, Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let deadline = Instant::now() + limit;
+    let deadline = clock::after(limit);
     let mut tried = Vec::new();
     for (number, &address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -15,7 +15,7 @@ use mrsp::{
 use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
 use crate::{
-    Device, Error, Param, SessionConfig, cut,
+    Device, Error, Param, SessionConfig, clock, cut,
     error::Party,
     lease::{Buffer, Region},
     link::{Event, Link},
@@ -176,7 +176,7 @@ impl Session {
         buffers: Option<Vec<Buffer>>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        let deadline = Instant::now() + config.setup_timeout;
+        let deadline = clock::after(config.setup_timeout);
         opening.prepare(params, buffers)?;
         opening.connect()?;
         opening.reach(Stage::Connected, deadline)?;

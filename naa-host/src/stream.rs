@@ -19,7 +19,7 @@ use mrsp::{
 use verbs::{Memory, WaitMode, Wake};
 
 use crate::{
-    Device, Error, Outcome, Param, Session, SessionConfig, Writer,
+    Device, Error, Outcome, Param, Session, SessionConfig, Writer, clock,
     link::{Event, Extra, Link},
     opening::Opening,
     regions::Regions,
@@ -231,7 +231,7 @@ impl Stream {
     /// before it drops a stream, because WRITEs that have not arrived when the stream is dropped may be lost.
     /// Immediates that arrive during the wait are lost. Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let until = clock::after(limit);
         let to = probe_target(&self.machine);
         loop {
             // If an earlier probe is still unanswered, its answer proves nothing about later WRITEs, so another probe

@@ -21,6 +21,15 @@ fn connect(local: &str, fake: &Fake, params: &[Param<'_>]) -> Session {
 }
 
 #[test]
+fn the_longest_duration_is_no_limit_of_the_setup() {
+    let fake = Fake::start("127.0.3.230", Limits::default(), increment);
+    let config = SessionConfig { setup_timeout: Duration::MAX, ..SessionConfig::default() };
+    let params = [Param::output(8)];
+    let mut session = Session::connect(&device("127.0.3.231"), fake.address, &params, &config).unwrap();
+    session.call(F).unwrap();
+}
+
+#[test]
 fn all_kinds_of_regions() {
     let fake = Fake::start("127.0.3.1", Limits::default(), |regions, request| {
         let kinds: Vec<_> = regions.iter().map(|region| region.flags).collect();
