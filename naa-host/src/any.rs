@@ -76,13 +76,17 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
 
 /// Lets each device make progress once, since perhaps no other thread drives the devices while this thread waits.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
+    let mut last: Option<usize> = None;
     for at in 0..sessions.len() {
         let (before, rest) = sessions.split_at_mut(at);
         let session = rest[0].borrow_mut();
-        let is_other = before.last().is_none_or(|before| !before.borrow().shares_device_with(session));
-        if is_other && session.is_in_call() {
+        if !session.is_in_call() {
+            continue;
+        }
+        if last.is_none_or(|last| !before[last].borrow().shares_device_with(session)) {
             session.turn(now);
         }
+        last = Some(at);
     }
     std::thread::yield_now();
 }
