@@ -26,12 +26,12 @@ use crate::{
     session::{Parts, probe_target},
 };
 
-/// The maximum number of immediates and WRITEs that a [`Stream`] has room for.
+/// The limits of a [`Stream`]: one limit for immediates, and another limit for WRITEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRoom {
     /// The maximum number of immediates that the accelerator may send before the program takes the first of them.
     pub immediates: u32,
-    /// The maximum number of WRITEs of the program that may be unacknowledged.
+    /// The maximum number of WRITEs of the program that may be unacknowledged; 0 is treated as 1.
     pub writes: u32,
 }
 
@@ -40,7 +40,8 @@ pub struct StreamRoom {
 /// The regions belong to the device and the accelerator until the stream is dropped, so the program cannot borrow the
 /// regions' bytes as slices. To read the regions' bytes, a program copies them out of [`memory`](Self::memory). If a
 /// program knows which bytes the accelerator writes at which time, the program can make slices of the memory with
-/// `unsafe`. The memory stays mapped as long as a clone of its [`Memory`] exists.
+/// `unsafe`. If a program keeps a clone of a parameter's [`Memory`], the memory stays mapped after the stream was
+/// dropped.
 #[derive(Debug)]
 pub struct Stream {
     machine: HostSession,
@@ -50,7 +51,7 @@ pub struct Stream {
     // This field is before `regions`, so that the queue pair is destroyed before the regions.
     link: Link,
     regions: Regions,
-    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
+    // This field is the last, so that the device is dropped after all objects that belong to the device.
     _device: Device,
 }
 
@@ -191,8 +192,7 @@ impl Stream {
         self.try_next()
     }
 
-    /// Returns the next immediate as [`try_next`](Self::try_next) does. If no immediate has arrived and the program
-    /// uses [`descriptor`](Self::descriptor), the method arms this file descriptor.
+    /// Returns the next immediate as [`try_next`](Self::try_next) does, and sends a liveness probe if a probe is due.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).
@@ -229,7 +229,7 @@ impl Stream {
 
     /// Waits until all WRITEs of the program have arrived, at most for `limit`. A program should call this method
     /// before it drops a stream, because WRITEs that have not arrived when the stream is dropped may be lost.
-    /// Immediates that arrive during the wait are lost. Returns true if it is certain that all WRITEs arrived.
+    /// Immediates that arrive while `settle` waits are lost. Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = clock::after(limit);
         let to = probe_target(&self.machine);
@@ -241,11 +241,12 @@ impl Stream {
                 return false;
             }
             loop {
-                match self.link.next() {
-                    Ok(Some(_)) => continue,
+                match self.try_next() {
+                    Err(_) => return false,
                     Ok(None) if !self.link.is_probing() => break,
-                    Ok(None) if Instant::now() < until => {}
-                    Ok(None) | Err(_) => return false,
+                    Ok(_) if Instant::now() >= until => return false,
+                    Ok(Some(_)) => continue,
+                    Ok(None) => {}
                 }
                 if self.link.wait(self.wait, Some(until)).is_err() {
                     return false;
@@ -267,7 +268,7 @@ impl Stream {
         memory.ok_or(Error::NoSuchParam { index, params: params.len() })
     }
 
-    /// The address of the accelerator.
+    /// Returns the address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
     }

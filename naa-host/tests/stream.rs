@@ -99,6 +99,23 @@ fn inputs_are_written_to_as_far_as_there_is_room() {
 }
 
 #[test]
+fn a_program_may_write_on_after_it_has_settled() {
+    let (fake, told) = sending("127.0.3.86", 1);
+    let device = Device::open("127.0.3.186".parse().unwrap()).unwrap();
+    let config = SessionConfig::default();
+    let (mut stream, mut writer) = Stream::open(&device, fake.address, &PARAMS, &config, F, ROOM).unwrap();
+    let memory = told.recv().unwrap();
+    for round in 1..=20_u8 {
+        assert!(writer.room() > 0, "round {round}");
+        while writer.room() > 0 {
+            assert_eq!(writer.write(1, &[(0, &[round])]).unwrap(), 1);
+        }
+        assert!(stream.settle(Duration::from_secs(10)), "round {round}");
+        assert_eq!(memory.to_vec(0, 1), [round]);
+    }
+}
+
+#[test]
 fn an_event_loop_sleeps_on_the_descriptor() {
     let (fake, _told) = sending("127.0.3.82", COUNT);
     let device = Device::open("127.0.3.182".parse().unwrap()).unwrap();
