@@ -1,4 +1,4 @@
-//! Tests that look up packets in images of tables, like hardware does, and compare the results with the balancer.
+//! Tests that look up routes in an `Image`, like hardware does, and compare the routes with those of `Balancer`.
 
 mod lb_common;
 
@@ -17,7 +17,8 @@ use lb_common::{
 };
 use simnet::Random;
 
-/// The fields of an entry, which are read from the lowest bit on.
+/// An entry of an image table, whose fields are read one after another from the lowest bit on. The `usize` is the index
+/// of the lowest bit of the next field.
 struct Fields(ImageEntry, usize);
 
 impl Fields {
@@ -40,8 +41,8 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// Returns the value that a table has for an address. The hardware reads four rows of the table for an address, but
-/// this function searches all rows.
+/// Returns the value of the entry in `table` whose key is `address` and `of`, or `None` if no entry has this key.
+/// Hardware reads only the four entries that the hash of the address selects, but this function reads all entries.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
     let mut found = (0..table.entries()).filter_map(|at| {
@@ -55,8 +56,8 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// Returns the index in `ImageTable::Ranges` of the range that contains a tick of a load balancer. The index is found
-/// by searching the tree in `ImageTable::Begins`.
+/// Returns the index of the entry in `ImageTable::Ranges` for the range that contains `key`. `key` consists of the
+/// number of a load balancer and a tick. The function finds the index by searching the tree in `ImageTable::Begins`.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {
@@ -205,7 +206,7 @@ fn calendars_and_members_that_are_alike_are_there_once() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
-    // The image has room for sixteen different calendars of 1024 slots.
+    // An image has room for sixteen different calendars of 1024 calendar slots each.
     let calendars = |count: u16| {
         let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
         for set in 0..count {
@@ -236,8 +237,11 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     one_epoch(lb(2), 0, &[1]).into_iter().for_each(|rule| all.insert(rule, false).unwrap());
     assert_eq!(image(&all).map(drop), full(ImageTable::Members, 1025, 1024));
 
-    let high = rules([Rule::Source { lb: lb(8), address: address(V4, 1) }]);
-    assert_eq!(image(&high).map(drop), Err(ImageError::LoadBalancer { lb: 8, limit: 8 }));
+    let (lb, address) = (lb(8), address(V4, 1));
+    for rule in [Rule::Source { lb, address }, Rule::Destination { lb, address }] {
+        let refused = Err(ImageError::LoadBalancer { lb: 8, limit: 8 });
+        assert_eq!(image(&rules([rule])).map(drop), refused, "{rule:?}");
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@
 //! calendars are stored once, and equal members are stored once.
 //!
 //! # Source
-//! `fpga/rtl/lb_tables_pkg.sv` defines the fields of the entries of each table, with the highest field first, and the
-//! hash of addresses.
+//! `fpga/rtl/lb_tables_pkg.sv` defines the fields of each table's entries, and the hash of addresses. The SystemVerilog
+//! file lists the highest field of an entry first.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -128,7 +128,8 @@ pub type ImageEntry = [u64; 4];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
-    /// The load balancer and the member id of each pair of entries in [`ImageTable::Members`].
+    /// The load balancer and the member id of each member. The member at the index i of this list has the entries 2 * i
+    /// (for IPv4) and 2 * i + 1 (for IPv6) in [`ImageTable::Members`].
     members: Vec<(LbId, u16)>,
     /// The epoch id of each entry in [`ImageTable::Epochs`].
     epochs: Vec<u32>,
@@ -169,7 +170,8 @@ impl Image {
         self.members.get(place).copied()
     }
 
-    /// Returns the load balancer and the member number of each pair of entries in [`ImageTable::Members`].
+    /// Returns the load balancer and the member id of each member, in the order in which [`ImageTable::Members`] stores
+    /// the members.
     pub fn members(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.members.iter().copied()
     }
@@ -252,14 +254,15 @@ impl Balancer {
         builder.addresses(ImageTable::Destinations, DESTINATION_ROWS, &destinations)?;
         let mut sources = Vec::new();
         for (lb, sets) in self.load_balancers() {
+            let is_addressed = destinations.iter().any(|(_, _, of)| *of == lb.get());
             if usize::from(lb.get()) < LbId::P4_COUNT {
-                if destinations.iter().any(|(_, _, of)| *of == lb.get()) {
+                if is_addressed {
                     let froms = sets.sets.iter().map(|set| set.from).collect();
                     builder.image.sets.insert(lb, froms);
                 }
                 builder.load_balancer(lb, sets)?;
                 sources.extend(last_sets(lb, sets));
-            } else if sets.sets.iter().any(|set| set.tables.has_rules()) {
+            } else if is_addressed || sets.sets.iter().any(|set| set.tables.has_rules()) {
                 return Err(ImageError::LoadBalancer { lb: lb.get(), limit: LbId::P4_COUNT });
             }
         }
@@ -283,9 +286,9 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 }
 
 impl Builder {
-    /// Puts each address into one of the four rows that the hash of the address selects. If all four rows of an address
-    /// are in use, the address replaces the address in one of these rows, and the replaced address is put into another
-    /// of its own four rows.
+    /// Puts each address into one of the four rows that the hash of the address selects. If all four rows are in use,
+    /// the new address replaces the old address in one of these rows. The replaced address is then put into another of
+    /// its own four rows, if necessary by one more replacement.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -391,8 +394,8 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // If the table of slots is full and the calendar has no slots, `first` is equal to `SLOTS`. The remainder of
-        // the division by `SLOTS` is stored, because the field has only 14 bits.
+        // If the table of slots is full and the calendar has no slots, `first` can be equal to `SLOTS`. A field of 14
+        // bits cannot hold `SLOTS`, so 0 is stored instead.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -426,18 +429,19 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. A look-up of the
-        // highest tick of the last load balancer counts the unused entries, too, and therefore leads to the last entry
-        // of `ImageTable::Ranges`, which may be unused. The last entry of `ImageTable::Ranges` becomes a copy of the
-        // last used entry of this table, so that the look-up finds the right range.
+        // A look-up counts the entries of `ImageTable::Begins` that are not above the packet's load balancer and tick.
+        // The count is the index of the range in `ImageTable::Ranges`. Unused entries of `ImageTable::Begins` contain
+        // the highest tick of the last load balancer, so a look-up of exactly this tick also counts the unused entries,
+        // and finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` becomes a copy of
+        // the last used entry, so that the look-up finds the right range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
     }
 }
 
-/// Calls `each` with `place` and all places of the search tree below `place`, in the ascending order of the tree's
-/// values.
+/// Calls `each` with the index of every node of a binary search tree, in the ascending order of the nodes' values.
+/// `place` is the index of the root. The children of the node i are the nodes 2 * i and 2 * i + 1.
 fn in_order(place: usize, each: &mut impl FnMut(usize)) {
     if place < RANGES {
         in_order(2 * place, each);
