@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use common::{NOW, Worker, segment};
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, Reassembler},
+    reassembly::{Cause, Config, ConfigError, Reassembler},
     wire::{LbHeader, ReHeader, Select, Versions},
 };
 use simnet::Random;
@@ -108,8 +108,8 @@ fn a_claim_reserves_no_memory() {
 
 #[test]
 fn touched_pages_are_bounded() {
-    // The length of each event is equal to the memory of the reassembler. The reassembler refuses segments of an event
-    // that is longer than its memory, because such an event could never be complete.
+    // The length of each event is equal to the size of the reassembler's memory. An event that is longer than this
+    // memory could never be complete, so the reassembler refuses the event's segments.
     let length: u32 = 512 << 10;
     let config = Config { max_event: u32::MAX, memory: length.into(), ..small() };
     let mut worker = Reassembler::new(config).unwrap();
@@ -196,8 +196,8 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
 }
 
-/// A segment of a released event is refused as a duplicate, even if the caller passed an earlier time to
-/// `poll_given_up`.
+/// A segment of a released event is refused as a duplicate, even if the caller passed a time before the arrival of the
+/// event to `poll_given_up`.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();
@@ -244,6 +244,8 @@ fn only_chosen_versions() {
 fn bounds_that_exclude_each_other() {
     assert!(Reassembler::new(Config { slots: 1, ..small() }).is_err());
     assert!(Reassembler::new(Config { chunks: 0, ..small() }).is_err());
+    let none = Reassembler::new(Config { memory: 0, ..small() });
+    assert!(matches!(none, Err(ConfigError::Zero("memory"))));
 }
 
 /// Returns a datagram with an LB header of this tick in front of the other bytes.
@@ -264,7 +266,8 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(Cause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // If segments have no tick, late segments are recognised only until `Config::timeout` has passed.
+    // A segment that has no tick is recognised as late only until `Config::timeout` has passed since the release of the
+    // segment's event.
     assert_eq!(handle(400, &whole), Err(Cause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }

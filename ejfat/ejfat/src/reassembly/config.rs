@@ -41,15 +41,16 @@ pub struct Config {
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The maximum memory in bytes that segments of events may touch, counted in whole pages. If this memory is full,
-    /// the sender with the most memory loses its largest open event. If senders that never completed an event have more
+    /// The maximum total size in bytes of all pages into which segments are copied. A page counts once for each segment
+    /// that is copied into it, but no event counts for more than the size of all its pages. If this memory is full, the
+    /// sender with the most memory loses its largest open event. If senders that never completed an event have more
     /// than half of the memory in use, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
     /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
-    /// of an event instead of the last segment. The key of an ended event is remembered for the time-out, and for a
-    /// longer time if the event's segments have a tick.
+    /// of an event instead of the last segment. If the segments of an ended event have no tick, late segments are
+    /// recognised only until `timeout` has passed since the event's end.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
@@ -60,8 +61,8 @@ pub struct Config {
     /// The maximum number of senders that are counted separately. If there are more than `max_sources` senders, the
     /// additional senders count as unknown senders.
     pub max_sources: u32,
-    /// The number of complete events whose late segments are recognised. The reassembler also remembers at most
-    /// `remembered` events that were given up.
+    /// The maximum number of remembered complete events, and the maximum number of remembered events that were given
+    /// up. Late segments of remembered events are recognised.
     pub remembered: u32,
     /// The number of bitmap blocks of all events together. A bitmap block records which of 512 segments of an event
     /// have arrived. Only events whose segments arrive out of order need bitmap blocks.
@@ -122,6 +123,9 @@ impl Config {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.memory == 0 {
+            return Err(ConfigError::Zero("memory"));
+        }
         let fields = [
             ("slots", self.slots),
             ("max_open", self.max_open),

@@ -7,18 +7,17 @@
 //! ```
 //!
 //! The key of an event consists of its event number, its data id and its sender. The segments of an event arrive in any
-//! order and any number of times. Accepted segments never overlap and lie inside the event. Because accepted segments
-//! never overlap, an event is complete exactly when the number of accepted bytes is equal to the length of the event,
-//! and an event with a gap is never complete.
+//! order and any number of times. Accepted segments never overlap and lie inside the event, so an event is complete
+//! when the number of accepted bytes is equal to the length of the event.
 //!
-//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes. The caller should
+//! The caller provides memory for [`Config::slots`] events of up to [`Config::max_event`] bytes each. The caller should
 //! reserve only address space for the events, and let the operating system provide pages of memory when bytes are
-//! written, because the bytes of an event with a claimed length may never arrive. [`Config::max_claimed`] limits the
-//! address space that events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All
-//! tables are allocated when the reassembler is created.
+//! written, because the bytes of an event may never arrive. [`Config::max_claimed`] limits the address space that
+//! events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All tables are allocated
+//! when the reassembler is created.
 //!
-//! Every segment is placed, or is counted under one [`Cause`]. Every event that was opened ends as complete, timed out,
-//! evicted or abandoned.
+//! Every segment is either accepted, or dropped and counted under one [`Cause`]. Every event that was opened ends as
+//! complete, timed out, evicted or abandoned.
 
 mod chunks;
 mod config;
@@ -46,8 +45,8 @@ use ended::Ended;
 use slots::Slots;
 use sources::{SourceId, Sources};
 
-/// The id of an event that has an event buffer in the caller's memory. The id is valid until the event buffer is
-/// released.
+/// The id of an event that has an event buffer in the caller's memory. The id is valid until the event is released or
+/// given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventId {
     slot: u32,
@@ -85,7 +84,7 @@ pub struct Place {
     pub offset: u32,
     /// The range of the datagram that is copied.
     pub payload: Range<usize>,
-    /// True if the segment is the first segment of the event that arrived.
+    /// True if this segment is the first accepted segment of the event.
     pub opened: bool,
     /// True if the event is complete with this segment. The caller must release a complete event after use.
     pub complete: bool,
@@ -134,11 +133,11 @@ pub struct Incomplete {
     pub name: Name,
     /// The length of the whole event in bytes.
     pub length: u32,
-    /// The number of bytes of the event that arrived.
+    /// The number of accepted bytes of the event.
     pub received: u32,
 }
 
-/// The cause for which a segment was not placed.
+/// The cause for which a segment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Cause {
@@ -161,13 +160,12 @@ pub enum Cause {
     Overlap,
     /// The event was given up before the segment arrived.
     Late,
-    /// The bytes of the event that have arrived form so many separate ranges that the bytes of this segment cannot be
-    /// recorded.
+    /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be recorded.
     Scattered,
-    /// There is no memory within [`Config::memory`], no address space within [`Config::max_claimed`], or no free bitmap
-    /// block of the [`Config::chunks`] bitmap blocks.
+    /// The segment would exceed [`Config::memory`], [`Config::max_claimed`] or [`Config::chunks`], and evictions did
+    /// not make enough room.
     Memory,
-    /// No event buffer is free, and no limit of open events is reached, so complete events must be released first.
+    /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
     NoSlot,
 }
 
@@ -254,8 +252,8 @@ impl Reassembler {
     /// Creates a reassembler without open events, and allocates all its tables.
     ///
     /// # Errors
-    /// Fails with [`ConfigError::Zero`] if a `u32` field of `config` is 0, with [`ConfigError::Slots`] if `max_open` is
-    /// above `slots`, and with [`ConfigError::Page`] if `page` is not a power of two.
+    /// Fails with [`ConfigError::Zero`] if `memory` or a `u32` field of `config` is 0, with [`ConfigError::Slots`] if
+    /// `max_open` is above `slots`, and with [`ConfigError::Page`] if `page` is not a power of two.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         // An event that is longer than `memory` could never be complete, so `max_event` is at most `memory`.
@@ -281,13 +279,12 @@ impl Reassembler {
     /// address of the sender or of a load balancer.
     ///
     /// # Errors
-    /// Fails with the [`Cause`] for which the segment was not placed. The counters include each datagram that was not
-    /// placed.
+    /// Fails with the [`Cause`] for which the segment was dropped. The counters include dropped segments.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
-        self.now = now;
+        self.now = self.now.max(now);
         let headers = headers(datagram, self.config.versions);
         let data_id = headers.as_ref().ok().map(|(_, header, _)| header.data_id);
-        let source = self.sources.find(now, from, data_id);
+        let source = self.sources.find(self.now, from, data_id);
         let placed = headers.and_then(|headers| self.place(source, headers, datagram.len()));
         self.sources.count(source, |counters| counters.add(datagram.len(), &placed));
         placed
@@ -319,8 +316,8 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None),
         };
         let opened = gap.is_none();
-        // A new event has no recorded bytes, so the default `Gap` is the location for its first segment. Recording the
-        // first segment of an event cannot fail, so each open event has at least one segment.
+        // A new event has no intervals and no bitmap, so the default `Gap` is the right location for the first segment.
+        // Recording the first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
@@ -385,10 +382,11 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes. The events of one sender after another
-    /// are chosen, beginning with the sender that has the most claimed bytes, and the longest events of each sender are
-    /// chosen first. If senders that never completed an event have more than half of all claimed bytes, their events
-    /// are chosen first. Fails with [`Cause::Memory`] if more than [`MOST_EVICTED`] events would be needed.
+    /// Returns open events whose lengths are together at least `lacks` bytes. The function takes the longest events of
+    /// the sender that has the most claimed bytes. If the events of one sender are not enough, the function also takes
+    /// events of the sender with the next most claimed bytes. If senders that never completed an event have more than
+    /// half of all claimed bytes, their events are chosen first. Fails with [`Cause::Memory`] if more than
+    /// [`MOST_EVICTED`] events would be needed.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -443,8 +441,8 @@ impl Reassembler {
     /// open for [`Config::lifetime`]. The event buffer of the returned event is free or already used for another event.
     /// The caller must call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // An event that ends in this function is remembered with the later one of two times: `now`, and the time of the
-        // last handled segment.
+        // An event that times out in this function is remembered with the end time `self.now`, which must not be before
+        // the time of the last handled segment.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);
@@ -512,8 +510,8 @@ impl Reassembler {
         self.slots.open_events()
     }
 
-    /// Returns the number of bytes of memory that segments of events have touched, in whole pages. The result is at
-    /// most [`Config::memory`].
+    /// Returns the memory in bytes that open and complete events take, counted as in [`Config::memory`]. The result is
+    /// at most [`Config::memory`].
     pub fn touched_memory(&self) -> u64 {
         self.slots.touched_memory()
     }
