@@ -40,8 +40,8 @@ impl Bells {
         add(&self.workers, socket)
     }
 
-    /// Removes a socket from the set `workers`. The socket does not wake the server loop until it is added to the set
-    /// again.
+    /// Removes a socket from the set `workers`. The removed socket does not wake the server loop until [`Self::hear`]
+    /// adds the socket again.
     pub(crate) fn ignore(&self, socket: BorrowedFd<'_>) {
         // An error is ignored, because a socket that is not in the set does not wake the server loop.
         let _ = epoll::delete(&self.workers, socket);

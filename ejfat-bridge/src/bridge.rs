@@ -43,16 +43,18 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The least time (`SOON`) and the greatest time (`LATER`) after which the server loop wakes up to read credits, if
-/// nothing else wakes the server loop before. While workers have unreleased events, the server loop wakes up after an
-/// eighth of the time since segments or credits last arrived, but not before `SOON`, and at the latest after `LATER`.
+/// The shortest interval (`SOON`) and the longest interval (`LATER`) after which the server loop wakes up to read
+/// credits while workers have unreleased events. The interval between two reads of credits is an eighth of the time
+/// that has passed since segments or credits last arrived, but at least `SOON` and at most `LATER`.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The greatest time after which the server loop wakes up to read credits while events wait for room.
+/// The longest interval after which the server loop wakes up to read credits while workers have unreleased events and
+/// other events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
-/// A worker that acknowledges no WRITE for this time counts as dead, even if its connection still retransmits.
+/// The time after which a remote worker counts as dead if the bridge waits for acknowledgements of WRITEs and receives
+/// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.
 const DEAD: Duration = Duration::from_secs(15);
-/// The time between two snapshots of the bridge's counters, which the handles of the bridge return to the application.
+/// The time between two snapshots of the bridge's counters. Each handle of the bridge returns the newest snapshot.
 const TOLD: Duration = Duration::from_millis(100);
 
 /// A bridge, which receives segments and puts events into the rings of workers.
@@ -67,14 +69,14 @@ pub struct Bridge {
     placing: Placing,
     listener: Option<Listener>,
     bells: Bells,
-    /// The bytes of memory that are left for the rings of local workers.
+    /// The number of bytes of memory that are still available for rings of local workers.
     local_memory: u64,
     instance: u64,
     /// The worker and ring geometry of an accepted subscription for which the server loop has not called
     /// [`Resident::begin`](naa_server::resident::Resident::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// An entry for each event that was announced to a local worker. [`Bridge::act`] removes the entry when it reports
-    /// the event to the dispatcher as acknowledged.
+    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes each worker
+    /// from `told`, and reports one event of the worker to the dispatcher as acknowledged.
     told: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventId>,
@@ -82,7 +84,7 @@ pub struct Bridge {
     fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
     desk: Arc<Desk>,
     refused: u64,
-    /// The log limit for lines that local workers cause when they subscribe.
+    /// The log limit for log records about refused subscriptions of local workers.
     lines: Lines<()>,
     failed: Option<String>,
     /// True if the lack of address space for an event was logged already.
@@ -92,11 +94,11 @@ pub struct Bridge {
     /// The number of unreleased events of workers that were removed while the bridge was ending, which do not count as
     /// lost.
     left: u64,
-    /// The last time at which no port had anything to receive.
+    /// The start of the last turn in which the bridge read all sockets until the sockets were empty.
     dry: Time,
-    /// The numbers of ports that may have something to receive.
+    /// The indexes of the ports whose sockets may have a datagram to read.
     ready: Vec<usize>,
-    /// True if the server shuts down.
+    /// True if the server has begun to shut down.
     finishing: bool,
     /// The last time at which segments or credits arrived.
     active: Instant,
@@ -111,9 +113,9 @@ impl Bridge {
     /// Makes a bridge and binds its ports. `instance` must be a new random number at each start.
     ///
     /// # Errors
-    /// Fails with [`Error::Udp`] if a port cannot be bound, with [`Error::Bounds`] if the limits of the reassembler are not
-    /// valid, with [`Error::Path`] if the path of the socket for local workers is too long, and with [`Error::Io`] if
-    /// another operation of the operating system fails.
+    /// Fails with [`Error::Udp`] if a port cannot be bound, with [`Error::Bounds`] if the limits of the reassembler are
+    /// not valid, with [`Error::Path`] if the path of the socket for local workers is too long, and with [`Error::Io`]
+    /// if another operation of the operating system fails.
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
@@ -171,16 +173,17 @@ impl Bridge {
         self.intake.ports.addresses()
     }
 
-    /// Returns those ports of the configured port ranges that another process has bound. The bridge does not use these
-    /// ports.
+    /// Returns the ports that the bridge left out of the configured port ranges, because another process has bound
+    /// these ports.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
     }
 
-    /// Returns the size in bytes that the system gave to a socket's receive buffer.
+    /// Returns the size in bytes of the first UDP socket's receive buffer; 0 if the bridge has no UDP socket. The size
+    /// does not include the memory that the Linux kernel adds for its own data.
     ///
     /// # Errors
-    /// Fails with [`Error::Io`] if the system does not return the size.
+    /// Fails with [`Error::Io`] if the operating system does not report the size of the receive buffer.
     pub fn buffer(&self) -> Result<usize, Error> {
         self.intake.ports.buffer().map_err(Error::io("read the size of a receive buffer"))
     }
@@ -246,9 +249,9 @@ impl Bridge {
         something
     }
 
-    /// Gives up incomplete events that timed out. Segments that arrived before the time-out of their event may still
-    /// wait in a socket. The function keeps an event that timed out until all ports have been read and no segment was
-    /// left, but at most for the time `BEHIND`.
+    /// Gives up incomplete events that timed out. Segments that arrived before the time-out of their event may still be
+    /// unread in a socket. After the time-out of an event, the bridge keeps the event until it has read all sockets and
+    /// has found them empty, but at most for the time `BEHIND`.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -421,9 +424,9 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts the queued WRITEs of all remote workers. If the number of a worker's unacknowledged WRITEs has reached its
-    /// maximum, the other WRITEs to this worker stay queued. A worker with too many queued WRITEs gets no new events
-    /// from the dispatcher.
+    /// Posts the queued WRITEs of all remote workers. If a worker has the maximum number of unacknowledged WRITEs, the
+    /// other WRITEs to this worker stay queued. A worker with too many queued WRITEs gets no new events from the
+    /// dispatcher.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };
@@ -439,7 +442,8 @@ impl Bridge {
         }
     }
 
-    /// Closes the session of each worker that has acknowledged no WRITE for the time `DEAD`.
+    /// Closes the session of each remote worker that has unacknowledged WRITEs and has acknowledged none of them for
+    /// the time `DEAD`.
     fn find_dead(&mut self, now: Instant) {
         for (_, ring) in self.rings.iter().flatten() {
             let Way::Remote(remote) = &ring.way else { continue };
@@ -489,8 +493,8 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // While the bridge is ending, a removed worker may still read the events in its ring, so these events are
-            // not counted as lost.
+            // A worker that is removed while the bridge is ending may still read the events in its ring. `left` counts
+            // the unreleased events of this worker, so that the events are not reported as lost.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
         // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.

@@ -11,9 +11,10 @@ use verbs::{Access, Memory, Mr, Pd};
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: Memory,
-    /// The numbers of the buffers without users.
+    /// The numbers of the free buffers. The buffers in `taken` are not in `free`.
     free: Vec<u32>,
-    /// For each buffer, the number of WRITEs that read the buffer, plus one while its segments are handled.
+    /// The number of users of each buffer. The users of a buffer are the WRITEs that read the buffer, and the last
+    /// batch while the bridge handles the batch's segments in the buffer.
     users: Vec<u32>,
     /// The numbers of the buffers that [`Buffers::take`] has taken from `free`. Until [`Buffers::done`] is called, the
     /// buffers at the front of this list contain the last batch, and all other buffers in the list are empty.
@@ -28,8 +29,8 @@ impl Buffers {
         Ok(Self { memory, free, users: vec![0; count], taken: Vec::with_capacity(Ports::BATCH) })
     }
 
-    /// Registers the buffers with a protection domain, so that WRITEs of its queue pairs can send segments from the
-    /// buffers.
+    /// Registers the buffers with a protection domain, so that queue pairs of this protection domain can send segments
+    /// from the buffers by WRITEs.
     pub(crate) fn register(&self, pd: &Pd) -> Result<Mr, verbs::Error> {
         pd.reg_mr(&self.memory, Access::default())
     }
@@ -41,8 +42,8 @@ impl Buffers {
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
     }
 
-    /// Calls `receive` with at most [`Ports::BATCH`] buffers. `receive` writes segments into the first buffers and
-    /// returns the number of buffers that it used.
+    /// Calls `receive` with at most [`Ports::BATCH`] buffers. `receive` must fill the buffers in their order, and must
+    /// return the number of buffers that it filled.
     pub(crate) fn take<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
@@ -56,8 +57,8 @@ impl Buffers {
         for &buffer in &self.taken {
             let start = buffer as usize * Ports::BUFFER;
             // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not overlap,
-            // because the numbers in `taken` are different from each other. No WRITE reads the buffers in `taken`,
-            // because these buffers have no users until `receive` has returned. No other slice of the memory exists,
+            // because the numbers in `taken` are different from each other. No WRITE reads a buffer in `taken`, because
+            // `done` has removed the buffers of the last batch from `taken`. No other slice of the memory exists,
             // because this method has `&mut self`.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
@@ -74,7 +75,7 @@ impl Buffers {
         self.taken[at]
     }
 
-    /// Returns the bytes of a buffer that has users.
+    /// Returns all bytes of the buffer with the number `buffer`. Panics if neither a batch nor a WRITE uses the buffer.
     pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;
@@ -94,7 +95,7 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Removes one user of the buffer. If no user is left, the buffer becomes free.
+    /// Ends one use of the buffer by a WRITE or by a batch. The buffer becomes free when its last use ends.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);
@@ -103,8 +104,8 @@ impl Buffers {
         }
     }
 
-    /// Ends the handling of the last batch, which used `used` buffers: removes the batch as a user of each of these
-    /// buffers.
+    /// Ends the handling of the last batch, which used `used` buffers. Each of these buffers becomes free if no WRITE
+    /// reads the buffer.
     pub(crate) fn done(&mut self, used: usize) {
         for at in 0..used {
             let buffer = self.taken[at];

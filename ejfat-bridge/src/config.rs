@@ -11,8 +11,8 @@ pub struct BridgeConfig {
     pub listen: Vec<Listen>,
     /// The size of each socket's receive buffer in bytes; `None` for the system's default.
     pub buffer: Option<usize>,
-    /// The limits and settings of the reassembler. The bridge replaces [`reassembly::Config::page`] by the page size of the
-    /// system.
+    /// The limits and settings of the reassembler. The bridge replaces [`reassembly::Config::page`] by the page size of
+    /// the system.
     pub reassembly: reassembly::Config,
     /// The limits and settings of the dispatcher.
     pub dispatch: bridge::Config,
@@ -74,15 +74,16 @@ pub trait Steering: Send + Sync + fmt::Debug {
 pub struct Level {
     /// The number of the worker. Each new worker of a bridge has a higher number than all workers before.
     pub worker: u32,
-    /// The name that the worker gave in its subscription. The bridge only shows the name in logs and reports.
+    /// The name that the worker gave in its subscription. The bridge uses the name only in logs and reports.
     pub name: String,
     /// The member number of the worker in the load balancer's tables, or `None` if the worker gave no member number.
     pub member: Option<u16>,
     /// The part of the ring's slots that is in use, 0 to 1.
     pub fill: f64,
-    /// True if the worker is stalled: it has events and has released no event for [`bridge::Config::stall`], or it has
-    /// not acknowledged a WRITE for [`bridge::Config::silence`]. A stalled worker gets at most one event in each period
-    /// of [`bridge::Config::stall`].
+    /// True if the worker is stalled. A worker is stalled if it has events and has released none of them for
+    /// [`bridge::Config::stall`], or if it has unacknowledged WRITEs and has acknowledged none of them for
+    /// [`bridge::Config::silence`]. A stalled worker gets at most one event in each period of
+    /// [`bridge::Config::stall`].
     pub stalled: bool,
 }
 

@@ -66,7 +66,7 @@ pub struct Snapshot {
     /// be delivered again, is not counted. An event that a worker still has when the bridge ends is not counted.
     pub lost_with_workers: u64,
     /// The number of events that are lost because they are longer than the bridge accepts. The counters in `events` do
-    /// not include these events.
+    /// not include the events that `too_long` counts.
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
@@ -74,9 +74,9 @@ pub struct Snapshot {
     pub memory: u64,
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of the ports that received something, at most a second old. If more than 256 ports are bound, the
-    /// counters of dropped datagrams are updated for 256 ports at a time, so some of these counters may be more than a
-    /// second old.
+    /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. If more
+    /// than 256 ports are bound, some counts of dropped datagrams are older, because each snapshot reads the counts of
+    /// dropped datagrams for at most 256 ports.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,
@@ -126,7 +126,7 @@ impl Desk {
             question
         };
         if let Some(Question { tick, answer }) = question {
-            // Usually few events have the same tick. The limit of 100 events matters only if a sender sends the same
+            // Usually few events have the same tick. The limit of 100 traces matters only if a sender sends the same
             // tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
@@ -149,9 +149,9 @@ impl Handle {
         lock(&self.0.snapshot).load
     }
 
-    /// Returns the event traces of at most 100 events whose tick is `tick`. For an event without a tick, its event
-    /// number is compared with `tick`. The latest event is the first in the result. Returns `None` if the bridge does
-    /// not answer within two seconds, or if too many queries wait.
+    /// Returns the event traces of the events whose tick is `tick`. The result begins with the newest event trace, and
+    /// has at most 100 event traces. If an event has no tick, its event number is compared with `tick`. Returns `None`
+    /// if the bridge does not answer within two seconds, or if too many queries wait.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
         let (answer, records) = mpsc::channel();
         {

@@ -65,8 +65,8 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// Returns the description of a new event for the dispatcher. `place` and `datagram` belong to the segment of the
-    /// event that arrived first.
+    /// Returns the description of a new event for the dispatcher. `datagram` is the segment that opened the event, and
+    /// `place` is the result of [`Reassembler::handle`] for `datagram`.
     pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);

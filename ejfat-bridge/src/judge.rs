@@ -9,7 +9,7 @@ use naa_server::{
 
 /// Decodes and checks the subscription of a call, and checks that the call's regions match the subscription. Returns a
 /// [`Refusal`] inside the outer `Ok` if the subscription is refused. Fails with a `Failure` if parameters are missing,
-/// or if the output that gets the answer is too short even for a refusal.
+/// or if the output for the response is shorter than [`BLOCK`] bytes.
 pub(crate) fn judge(
     asking: &Asking<'_>,
     call: &mut Call<'_>,

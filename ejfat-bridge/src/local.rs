@@ -36,8 +36,8 @@ use crate::{Error, bells::Bells, word::Word};
 
 /// The maximum number of connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
-/// The maximum number of connections that one call of [`Listener::next`] accepts. Further connections wait for the next
-/// call of [`Listener::next`].
+/// The maximum number of connections that one call of [`Listener::next`] accepts. Connections beyond this number wait
+/// for the next call of [`Listener::next`].
 const MOST_AT_ONCE: usize = 64;
 /// The time limit within which a new connection must subscribe.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -84,8 +84,9 @@ impl Shared {
         let at = DESCRIPTORS_AT + self.geometry.descriptor_at(descriptor.sequence);
         self.events.write(at, &descriptor.encode());
         self.head.store(descriptor.sequence);
-        // The worker misses no event: before the worker sleeps, it sets its flag and then reads the head once more,
-        // while the bridge writes the head and then reads the flag.
+        // The fence keeps the write of `head` before the read of `asleep`. A worker that is about to sleep sets
+        // `asleep` to 1 and then reads `head` once more, so the worker finds the new event, or the bridge finds that
+        // the worker sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
             // Errors of `send` are ignored. If the socket is full, the bytes in the socket wake the worker. If the
@@ -138,8 +139,8 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// The connections that have not subscribed yet, in the order of arrival.
     pending: BTreeMap<u64, Pending>,
-    /// Admissions are shared among the user IDs of the connected processes, so that one user's connections that send
-    /// nothing do not keep other users out.
+    /// Decides by the user IDs of the connected processes which connections stay in `pending`, so that one user's
+    /// connections that send nothing do not keep other users out.
     seats: Seats<u64, u32>,
     arrived: u64,
     /// The number of messages that were no valid subscription.
@@ -204,20 +205,20 @@ impl Listener {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 // If accepting a connection fails with an error other than `EAGAIN` and `EINTR`, most likely this
-                // process has no free file descriptor. The connection that was not accepted waits in the queue of the
-                // listening socket. The listening socket does not wake the server loop until `next` is called again.
+                // process has no free file descriptor. The new connection then stays in the queue of the listening
+                // socket. The listening socket does not wake the server loop until `next` is called again.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // An error of `hear` is ignored, because each call of `next` also reads the sockets that do not wake the
-            // server loop.
+            // If `hear` fails, the new connection does not wake the server loop. The error is ignored, because each
+            // call of `next` reads all connections that have not subscribed yet.
             let _ = bells.hear(socket.as_fd());
-            // If there is no room for all connections, `seat` returns the socket of the connection that must be ended.
-            // The socket that `seat` returns is read once more, because a subscription may have arrived since the last
-            // read.
+            // If too many connections have not subscribed yet, `seat` returns the socket of the connection that must be
+            // ended. The socket that `seat` returns is read once more, because a subscription may have arrived since
+            // the last read.
             if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
                 return Some(applicant);
             }
@@ -237,8 +238,8 @@ impl Listener {
         None
     }
 
-    /// Admits a new connection if possible. If there is no room, returns the connection that must be ended: an older
-    /// connection, or the new connection itself.
+    /// Admits a new connection if possible. If [`MOST_PENDING`] connections have not subscribed yet, returns the
+    /// connection that must be ended: an older connection, or the new connection itself.
     fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let lost = match self.seats.room(MOST_PENDING, user) {

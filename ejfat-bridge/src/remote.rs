@@ -77,13 +77,14 @@ pub(crate) struct Remote {
     /// The entries that were not posted yet, in the order in which they will be posted.
     waiting: VecDeque<Post>,
     posted: VecDeque<(Done, u32)>,
-    /// The last time at which a WRITE was acknowledged, or at which a WRITE was posted while no WRITE was
-    /// unacknowledged.
+    /// The time since which the bridge waits for the next acknowledgement of a WRITE. `progress` is set when a WRITE is
+    /// acknowledged, and when a WRITE is posted after all earlier WRITEs were acknowledged.
     progress: Instant,
     pub(crate) was_behind: bool,
     in_flight: u32,
-    /// The registration of the receive buffers in this session's protection domain. This field is declared before
-    /// `stream`, so that the registration is dropped before `stream`.
+    /// The registration of the receive buffers in the protection domain of the worker's session; `None` if the delivery
+    /// mode is not cut-through. This field is declared before `stream`, so that the registration is dropped before
+    /// `stream`.
     receive: Option<Mr>,
     stream: Stream,
 }
@@ -181,7 +182,7 @@ impl Remote {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts queued WRITEs until none is left, or until the number of unacknowledged WRITEs has reached its maximum.
+    /// Posts queued WRITEs until none is left, or until the worker has the maximum number of unacknowledged WRITEs.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())
@@ -283,8 +284,8 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
-    /// Returns the time since a WRITE was last acknowledged, or was posted while no WRITE was unacknowledged. Returns
-    /// zero if no WRITE is unacknowledged.
+    /// Returns how long the bridge has waited for the next acknowledgement of a WRITE; zero if no WRITE is
+    /// unacknowledged.
     pub(crate) fn waits_since(&self, now: Instant) -> Duration {
         if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
     }

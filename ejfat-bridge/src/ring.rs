@@ -12,8 +12,8 @@ use crate::{local::Shared, remote::Remote, word::Word};
 /// in the first word of the credits. A worker changes the count in the first word of the credits after it has written
 /// credit words.
 const MANY: usize = 4096;
-/// The least time between two reads of the credit words of a ring with more than `MANY` credit words. A call of
-/// [`Credits::look`] with `in_any_case` reads the credit words even if this time has not passed.
+/// The least time between two reads of the credit words of a ring with more than `MANY` credit words. If `in_any_case`
+/// is true, [`Credits::look`] reads the credit words even if less than `REST` has passed since the last read.
 const REST: Duration = Duration::from_millis(1);
 
 /// The credits of a ring, which the worker writes.
@@ -23,8 +23,8 @@ pub(crate) struct Credits {
     geometry: Geometry,
     count: Word,
     seen: u32,
-    /// The earliest time of the next read of the credit words. The field is used only for a ring with more than `MANY`
-    /// words.
+    /// The earliest time of the next read of the credit words. A ring with at most `MANY` credit words does not use
+    /// this time.
     next: Instant,
     words: Vec<u32>,
 }
@@ -42,8 +42,8 @@ impl Credits {
     }
 
     /// Reads and returns the credit words. Returns `None` if `in_any_case` is false and the count in the first word of
-    /// the credits has not changed since the last read. Also returns `None` if `in_any_case` is false, the ring has
-    /// more than `MANY` credit words, and less than `REST` has passed since the last read.
+    /// the credits has not changed since the last read. If `in_any_case` is false and the ring has more than `MANY`
+    /// credit words, the result is also `None` until the time `REST` has passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

@@ -13,7 +13,7 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Returns the word at the offset `at` of `memory`.
+    /// Returns the word that begins `at` bytes after the start of `memory`.
     ///
     /// # Panics
     /// Panics if the word does not lie inside the memory, or is not aligned.

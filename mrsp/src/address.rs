@@ -2,7 +2,7 @@
 
 use crate::region::{NaaAddress, PAGE_BYTES};
 
-/// The error for regions that do not fit into the 56-bit accelerator addresses.
+/// The error for regions that do not fit into the accelerator's address space of 56 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the regions reach beyond the 56-bit addresses of the accelerator; start them at a lower address")]
 pub struct OutOfAddresses;

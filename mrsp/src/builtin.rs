@@ -9,9 +9,9 @@
 //! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the catalogue |
 //!
 //! Input i is the parameter with index i among the parameters that have the flag INPUT. Output i is the parameter with
-//! index i among the parameters that have the flag OUTPUT. The region of an input or output may be larger than its
-//! data. The arguments say which part of an input the function uses, and the status block says how many bytes of each
-//! output the function produced.
+//! index i among the parameters that have the flag OUTPUT. The region of an input or output may be larger than the data
+//! in the region. The arguments say which part of an input the function uses, and the status block says how many bytes
+//! of each output the function produced.
 //!
 //! | function | arguments | inputs from 1 | output 1 |
 //! |---|---|---|---|
@@ -85,7 +85,7 @@ pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
 /// The function that writes the accelerator's [`catalogue`](crate::catalogue) to output 0.
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
-/// The names of all functions that every server has.
+/// The codes and names of the functions that every server has.
 pub const NAMES: &[(FunctionCode, &str)] = &[
     (INCREMENT, "increment"),
     (INCREMENT_BY_TWO, "increment-by-two"),
@@ -104,9 +104,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// The services that a server may have. Output 0 of each service except `subscribe` is a reply. If a service has a
-/// request, the request is input 0. Each request and each reply is a message of the crate `naa-proto`, and its length
-/// comes before the message as a varint.
+/// The codes and names of the services that a server may have. Output 0 of each service except `subscribe` is a reply.
+/// If a service has a request, the request is input 0. Each request and each reply is a message of the crate
+/// `naa-proto`. The length of each message in bytes comes before the message as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),

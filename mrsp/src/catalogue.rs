@@ -14,8 +14,8 @@
 //! In the catalogue, the functions are in the order of their codes. Flag bit 0 of a function means that its calls run
 //! on pool threads and not in the server loop. Texts are UTF-8 without control characters, so that programs can print
 //! the texts unchanged. If the output is too small for the catalogue, function 127 writes only the header, which
-//! contains the size of the whole catalogue. A call whose output is too small has the return code
-//! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
+//! contains the size of the whole catalogue. A call of function 127 fails with the return code
+//! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL) if the output is too small for the catalogue.
 
 mod decode;
 mod encode;
@@ -83,7 +83,7 @@ impl Function {
 pub struct Parameter {
     /// The direction in which the parameter is sent.
     pub direction: Direction,
-    /// The content of the parameter.
+    /// The kind of data that the parameter contains.
     pub kind: Kind,
     /// The parameter's name, up to 255 bytes.
     pub name: String,
@@ -101,7 +101,7 @@ pub enum Direction {
     Output = 1,
     /// The host sends the parameter before a call, and the accelerator sends the parameter back after the call.
     InOut = 2,
-    /// Scratch memory on the accelerator, which is not sent.
+    /// The parameter is an internal region, which is not sent.
     Internal = 3,
 }
 

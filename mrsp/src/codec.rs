@@ -30,20 +30,20 @@ pub enum DecodeError {
     /// The message is shorter than its header of 4 bytes. The value is the length of the message in bytes.
     #[error("an MRSP message of {0} bytes is shorter than its header")]
     Short(usize),
-    /// MRSP does not define the message's type. The value is the message's type.
+    /// The message has a type that MRSP does not define. The value is the type.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
     /// The length of the message is not the length that its header requires.
     #[error("the length of the MRSP message does not fit its count: {actual} bytes instead of {expected}")]
     Length {
-        /// The length of the message in bytes that its header requires.
+        /// The length in bytes that the header of the message requires.
         expected: usize,
         /// The length of the message in bytes.
         actual: usize,
     },
 }
 
-/// The error for more regions than the 8-bit count of a message can express.
+/// The error for more regions than the 8-bit count of a message can express. The value is the number of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);

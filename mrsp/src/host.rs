@@ -18,9 +18,9 @@
 //! unchanged. If a response arrives while no call runs, the session fails, because the next call could not distinguish
 //! this response from its own response.
 //!
-//! Single-send parameters are written by the first call only. The immediate of a call is on the last WRITE of its
-//! inputs. If a call sends no input, the immediate is on a WRITE of no bytes. Single-send parameters count as sent when
-//! the first response arrives, because the response proves that their WRITEs arrived.
+//! Single-send parameters are written by the first call only. The last WRITE of a call's inputs carries the request
+//! immediate. If a call sends no input, a WRITE of no bytes carries the request immediate. Single-send parameters count
+//! as sent when the first response arrives, because this response proves that the WRITEs of these parameters arrived.
 
 mod arranged;
 mod setup;
@@ -50,9 +50,9 @@ pub enum PeerError {
     /// The accelerator sent a message that the protocol does not allow in the session's state.
     #[error("the accelerator sent {message} while the session was {state}")]
     UnexpectedMessage {
-        /// The name of the message's type.
+        /// The name of the type of the accelerator's message, for the text of the error.
         message: &'static str,
-        /// The name of the state in which the message arrived.
+        /// The name of the session's state when the message arrived.
         state: &'static str,
     },
     /// The advertisement has more or fewer regions than the host requested. Internal regions do not count, because the
@@ -69,9 +69,9 @@ pub enum PeerError {
     RegionTooSmall {
         /// The number of the region in the advertisement, counted from 0.
         param: usize,
-        /// The requested size in bytes.
+        /// The size in bytes that the host requested for the region.
         asked: u32,
-        /// The announced size in bytes.
+        /// The size in bytes that the accelerator announced for the region.
         announced: u32,
     },
     /// The accelerator announced a region that does not end inside the 64-bit address space.
@@ -85,7 +85,7 @@ pub enum PeerError {
     UnsolicitedResponse {
         /// The immediate of the response in host byte order.
         immediate: u32,
-        /// The name of the state in which the response arrived.
+        /// The name of the session's state when the response arrived.
         state: &'static str,
     },
 }
@@ -94,12 +94,12 @@ pub enum PeerError {
 /// the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The session is not in the state that the method needs.
+    /// The called method is not allowed in the session's state.
     #[error("the session is {state}, it must be {needed} for this")]
     State {
         /// The name of the session's state.
         state: &'static str,
-        /// The name of the state that the method needs.
+        /// The name of a state in which the called method is allowed.
         needed: &'static str,
     },
     /// A part in the list of parts does not lie inside its parameter, or the list is too long.
@@ -152,8 +152,7 @@ impl State {
 /// The state machine of one connection to an accelerator.
 #[derive(Debug)]
 pub struct HostSession {
-    /// The entries of the AAR in their order on the wire. The parameters, or the regions that parameters share, come
-    /// before the internal regions.
+    /// The entries of the AAR in their order on the wire. The internal regions come after all other regions.
     requests: Vec<RegionRequest>,
     /// The number of entries in `requests` that are not internal regions.
     shared: usize,
@@ -168,8 +167,8 @@ impl HostSession {
     /// which exist on the accelerator only.
     ///
     /// # Errors
-    /// Returns an error if no AAR can describe these regions, or if there is no parameter to which the accelerator
-    /// could write a response.
+    /// Returns an error if `params` is empty, if there are more regions than `config` allows, or if a parameter or an
+    /// internal region is not valid. [`SetupError`] lists all reasons.
     pub fn new(config: &HostConfig, params: &[Param], internals: &[u64]) -> Result<Self, SetupError> {
         let requests = setup::requests(config, params, internals)?;
         let (shared, dialect) = (params.len(), config.dialect);
@@ -178,12 +177,14 @@ impl HostSession {
 
     /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
     /// have computed `placed` from the same parameters in the same order. The accelerator must accept layout blocks.
-    /// The accelerator writes each result to the address and RKey in `params`. If results of several parameters are
-    /// copied together, the addresses of these parameters in `params` must lie in the host's staging region.
+    /// The accelerator writes each output to the address in `params`, with the RKey in `params`. If
+    /// [`Placed::is_staged`] returns true for an output, the address of this output in `params` must lie in the host's
+    /// staging region.
     ///
     /// # Errors
-    /// Returns an error for the reasons of [`new`](Self::new), or if `placed` was computed for another number of
-    /// parameters.
+    /// Returns an error if `params` is empty, if there are more regions than `config` allows, if a parameter or an
+    /// internal region is not valid, or if `placed` was computed for another number of parameters. [`SetupError`] lists
+    /// all reasons.
     pub fn arranged(
         config: &HostConfig,
         params: &[Param],
@@ -231,8 +232,8 @@ impl HostSession {
     /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// Returns an error if the message is not an advertisement, or if its regions do not fit the requested regions.
-    /// After an error, the session has failed.
+    /// Returns an error if the session does not wait for an advertisement, if the message is not an advertisement, or
+    /// if the announced regions do not match the requested regions. After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         match self.agree(bytes) {
             Ok(agreed) => {
@@ -393,8 +394,7 @@ impl HostSession {
         }
     }
 
-    /// Returns the requested regions in the order of the AAR. The parameters, or the regions that parameters share,
-    /// come before the internal regions.
+    /// Returns the requested regions in the order of the AAR. The internal regions come after all other regions.
     pub fn requests(&self) -> &[RegionRequest] {
         &self.requests
     }

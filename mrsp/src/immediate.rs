@@ -91,8 +91,8 @@ pub enum Request {
 /// A call that was decoded from its request immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRequest {
-    /// The code of the function, or `None` for code 0, which C hosts send for function 128. The response to a call with
-    /// code 0 is [`ReturnCode::UNKNOWN_FUNCTION`].
+    /// The code of the function, or `None` for code 0. A host that uses the C library sends code 0 for function 128.
+    /// The response to a call with code 0 is [`ReturnCode::UNKNOWN_FUNCTION`].
     pub function: Option<FunctionCode>,
     /// The user bits, which have the meaning that the host's program and the function agree on.
     pub user: U24,
@@ -121,11 +121,13 @@ impl Request {
 /// library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The dialect of the released version of the NAAICE library, in which the upper 24 bits are a return code.
+    /// The dialect `main`, which the released version of the NAAICE library uses. In the dialect `main`, the upper 24
+    /// bits of a response immediate are a return code.
     #[default]
     Main,
-    /// The dialect of the next version of the NAAICE library, in which the upper 24 bits are data for the user. A host
-    /// that uses [`Dialect::Next`] cannot distinguish a failed call from a successful call.
+    /// The dialect `next`, which the version `next` of the NAAICE library uses. In the dialect `next`, the upper 24
+    /// bits of a response immediate are data that the function returns to the host's program. A host that uses
+    /// [`Dialect::Next`] cannot distinguish a failed call from a successful call.
     Next,
 }
 
@@ -136,7 +138,8 @@ pub enum Answer {
     Success,
     /// The call failed for the reason that the return code names.
     Failure(ReturnCode),
-    /// The upper 24 bits of the response immediate, which are data for the user in [`Dialect::Next`].
+    /// The data that the function returns to the host's program in the upper 24 bits of the response immediate. This
+    /// variant occurs only with [`Dialect::Next`].
     User(U24),
 }
 

@@ -8,7 +8,8 @@
 //! | [`Gathered`](Layout::Gathered) | one | one WRITE with a scatter-gather list | one WRITE, if the outputs have the same distances on the host |
 //! | [`Packed`](Layout::Packed) | one | one WRITE, in which small inputs are copied together and large inputs are gathered | one WRITE for the small outputs, which the host copies; a WRITE for each large output |
 //!
-//! A region has at most 2 GiB. If a parameter does not fit into the last region, the parameter lies in a new region.
+//! A region has at most 2 GiB. Parameters that share regions are placed one after another. If the next parameter no
+//! longer fits into a region, a new region begins with this parameter.
 //!
 //! # Extension
 //! All layouts except the symmetric layout are this project's extension of MRSP. If the layout is not symmetric, the

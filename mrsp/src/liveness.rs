@@ -45,13 +45,13 @@ pub struct Liveness<T = Instant> {
     expected: Expected<T>,
 }
 
-/// Says whether, and until when, the owner of a [`Liveness`] waits for the acknowledgement of work requests that are
-/// not probes.
+/// Says whether a work request other than a probe is unacknowledged, and whether there is a deadline for the
+/// acknowledgement.
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// The owner of the [`Liveness`] waits for an acknowledgement without a deadline, because the transport reports a
-    /// peer that never acknowledges.
+    /// A work request is unacknowledged, but there is no deadline for the acknowledgement, because the transport
+    /// reports a peer that never acknowledges.
     Sometime,
     By(T),
 }

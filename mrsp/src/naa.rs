@@ -24,9 +24,9 @@
 //!
 //! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
 //! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
-//! writes an internal region to the host. About the requested accelerator addresses, the session checks only that each
-//! region ends inside the 56-bit address space. The requested addresses of two regions may be equal, because the
-//! accelerator need not place a region at its requested address.
+//! writes an internal region to the host. The session accepts a requested accelerator address if the region then ends
+//! inside the 56-bit address space. The requested addresses of two regions may be equal, because the accelerator need
+//! not place a region at its requested address.
 
 mod arranged;
 mod limits;
@@ -88,15 +88,15 @@ pub enum RequestError {
     /// The host sent an immediate while the session was not ready for a call.
     #[error("the host called ({immediate:#010x}) while the session was {state}")]
     Unexpected {
-        /// The immediate in host byte order.
+        /// The immediate in native byte order.
         immediate: u32,
         /// The name of the state in which the immediate arrived.
         state: &'static str,
     },
 }
 
-/// The error for a method that the server's own program called in the wrong state or with wrong values. After this
-/// error, the session is unchanged.
+/// The error of a method of [`NaaSession`] that was called in the wrong state or with wrong values. After this error,
+/// the session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     /// The session is not in the state that the method needs.
@@ -141,8 +141,8 @@ enum State {
 
 #[derive(Debug)]
 struct Agreed {
-    /// The parameters. If parameters share regions, each parameter is nevertheless described as if it had its own
-    /// region.
+    /// The parameters of the session. If parameters share regions, each parameter is nevertheless described as if it
+    /// had its own region.
     params: Vec<RegionRequest>,
     /// The locations of the parameters in shared regions; `None` if each parameter has its own region.
     arranged: Option<Arranged>,
@@ -252,7 +252,7 @@ impl NaaSession {
         Ok(codec::encode_error(code))
     }
 
-    /// Handles a request that arrived by WRITE_WITH_IMM. `immediate` is the request's immediate in host byte order.
+    /// Handles a request that arrived by WRITE_WITH_IMM. `immediate` is the request's immediate in native byte order.
     ///
     /// # Errors
     /// Returns an error if the immediate is not a call, or if the session is not ready for a call. After an error, the
@@ -277,10 +277,10 @@ impl NaaSession {
     /// the part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry
     /// in `parts` are sent whole.
     ///
-    /// If the call failed, `result` is the return code that the host gets. `status_bytes` is the number of bytes at the
-    /// start of the first output that are sent although the call failed, for a status block or the header of a
-    /// catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent. If the call
-    /// succeeded, `status_bytes` has no effect.
+    /// If the call failed, `result` is the return code that the host gets. The response to a failed call contains the
+    /// first `status_bytes` bytes of the first output, which hold a status block or the header of a catalogue. If
+    /// `status_bytes` is 0 or the session has no output, only the immediate is sent. If the call succeeded,
+    /// `status_bytes` has no effect.
     ///
     /// # Errors
     /// Returns an error if no call is running, if a part is not inside its parameter, if `parts` has more elements than
@@ -373,8 +373,8 @@ fn plan_success(agreed: &Agreed, parts: &[Option<Part>], plan: &mut CallPlan) ->
     Ok(())
 }
 
-/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes after the status block, so
-/// that the host does not take the bytes of the status block for a result.
+/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes after the status block,
+/// because the host's program could take the length of the WRITE with the immediate for the length of an output.
 fn plan_failure(
     params: &[RegionRequest],
     code: ReturnCode,

@@ -26,7 +26,7 @@ pub struct Write {
     pub remote_addr: u64,
     /// The RKey of the peer's region.
     pub rkey: u32,
-    /// The immediate in host byte order. A WRITE that has an immediate is posted as a WRITE_WITH_IMM with the
+    /// The immediate in native byte order. A WRITE that has an immediate is posted as a WRITE_WITH_IMM with the
     /// solicited-event bit.
     pub immediate: Option<u32>,
     /// The range of the WRITE's pieces in the plan's list of pieces. The range is empty if the WRITE is not gathered.
@@ -51,17 +51,17 @@ pub struct Piece {
     pub length: u32,
 }
 
-/// A range of bytes of a region. In a list of `Option<Part>`, `None` stands for the whole region.
+/// A range of bytes of a parameter. In a list of `Option<Part>`, `None` stands for the whole parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The offset of the part's first byte in the region, in bytes.
+    /// The offset of the part's first byte in the parameter, in bytes.
     pub offset: u64,
     /// The length of the part in bytes.
     pub bytes: u64,
 }
 
 impl Part {
-    /// Returns the part that has the first `bytes` bytes of a region.
+    /// Returns the part that has the first `bytes` bytes of a parameter.
     pub const fn prefix(bytes: u64) -> Self {
         Self { offset: 0, bytes }
     }
@@ -71,7 +71,7 @@ impl Part {
 /// parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// A part that does not begin at offset 0 ends beyond its parameter.
+    /// A part whose offset is above 0 ends beyond its parameter.
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
     Outside {
         /// The number of the parameter, counted from 0.
@@ -83,13 +83,13 @@ pub enum PartError {
         /// The size of the parameter in bytes.
         size: u32,
     },
-    /// A part that begins at offset 0 is longer than its parameter, or a failed call has more status bytes than the
-    /// first output can contain.
+    /// A part whose offset is 0 is longer than its parameter, or a failed call has more status bytes than the first
+    /// output can contain.
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong {
         /// The number of the parameter, counted from 0.
         param: usize,
-        /// The length of the part in bytes.
+        /// The length of the part in bytes, or the number of status bytes.
         bytes: u64,
         /// The size of the parameter in bytes.
         size: u32,
@@ -97,9 +97,9 @@ pub enum PartError {
     /// The list of parts is longer than the list of parameters.
     #[error("lengths of {given} parameters were given, but there are {params}")]
     TooMany {
-        /// The number of parts.
+        /// The number of elements in the list of parts.
         given: usize,
-        /// The number of parameters.
+        /// The number of parameters of the session.
         params: usize,
     },
 }
@@ -136,7 +136,8 @@ impl CallPlan {
         self
     }
 
-    /// Allows scatter-gather lists of up to `elements` elements. The default is 1, with which no WRITE is gathered.
+    /// Allows scatter-gather lists of up to `elements` elements, or of 1 element if `elements` is 0. A plan
+    /// gathers no WRITEs if this method is not called.
     #[must_use]
     pub fn with_most_pieces(mut self, elements: u32) -> Self {
         self.most_pieces = elements.max(1);
@@ -168,7 +169,8 @@ impl CallPlan {
         })
     }
 
-    /// Adds `piece` to the last WRITE, which must have room for `piece`.
+    /// Adds `piece` to the last WRITE. The caller must check with [`has_room`](Self::has_room) that the last WRITE has
+    /// room for `piece`.
     pub(crate) fn append(&mut self, piece: Piece) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
@@ -183,7 +185,8 @@ impl CallPlan {
         self.pieces.push(piece);
     }
 
-    /// Extends the last WRITE, which must have room for `bytes` more bytes.
+    /// Adds `bytes` bytes to the end of the last WRITE. The caller must check with [`has_room`](Self::has_room) that
+    /// the last WRITE has room for these bytes.
     pub(crate) fn extend(&mut self, bytes: u32) {
         let Some(last) = self.writes.last_mut() else { return };
         last.length += bytes;
@@ -200,7 +203,7 @@ impl CallPlan {
     }
 
     /// Adds the WRITEs that transfer `total` bytes from the offset `start` of parameter `param` to the remote address
-    /// `addr`. If `total` exceeds the length of the longest WRITE, several WRITEs are added.
+    /// `addr`. If `total` is above the maximum length of a WRITE of this plan, several WRITEs are added.
     pub(crate) fn push_to(&mut self, param: usize, start: u64, total: u32, addr: u64, rkey: u32) {
         let mut done = 0;
         loop {

@@ -2,7 +2,8 @@
 
 use std::{fmt, ops::BitOr};
 
-/// The size in bytes of an accelerator's page. Each region takes up whole pages.
+/// The size in bytes of a page of the accelerator's address space. [`AddressPlan`](crate::address::AddressPlan) rounds
+/// the size of each region up to a multiple of `PAGE_BYTES`.
 pub const PAGE_BYTES: u64 = 4096;
 /// The maximum size of a region in bytes, which is the maximum size of an InfiniBand message (IBTA vol. 1, C9-9).
 pub const MAX_REGION_BYTES: u64 = 1 << 31;

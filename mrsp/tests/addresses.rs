@@ -1,4 +1,4 @@
-//! Tests of accelerator addresses that the program chooses, instead of consecutive addresses.
+//! Tests of accelerator addresses that the host's program chooses.
 
 use mrsp::{
     HostSession, Param, RegionFlags,

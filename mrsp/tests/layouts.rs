@@ -31,17 +31,17 @@ struct Pair {
     naa: NaaSession,
     /// The memory of each parameter, followed by the staging region.
     host_memory: Vec<Vec<u8>>,
-    /// The host's memory to which results are written.
+    /// The host's memory to which outputs are written.
     landing: Vec<Memory>,
-    /// The location of each parameter's result: the index of a memory in `landing`, and the offset of the result in
-    /// this memory.
+    /// The location of each parameter in `landing`: the index of a [`Memory`], and the offset of the parameter in this
+    /// [`Memory`].
     lands: Vec<(usize, usize)>,
     naa_memory: Vec<Memory>,
     plan: CallPlan,
 }
 
 impl Pair {
-    /// Sets up a session. All results share one [`Memory`] on the host if `together` is true, the layout is gathered,
+    /// Sets up a session. All outputs share one [`Memory`] on the host if `together` is true, the layout is gathered,
     /// and the accelerator has only one region.
     fn new(
         layout: Layout,
@@ -134,10 +134,11 @@ fn memory(key: u32, size: u32) -> Memory {
     Memory { addr: u64::from(key) << 32, rkey: key, bytes: vec![0; size as usize] }
 }
 
-/// Returns the host's memories to which results are written, and the location of each result. Results that the packed
-/// layout copies together share one [`Memory`], as they share the staging region of a real host. All results share one
-/// [`Memory`] if `together` is true, the layout is gathered, and the accelerator has only one region. Each result that
-/// shares no [`Memory`] has a [`Memory`] of its own.
+/// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
+/// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
+/// real host. All parameters lie in the first [`Memory`] if `together` is true, the layout is gathered, and the
+/// accelerator has only one region. A parameter that does not lie in the first [`Memory`] has a [`Memory`] that no
+/// other parameter uses.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

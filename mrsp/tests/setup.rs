@@ -183,7 +183,7 @@ fn messages_out_of_order() {
     let advertisement = grant(&mut naa, &aar);
     session.handle_message(&advertisement).unwrap();
 
-    // If a side receives the setup message of its peer a second time, its session fails.
+    // A session fails if it receives the setup message of its peer a second time.
     let error = session.handle_message(&advertisement).unwrap_err();
     assert_eq!(error, PeerError::UnexpectedMessage { message: "an advertisement", state: "ready" });
     assert!(session.is_failed() && session.peer_regions().is_none());

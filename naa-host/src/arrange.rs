@@ -54,10 +54,11 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
     }
 }
 
-/// Returns the layout rule in [`LAYOUT_RULE_VARIABLE`], or `None` if the variable is not set or is empty.
+/// Returns the layout rule in [`LAYOUT_RULE_VARIABLE`]. Returns `None` if [`LAYOUT_RULE_VARIABLE`] is not set, is
+/// empty, or has white space only.
 ///
 /// # Errors
-/// Fails with [`Error::Environment`] if the value of the variable is not a layout rule.
+/// Fails with [`Error::Environment`] if the value of [`LAYOUT_RULE_VARIABLE`] is not a layout rule.
 pub fn rule_from_env() -> Result<Option<Rule>, Error> {
     let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
     match value.parse() {

@@ -52,7 +52,8 @@ impl Job {
     /// Returns the memory of input `index`, which the program must fill before the call.
     ///
     /// # Errors
-    /// Fails with [`Error::NoSuchParam`] if there is no parameter with this index.
+    /// Fails with [`Error::NoSuchParam`] if there is no input `index`. The method can also fail with the errors of
+    /// [`Session::lease_mut`].
     pub fn input(&mut self, index: usize) -> Result<&mut [u8], Error> {
         if index >= self.inputs {
             return Err(Error::NoSuchParam { index, params: self.inputs });
@@ -74,9 +75,9 @@ impl Job {
     /// Calls the function and waits for the end of the call.
     ///
     /// # Errors
-    /// Fails with [`Error::Function`], which has the detail of the status block, if the function fails, with
-    /// [`Error::Status`] or [`Error::Produced`] if the status block is not valid, and with the same errors as
-    /// [`Session::call`].
+    /// Fails with [`Error::Function`] if the function fails. [`Error::Function`] contains the detail of the status
+    /// block, if a status block arrived. Fails with [`Error::Status`] or [`Error::Produced`] if the status block is not
+    /// valid. The method can also fail with the errors of [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);
@@ -94,7 +95,7 @@ impl Job {
     /// [`Session::bytes`] does.
     ///
     /// # Errors
-    /// Fails with [`Error::NoSuchParam`] if there is no parameter with this index.
+    /// Fails with [`Error::NoSuchParam`] if there is no output `index`.
     pub fn output(&self, index: usize) -> Result<Cow<'_, [u8]>, Error> {
         let produced = *self.produced.get(index).ok_or(Error::NoSuchParam { index, params: self.outputs })?;
         self.session.bytes(2 + self.inputs + index, ..produced)
@@ -108,7 +109,7 @@ impl Job {
 
     fn accept(&mut self, status: &StatusBlock) -> Result<(), Error> {
         let peer = self.session.peer();
-        // Output 0 is the status block itself.
+        // The first element of `status.produced` is the length of the status block itself.
         for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
             let size = self.session.param_len(2 + self.inputs + output)?;
             let fits = usize::try_from(produced).ok().filter(|&produced| produced <= size);

@@ -34,21 +34,21 @@ impl Clock {
         Some(self.now)
     }
 
-    /// Returns the time, which may be behind the exact time by one step of the coarse time (1 to 10 ms).
+    /// Returns the time, which may be behind the exact time by up to one step of the coarse time (1 to 10 ms).
     pub(crate) fn now(&mut self) -> Instant {
         self.look();
         self.now
     }
 
-    /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method when a timer may have
-    /// ended a wait.
+    /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method after a wait that a
+    /// timer may have ended, because the coarse time need not have advanced during the wait.
     pub(crate) fn rang(&mut self) {
         self.tick = None;
     }
 }
 
-/// Returns the time when `limit` has passed. A longer limit than [`CallTimeout::LONGEST`] counts as that time, so that a
-/// program may use [`Duration::MAX`] to wait without a limit.
+/// Returns the current time plus `limit`. A `limit` above [`CallTimeout::LONGEST`] counts as [`CallTimeout::LONGEST`],
+/// so a program may pass [`Duration::MAX`].
 pub(crate) fn after(limit: Duration) -> Instant {
     Instant::now() + limit.min(CallTimeout::LONGEST)
 }

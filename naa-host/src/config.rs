@@ -30,14 +30,15 @@ pub enum CallTimeout {
 }
 
 impl CallTimeout {
-    /// The longest time that `NAA_TIMEOUT` may contain, a century, because the clock cannot count much longer times.
-    /// A longer `setup_timeout` counts as this time.
+    /// The longest time that `NAA_TIMEOUT` may contain, a century, because the clock cannot count much longer times. A
+    /// longer `setup_timeout` is reduced to this time.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-    /// The time limit; `None` if there is no limit.
+    /// Returns the time limit, or `None` if there is no limit.
     ///
     /// # Errors
-    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
+    /// Fails with [`Error::Environment`] if `self` is [`CallTimeout::Environment`] and `NAA_TIMEOUT` is not a valid
+    /// time.
     pub fn limit(self) -> Result<Option<Duration>, Error> {
         match self {
             Self::Environment => timeout_from_env(),
@@ -79,7 +80,7 @@ pub struct SessionConfig {
     /// The time limit of a call.
     pub call_timeout: CallTimeout,
     /// A call that takes longer than `report_after` is reported by one warning, which names the accelerator and the
-    /// function, and says whether the accelerator answers probes. If `report_after` is `None`, calls are not reported.
+    /// function, and says whether the accelerator answers probes. If `report_after` is `None`, no warning is logged.
     pub report_after: Option<Duration>,
     /// The mode in which threads wait: by spinning, by sleeping, or by both.
     pub wait: WaitMode,

@@ -126,7 +126,7 @@ impl Device {
         Ok(Self(inner))
     }
 
-    /// A text for people that says which provider was chosen, on which address, and why.
+    /// Returns a text for people that says which provider was chosen, on which address, and why.
     pub fn describe(&self) -> &str {
         &self.0.description
     }
@@ -136,7 +136,7 @@ impl Device {
         self.context().attr().provider
     }
 
-    /// A text for people that says which provider was chosen and why, for example "verbs: rxe0 has 10.9.0.1".
+    /// Returns a text for people that says which provider was chosen and why, for example "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.0.why
     }
@@ -148,13 +148,13 @@ impl Device {
         self.0.is_surprising
     }
 
-    /// The local address.
+    /// Returns the local address of the device.
     pub fn address(&self) -> IpAddr {
         self.context().attr().address
     }
 
-    /// The device's counters by name. If a counter also exists in the hw_counters of the Linux kernel's soft-RoCE
-    /// device (rxe), both have the same name.
+    /// Returns the name and the value of each counter of the device. If a counter also exists in the hw_counters of the
+    /// Linux kernel's soft-RoCE device (rxe), both have the same name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.context().driver().counters()
     }
@@ -185,7 +185,7 @@ fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
 
 #[cfg(test)]
 impl Device {
-    /// An embedded device that does not take back accelerators' access to outputs, like a NIC.
+    /// Opens an embedded device on which an accelerator keeps its access to outputs after a call, as on a NIC.
     pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
         let config = DeviceConfig { keeps_access: true, ..DeviceConfig::default() };
         let context = naa_provider::open(local, Choice::Embedded, &config).unwrap().context;

@@ -1,5 +1,5 @@
-//! The errors of this crate. The text of each error says what went wrong and what to do about it, and [`Error::party`]
-//! says who has to act.
+//! The errors of this crate. The text of each error says what went wrong and what to do about it. [`Error::party`] says
+//! who must remove the cause of an error.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -13,16 +13,17 @@ use verbs::{RejectReason, Unreachable, WcStatus};
 
 use crate::spec::SpecError;
 
-/// The party that has to act so that an error does not occur again.
+/// The party that must remove the cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The author of the calling program, or the person who set the program's environment, has to act.
+    /// The author of the calling program, or the person who set the program's environment, must remove the cause of the
+    /// error.
     Program,
-    /// The person who operates this machine, with its devices, memory and addresses, has to act.
+    /// The person who operates this machine must remove the cause of the error.
     Machine,
-    /// The person who operates the network between this machine and the accelerator has to act.
+    /// The person who operates the network between this machine and the accelerator must remove the cause of the error.
     Network,
-    /// The person who operates the accelerator has to act.
+    /// The person who operates the accelerator must remove the cause of the error.
     Accelerator,
 }
 
@@ -105,14 +106,14 @@ pub enum Error {
         /// The session's setup time-out.
         limit: Duration,
     },
-    /// The response that opens a stream did not arrive in time.
+    /// The response to a streaming call did not arrive in time.
     #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
     AnswerTimedOut {
         /// The address of the accelerator.
         peer: SocketAddr,
         /// The function that was called.
         function: FunctionCode,
-        /// The setup time-out of the session, which also limits the time until the response that opens a stream.
+        /// The setup time-out of the session, which is also the time limit for the response to a streaming call.
         limit: Duration,
     },
     /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout), so the session is
@@ -208,7 +209,7 @@ pub enum Error {
         peer: SocketAddr,
         /// The text of the error that ended the session.
         why: String,
-        /// The party that has to act because of the error that ended the session.
+        /// The party that must remove the cause of the error that ended the session.
         party: Party,
     },
     /// The program used a region or began another call while a call was running.
@@ -256,14 +257,14 @@ pub enum Error {
         /// The length of the parameter in bytes.
         size: usize,
     },
-    /// A range of bytes does not lie inside its parameter.
+    /// The program gave a range of bytes that does not lie inside the parameter.
     #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
     OutOfBounds {
         /// The number of the parameter, counted from 0 without internal regions.
         index: usize,
-        /// The offset in the parameter of the bytes that were to be accessed.
+        /// The offset in bytes from the start of the parameter to the start of the range that the program gave.
         offset: usize,
-        /// The number of bytes that were to be accessed.
+        /// The length in bytes of the range that the program gave.
         len: usize,
         /// The size of the parameter in bytes.
         size: usize,
@@ -284,7 +285,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the party that has to act so that the error does not occur again.
+    /// Returns the party that must remove the cause of the error.
     pub fn party(&self) -> Party {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
@@ -401,7 +402,7 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     }
 }
 
-/// The format that a decompression function reads.
+/// Returns the format that the decompression function `function` reads, or `None` for any other function.
 fn format_of(function: FunctionCode) -> Option<&'static str> {
     match function {
         builtin::ZSTD_DECOMPRESS => Some("zstd frame"),
@@ -411,7 +412,7 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
 }
 
 /// Return codes that kernels may return and whose text does not refer to the accelerator's log. Kernels may also return
-/// INTERNAL, which is not in this list because the text of INTERNAL already refers to the log.
+/// INTERNAL, which is not in this list because the text of INTERNAL already refers to the accelerator's log.
 const RAN: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,

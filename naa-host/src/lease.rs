@@ -3,16 +3,16 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
-//! device uses the memory. The regions of a stream are lent until the stream is dropped. The module hands out no slices
-//! of the regions of a stream, but only the `Memory`, and making a slice of a `Memory` needs `unsafe`.
+//! device uses the memory. The regions of a streaming call are lent until the session ends. A streaming call gets the
+//! `Memory` of its regions instead of slices, and only unsafe code can make a slice of a `Memory`.
 //!
 //! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
-//! until the session ends. Accelerators of later sessions can also write to the memory of the outputs if the device
-//! keeps the registration of the memory. Memory is "in reach" if an accelerator can write to the memory at any time,
-//! and a buffer whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the
-//! bytes without making slices. A program gets slices of memory in reach only if the program promises that nobody else
-//! writes to the memory while the slices exist.
+//! until the session ends. If the device keeps registrations, accelerators of later sessions can write to the outputs
+//! of earlier sessions, too. Memory is "in reach" if an accelerator can write to the memory at any time, and a buffer
+//! whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the bytes without
+//! making slices. A program gets slices of memory in reach only if the program promises that nobody else writes to the
+//! memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -36,10 +36,10 @@ use crate::{Error, Session};
 ///
 /// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If a session over a
 /// device of the verbs provider used the memory for an output, the memory stays in reach of accelerators. The
-/// accelerator of a session over the verbs provider can write to the memory of an output until the session ends. The
-/// device keeps the registration of the memory after the session, so accelerators of later sessions can write to the
-/// memory of such an output if they guess the memory's RKey. The bytes of a buffer in reach can only be copied, not
-/// borrowed as a slice.
+/// accelerator of a session over the verbs provider can write to the memory of an output until the session ends. A
+/// device of the verbs provider keeps the registration of an output's memory after the session. The accelerator of a
+/// later session can write to the memory of an earlier session's output if the accelerator guesses the RKey of the
+/// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
     /// The memory of the buffer. If [`Buffer::new`] allocated the memory, only the buffer, and a registration that the
@@ -59,17 +59,19 @@ impl Buffer {
         Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false })
     }
 
-    /// Makes a buffer of memory that the program allocated, without copying the memory. A [`Memory`] contains an owner,
-    /// by which a device that keeps registrations recognizes memory that it registered before. Clones and parts of one
-    /// [`Memory`] have the same owner.
+    /// Makes a buffer of memory that the program allocated, without copying the memory. A device that keeps
+    /// registrations uses an earlier registration again only if the address, the length and the owner
+    /// ([`Memory::owner`]) of the memory have not changed. Clones and parts of a [`Memory`] have the owner of that
+    /// [`Memory`].
     ///
     /// # Safety
     /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may refer to the buffer's
     /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
     /// until the outcome of the call was returned. All rules under the heading Safety also hold when the program uses
     /// the buffer's bytes through another buffer of the same memory. The caller must ensure that no accelerator has
-    /// write access to the buffer's memory while the buffer is borrowed as a slice. An accelerator has write access if
-    /// another buffer of the same memory was an output of a session whose device does not take access back.
+    /// write access to the buffer's memory while the buffer is borrowed as a slice. If a session used the memory for an
+    /// output and the device does not take access back, accelerators keep write access to the memory, even if the
+    /// session used another buffer of the memory.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -186,8 +188,8 @@ impl Session {
 #[derive(Debug)]
 struct Registered {
     mr: Mr,
-    /// True if the accelerator was given write access to the memory of this registration. A device that does not revoke
-    /// access lets the accelerator write to an output even if `is_open` is false.
+    /// True while the host allows the accelerator to write to the memory of this registration. A device that does not
+    /// revoke access lets the accelerator write to an output even if `is_open` is false.
     is_open: AtomicBool,
 }
 
@@ -239,22 +241,22 @@ fn stays_in_reach(pd: &Pd, flags: RegionFlags) -> bool {
 }
 
 impl Region {
-    /// Makes a registered region of `buffer`. If the device revokes access rights, peers have no access to the region
-    /// before the region is lent to a call.
+    /// Makes a region with the memory of `buffer`, and registers the region. If the device revokes access rights, peers
+    /// have no access to the region before the region is lent to a call.
     pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
         let mut region = Self::copied(pd, flags, buffer);
         region.register(pd)?;
         Ok(region)
     }
 
-    /// Makes a region of `buffer` that is not registered with any device.
+    /// Makes a region with the memory of `buffer`, but does not register the region.
     pub(crate) fn copied(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Self {
         let in_reach = buffer.in_reach || stays_in_reach(pd, flags);
         Self { registered: None, memory: buffer.memory, flags, lent: false, in_reach }
     }
 
-    /// Makes regions of outputs that lie side by side in one registration. `outputs` has the flags, the start and the
-    /// size in bytes of each output. The outputs must not overlap.
+    /// Makes the regions of outputs that share one registration. Each element of `outputs` has the flags of an output,
+    /// its offset in the registration in bytes, and its size in bytes. The outputs must not overlap.
     pub(crate) fn side_by_side(pd: &Pd, outputs: &[(RegionFlags, usize, usize)]) -> Result<Vec<Self>, Error> {
         let len = outputs.iter().map(|(_, start, len)| start + len).max().unwrap_or(0);
         let Buffer { memory, .. } = Buffer::new(len)?;
@@ -278,7 +280,7 @@ impl Region {
         Ok(())
     }
 
-    /// Ends the use of the registration and returns the memory, or returns `None` if the region is lent to a call.
+    /// Returns the memory of the region as a buffer, or `None` if the region is lent to a call.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
         (!self.lent).then_some(Buffer { memory: self.memory, in_reach: self.in_reach })
     }
@@ -317,7 +319,7 @@ impl Region {
         // SAFETY: the region is not lent and not in reach, so peers have no access to the region, because
         // `Registered::new` and `take_back` close the registration. If several regions share one registration, they are
         // lent and taken back only by code that has `&mut` to all regions of the session. While the slice exists,
-        // nobody writes to the region: the device writes only the data of peers, which have no access, and the program
+        // nobody writes to the region: peers have no access, the device writes only what peers send, and the program
         // needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
@@ -349,9 +351,9 @@ impl Region {
         Ok(())
     }
 
-    /// Returns true if the program must not use the region. The result is true while a call has the region or another
-    /// region of the same registration. After a call, the result is still true if the device failed to revoke the
-    /// accelerator's access to the region.
+    /// Returns true if the program must not use the region. The result is true while the region, or another region with
+    /// the same registration, is lent to a call. After a call, the result is still true if the device failed to revoke
+    /// the accelerator's access to the region.
     pub(crate) fn is_lent(&self) -> bool {
         let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
         self.lent || self.registered.as_ref().is_some_and(is_open)
@@ -373,8 +375,8 @@ impl Region {
         staging.memory.copy_to(at, &self.memory, 0, self.len());
     }
 
-    /// Returns the memory of the region while the region is lent to a call, so that a stream can copy bytes from and to
-    /// this memory; else `None`.
+    /// Returns the memory of the region if the region is lent to a call, else `None`. A streaming call copies bytes
+    /// from and to the memory while the region is lent.
     pub(crate) fn memory(&self) -> Option<&Memory> {
         self.lent.then_some(&self.memory)
     }

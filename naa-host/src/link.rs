@@ -21,8 +21,8 @@ const MESSAGE: u64 = 1;
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
-/// The kind of a signaled WRITE of a stream. When a signaled WRITE completes, all earlier WRITEs of the stream have
-/// also arrived.
+/// The kind of the WRITEs that a `Writer` posts during a streaming call. When a signaled WRITE completes, all earlier
+/// WRITEs of the `Writer` have arrived as well.
 pub(crate) const STREAMED: u64 = 5;
 
 /// The number of low bits of a work request's number that contain the kind of the work request: `MESSAGE`, `CALL`,
@@ -58,8 +58,8 @@ impl Extra {
 /// The maximum number of completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The reason that is recorded when a work request was flushed. A flush is only a consequence of the end of the
-/// connection. If the reason for the end of the connection becomes known, it replaces `FLUSHED`.
+/// The reason that is recorded when a work request was flushed. A flushed work request does not show why the connection
+/// ended. `FLUSHED` is replaced when the reason for the end of the connection becomes known.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// Something that happened on a connection.
@@ -76,7 +76,7 @@ pub(crate) enum Event {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
-    /// A signaled WRITE of a stream, and all WRITEs that were posted before this WRITE, are acknowledged.
+    /// A signaled WRITE of a `Writer`, and all WRITEs that were posted before this WRITE, are acknowledged.
     Streamed,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Link {
     /// The reason why the connection ended, if it ended. The reason is reported only after all completions that arrived
     /// before the end of the connection were handled.
     gone: Option<Gone>,
-    /// True if the host has already waited for the CM event that explains a flush.
+    /// True if the host has already waited for the CM event that explains why work requests were flushed.
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
@@ -117,9 +117,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Makes everything that a connection needs, but does not connect. The queue pair has room for calls of one WRITE
-    /// for each region and `further` more WRITEs, each of up to `elements` scatter-gather elements. If nothing arrives
-    /// from the accelerator for the time `probe_interval`, the accelerator is probed.
+    /// Makes everything that a connection needs, but does not connect. A call may have one WRITE for each of the
+    /// `regions` regions, and `further` additional WRITEs. A WRITE may have up to `elements` scatter-gather elements.
+    /// `extra` says how many other work requests the queue pair must have room for. If nothing arrives from the
+    /// accelerator for the time `probe_interval`, the accelerator is probed.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -171,7 +172,7 @@ impl Link {
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
-            // If the connection ID cannot be destroyed, the device cleans it up.
+            // An error is ignored, because `next` ignores the CM events of an old connection ID.
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
@@ -246,8 +247,8 @@ impl Link {
         self.device.context().attr().max_inline_data as usize
     }
 
-    /// Returns the next event of the connection, or `None` if no event has arrived. Events are returned in the order in
-    /// which they happened. After the method has returned an error, no event follows.
+    /// Returns the next event of the connection, or `None` if no event has arrived. Completions are handled in the
+    /// order in which they arrived, and before CM events. After an error, the connection has no further events.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {
@@ -264,7 +265,7 @@ impl Link {
             }
             let event = self.channel.next_event()?;
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
-                // A CM event with another connection ID belongs to an earlier connection and is ignored.
+                // A CM event whose connection ID is not `self.id` belongs to an earlier connection and is ignored.
                 continue;
             }
             match event {
@@ -295,7 +296,7 @@ impl Link {
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
         let (generation, kind) = (wc.wr_id >> KIND_BITS, wc.wr_id & ((1 << KIND_BITS) - 1));
         if generation != self.generation {
-            // A completion with another generation belongs to an earlier queue pair and is ignored.
+            // The completion belongs to an earlier queue pair and is ignored.
             return None;
         }
         match wc.status {
@@ -326,7 +327,7 @@ impl Link {
     }
 
     /// Records why the connection ended. The first reason for the end of the connection is kept. Only the reason
-    /// `FLUSHED` is replaced by a later reason, because a flush is only a consequence of the end of the connection.
+    /// `FLUSHED` is replaced by a later reason, because a flushed work request does not show why the connection ended.
     fn note(&mut self, why: Gone) {
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
@@ -358,7 +359,8 @@ impl Link {
             None => {
                 let failed = |e| verbs::Error::io("cannot make a descriptor to sleep on", e);
                 let alarm = Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?;
-                // The new file descriptor becomes readable at once, because the last call of `test` could not arm it.
+                // The new file descriptor becomes readable at once, so that the program calls `Session::test` or
+                // `Stream::test`, which arm the file descriptor.
                 set(&alarm, Some(Instant::now()))?;
                 alarm
             }
@@ -368,7 +370,7 @@ impl Link {
     }
 
     /// Makes `self.clock` read the exact time at the next use of the clock, if the connection has a file descriptor for
-    /// event loops. The exact time is needed because the timer of the file descriptor may have expired.
+    /// event loops. Only the exact time shows reliably whether the timer of the file descriptor has expired.
     pub(crate) fn rang_if_armed(&mut self) {
         if self.alarm.is_some() {
             self.clock.rang();
@@ -377,7 +379,7 @@ impl Link {
 
     /// Arms the file descriptor for event loops, so that the file descriptor becomes readable when a completion or a CM
     /// event arrives, or at the time `until`. Returns false if a completion or a CM event has already arrived. If the
-    /// connection has no file descriptor for event loops, the method only returns true.
+    /// connection has no file descriptor for event loops, the method does nothing and returns true.
     pub(crate) fn arm(&self, until: Option<Instant>) -> Result<bool, Error> {
         let Some(alarm) = &self.alarm else { return Ok(true) };
         set(alarm, until)?;
@@ -391,7 +393,7 @@ impl Link {
         let told = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
         drop(qp);
         if let Some(id) = self.id.take() {
-            // If the connection ID cannot be destroyed, the device cleans it up.
+            // An error is ignored, because the connection has already ended.
             let _ = self.channel.destroy_id(id);
         }
         if self.gone.is_some() { Ok(()) } else { Ok(told?) }

@@ -18,15 +18,14 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Chooses an address of `host`, and calls `open` to open a device for this address. The function looks the name up
-/// with `resolve`, which does the same as [`addresses_of`]. If the name has several addresses, the addresses are tried
-/// in order: a connection to each address is set up and closed at once, and the first address that accepts a connection
-/// is used.
+/// with `resolve`, which does the same as [`addresses_of`]. If the name has several addresses, the function sets up a
+/// trial connection to one address after the other, and closes each trial connection at once. The first address that
+/// accepts a trial connection is used.
 ///
-/// If the name has several addresses, this function sets up a connection only to try an address, and the accelerator
-/// counts and logs this trial connection as a session of its own. An accelerator with room for only one session may
-/// refuse the program's next connection until the accelerator has noticed that this function has closed the trial
-/// connection. The trial connections together take up to the `setup_timeout` of `config`, and this time is not
-/// subtracted from the time limit of the session that the program connects afterwards.
+/// The accelerator counts and logs each trial connection as a session. An accelerator with room for only one session
+/// may refuse the program's next connection until the accelerator has noticed that this function has closed the trial
+/// connection. The time limit of all trial connections together is the `setup_timeout` of `config`. A session that the
+/// program connects afterwards has the whole `setup_timeout` again.
 ///
 /// # Errors
 /// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with
@@ -56,14 +55,14 @@ pub fn find(
 
 /// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Before each attempt, the time
 /// that is left of `limit` is divided equally among the addresses that were not tried yet, and the attempt gets its
-/// share. If an error of `attempt` does not concern the address, it ends the search at once. `name` is the name of the
+/// share. An error that does not concern the tried address ends the search at once. `name` is the name of the
 /// accelerator, for log lines and errors.
 ///
 /// # Errors
-/// Fails with the error of `attempt` if there is only one address, if the error does not concern the address, or if all
-/// errors are [`Error::Environment`]. Fails with [`Error::NoneReached`] if there are several addresses, each attempt
-/// fails with an error that concerns the address, and at least one of the errors is not [`Error::Environment`].
-/// [`Error::NoneReached`] contains the error of each address. Fails with [`Error::Name`] if `addresses` is empty.
+/// Fails with the error of `attempt` if there is only one address, or if the error does not concern the tried address.
+/// Fails with [`Error::NoneReached`], which contains the error of each address, if there are several addresses and all
+/// attempts fail. If all attempts fail with [`Error::Environment`], the function returns the last of these errors
+/// instead of [`Error::NoneReached`]. Fails with [`Error::Name`] if `addresses` is empty.
 pub fn try_each<T>(
     name: &str,
     addresses: &[SocketAddr],

@@ -120,11 +120,11 @@ const QUEUE_PAIRS: usize = 4;
 
 impl Opening {
     /// Makes the objects that a session with the parameters `params` needs, except the connection and the regions. The
-    /// method uses only the number and the sizes of `params`, and which of them are internal.
+    /// method reads only the size of each parameter, and whether the parameter is internal.
     ///
     /// # Errors
-    /// Fails with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated, and with
-    /// [`Error::Environment`] if `NAA_TIMEOUT` is used and is not a valid time.
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
+    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is the time limit of calls, but is not a valid time.
     pub fn new(
         device: &Device,
         peer: SocketAddr,
@@ -191,10 +191,12 @@ impl Opening {
     /// `buffers` is `None`, the memory is allocated.
     ///
     /// # Errors
-    /// Fails with [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, or need more work
-    /// requests than the parameters given to [`new`](Self::new). Fails with [`Error::Buffers`] or [`Error::Buffer`] if
-    /// the number or a length of the buffers is wrong, with [`Error::Environment`] if `NAA_LAYOUT_RULE` is used and is
-    /// not valid, and with [`Error::Device`] or [`Error::Memory`] if the device fails or memory cannot be allocated.
+    /// Fails with [`Error::Setup`] if `params` are not valid for a session, or if `params` need more regions or more
+    /// WRITEs than the parameters that were given to [`new`](Self::new). Fails with [`Error::OutOfBounds`] if the
+    /// initial content of a parameter is longer than the parameter. Fails with [`Error::Buffers`] if the number of
+    /// buffers is wrong, and with [`Error::Buffer`] if the length of a buffer is wrong. Fails with
+    /// [`Error::Environment`] if the layout is chosen by the rule in `NAA_LAYOUT_RULE` and this rule is not valid.
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
         let attr = self.device.context().attr();
         let room = Room::of(params, &self.config, attr);

@@ -12,14 +12,14 @@ use crate::error::function_name;
 /// The maximum time for which the report of an overdue call waits for the answer to a probe.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The time limits after which a call that has not ended is reported and given up.
+/// The time after which a warning reports a running call, and the time after which the call is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) report_after: Option<Duration>,
     pub(crate) call_timeout: Option<Duration>,
 }
 
-/// The times at which one call is reported and given up.
+/// The time at which a warning reports that a call takes long, and the time at which the call is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdue {
     since: Instant,
@@ -61,8 +61,8 @@ impl Overdue {
         [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
-    /// Returns the time at which the call is to be reported. If a probe was sent and is not answered yet, the report is
-    /// delayed until `GRACE` after the probe.
+    /// Returns the time at which the call is to be reported. While a probe is unanswered, the report is delayed until
+    /// the time `GRACE` has passed since the probe was sent.
     fn report_time(&self, liveness: &Liveness) -> Option<Instant> {
         let settled = liveness.probing_since().and_then(|probe| probe.checked_add(GRACE));
         self.report_at.map(|at| settled.map_or(at, |settled| at.max(settled)))
@@ -78,8 +78,8 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // If nothing was received from the accelerator and no probe was sent after the call was posted, a probe must
-        // be sent before the report.
+        // `liveness.since()` is the time of the accelerator's last sign of life or of the last probe. If this time is
+        // not later than the beginning of the call, a probe must be sent before the report.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }
@@ -87,7 +87,7 @@ impl Overdue {
         Due::Report
     }
 
-    /// Returns the text of the report if the call is reported at the time `now`.
+    /// Returns the text of the warning with which the session reports the call at the time `now`.
     pub(crate) fn report(
         &self,
         now: Instant,

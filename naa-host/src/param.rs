@@ -21,32 +21,32 @@ impl<'a> Param<'a> {
         Self { flags, len, content: &[], address: None }
     }
 
-    /// An input of `len` bytes, sent with each call.
+    /// Makes an input of `len` bytes, which is sent with each call.
     pub const fn input(len: usize) -> Self {
         Self::new(RegionFlags::INPUT, len)
     }
 
-    /// An input whose initial content is `content` and whose size is the length of `content`.
+    /// Makes an input whose initial content is `content` and whose size is the length of `content`.
     pub const fn data(content: &'a [u8]) -> Self {
         Self { flags: RegionFlags::INPUT, len: content.len(), content, address: None }
     }
 
-    /// An output of `len` bytes, received with each response.
+    /// Makes an output of `len` bytes, which is received with each response.
     pub const fn output(len: usize) -> Self {
         Self::new(RegionFlags::OUTPUT, len)
     }
 
-    /// An in-out parameter of `len` bytes, sent with each call and received with its response.
+    /// Makes an in-out parameter of `len` bytes, which is sent with each call and received with each response.
     pub const fn in_out(len: usize) -> Self {
         Self::new(RegionFlags::INPUT.union(RegionFlags::OUTPUT), len)
     }
 
-    /// A parameter of `len` bytes that is neither sent nor received, but has a region on the accelerator.
+    /// Makes a parameter of `len` bytes that is neither sent nor received, but has a region on the accelerator.
     pub const fn idle(len: usize) -> Self {
         Self::new(RegionFlags::NONE, len)
     }
 
-    /// An internal region of `len` bytes, which only the accelerator has. An internal region has no index in the
+    /// Makes an internal region of `len` bytes, which only the accelerator has. An internal region has no index in the
     /// session.
     pub const fn internal(len: usize) -> Self {
         Self::new(RegionFlags::INTERNAL, len)

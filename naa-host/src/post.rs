@@ -11,8 +11,7 @@ use crate::{
 
 /// The maximum number of work requests that are posted at once.
 const CHUNK: usize = 8;
-/// The maximum number of bytes of inline data in all work requests that are posted together. If the bytes of a WRITE
-/// are not sent as inline data, the device reads the bytes from the regions.
+/// The maximum number of bytes of inline data in all work requests that are posted together.
 const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. After an error, some of the WRITEs may have been posted.

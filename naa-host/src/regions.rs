@@ -66,11 +66,11 @@ impl Regions {
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
-            // If a parameter has no initial content, its buffer is not written, because another session may be using
-            // the same memory in a call.
             if len > region.len() {
                 return Err(Error::OutOfBounds { index, offset: 0, len, size });
             }
+            // If a parameter has no initial content, its buffer is not written, because another session may be using
+            // the same memory in a call.
             if len > 0 {
                 region.write(0, param.content)?;
             }
@@ -127,8 +127,9 @@ impl Regions {
         Ok(())
     }
 
-    /// Takes regions back as [`take_back`](Self::take_back) does, but continues with the next region after an error. If
-    /// a region cannot be taken back, the program has no access to this region.
+    /// Gives back to the program all regions that can be given back, even if [`take_back`](Self::take_back) fails. If a
+    /// region cannot be taken back, the program has no access to this region, and no results are copied from the
+    /// staging region.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {
@@ -137,8 +138,8 @@ impl Regions {
         }
     }
 
-    /// Returns the region from which a WRITE of `param` reads. If `param` equals the number of parameters, the result
-    /// is the staging region.
+    /// Returns the region from which a WRITE takes the bytes of the parameter `param`. If `param` equals the number of
+    /// parameters, the result is the staging region.
     pub(crate) fn source(&self, param: usize) -> Option<&Region> {
         let staging = self.staging.as_ref().filter(|_| param == self.params.len());
         self.params.get(param).or(staging.map(|staging| &staging.region))
@@ -170,8 +171,8 @@ fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
     placed.is_staged(*place, param.len as u32)
 }
 
-/// Makes regions in which the outputs lie at the same distances as on the accelerator, so that one WRITE of the
-/// accelerator transfers all outputs.
+/// Makes the regions of the gathered layout. The outputs have the same distances from each other as on the accelerator,
+/// so that one WRITE of the accelerator transfers all outputs.
 fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
     let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
     let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));

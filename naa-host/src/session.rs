@@ -74,9 +74,9 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several
 /// sessions may run in parallel.
 ///
-/// Regions are numbered in the order of the parameters, and internal regions have no number. After an error, the
-/// session is over, unless the error is that an argument is wrong or that the function failed. The regions of a session
-/// that is over can still be read. Dropping a session disconnects it.
+/// Regions are numbered in the order of the parameters, and internal regions have no number. The session is over if a
+/// call fails with [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] or [`Error::Device`], and no other
+/// error ends the session. The regions of a session that is over can still be read. Dropping a session disconnects it.
 ///
 /// With the embedded provider, an accelerator loses its access to the regions when its response arrives, so the
 /// accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too long, so over
@@ -97,7 +97,8 @@ pub struct Session {
     plan: CallPlan,
     parts: Vec<Option<Part>>,
     running: Option<Running>,
-    /// The party that has to act, and the text of the error that ended the session.
+    /// The error that ended the session, or `None` if no error has ended the session. The value contains the party that
+    /// has to remove the cause of the error, and the text of the error.
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,
@@ -109,7 +110,7 @@ pub struct Session {
     /// vector's allocation is used again for the next WRITE.
     elements: Vec<Sge>,
     _claim: Option<Claim>,
-    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
+    // This field is the last, so that the device is dropped after all objects that belong to the device.
     device: Device,
 }
 
@@ -142,9 +143,9 @@ impl Session {
     }
 
     /// Connects as [`connect`](Self::connect) does, but uses `buffers` as the memory of the parameters. `buffers` must
-    /// have one buffer for each parameter that is not internal, in the same order and of the same length. The buffers
-    /// keep their content, except that the initial content of a parameter is copied into its buffer. If connecting
-    /// fails, the buffers are dropped.
+    /// have one buffer for each parameter that is not internal, in the order and with the lengths of the parameters. If
+    /// a parameter has initial content, the content is copied to the start of the parameter's buffer. All other bytes
+    /// of the buffers stay unchanged. If connecting fails, the buffers are dropped.
     ///
     /// # Errors
     /// Fails with [`Error::Buffers`] or [`Error::Buffer`] if the number or a length of the buffers is wrong, and with
@@ -217,7 +218,8 @@ impl Session {
         self
     }
 
-    /// Posts a call, without waiting for its end. `user` are the 24 user bits, which the function can read.
+    /// Posts a call and does not wait for the end of the call. `user` are the 24 user bits, which the function can
+    /// read.
     ///
     /// # Errors
     /// Fails with [`Error::InCall`] while another call runs, with [`Error::Over`] if the session is over, and with
@@ -252,8 +254,7 @@ impl Session {
         })
     }
 
-    /// Returns the outcome if the call has ended, without waiting. If the call has not ended and the program uses
-    /// [`descriptor`](Self::descriptor), the method arms this file descriptor.
+    /// Returns the outcome if the call has ended, and `None` if the call is still running. The method does not wait.
     ///
     /// # Errors
     /// Fails with the same errors as [`wait`](Self::wait).
@@ -275,7 +276,7 @@ impl Session {
         self.link.descriptor()
     }
 
-    /// Does the same as [`test`](Self::test), but does not arm the file descriptor for event loops.
+    /// Does the same as [`test`](Self::test), for callers that do not wait on the session's file descriptor.
     pub(crate) fn look(&mut self) -> Result<Option<Outcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
@@ -422,18 +423,18 @@ impl Session {
         }
     }
 
-    /// The address of the accelerator.
+    /// Returns the address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
     }
 
-    /// Returns the layout that is used. If the accelerator does not support the layout that the host wanted, the result
-    /// is the symmetric layout.
+    /// Returns the layout of the session. If the accelerator does not support the layout that the host wanted, the
+    /// result is the symmetric layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The path MTU of the connection, that is, the most bytes of payload in a packet.
+    /// Returns the path MTU of the connection, which is the maximum number of payload bytes in a packet.
     pub fn path_mtu(&self) -> u32 {
         self.link.path_mtu
     }

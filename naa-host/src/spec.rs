@@ -76,16 +76,15 @@ pub enum SpecError {
         /// A description of the valid values, for the text of the error.
         expected: &'static str,
     },
-    /// `NAA_SPEC` has no entry for the function and the number of inputs that the program asked for.
+    /// `NAA_SPEC` lists no accelerator for this function with this number of inputs.
     #[error("{SPEC_VARIABLE} has no accelerator for function {function} with {inputs} inputs")]
     NoEntry {
         /// The function that the program wants to call.
         function: FunctionCode,
-        /// The number of input parameters.
+        /// The number of inputs that the program wants to pass to the function.
         inputs: usize,
     },
-    /// This process already uses all entries of `NAA_SPEC` for the function and the number of inputs that the program
-    /// asked for.
+    /// This process already uses all accelerators that `NAA_SPEC` lists for this function with this number of inputs.
     #[error(
         "all {entries} accelerators of {SPEC_VARIABLE} for function {function} with {inputs} inputs are in use \
          by this process; finalize a session, or add an entry"
@@ -93,14 +92,14 @@ pub enum SpecError {
     InUse {
         /// The function that the program wants to call.
         function: FunctionCode,
-        /// The number of input parameters.
+        /// The number of inputs that the program wants to pass to the function.
         inputs: usize,
-        /// The number of entries of `NAA_SPEC` for the function and the number of inputs, all of which are in use.
+        /// The number of accelerators that `NAA_SPEC` lists for this function with this number of inputs.
         entries: usize,
     },
 }
 
-/// The accelerators that `NAA_SPEC` lists. A `Spec` and its clones share the information which accelerators are in use.
+/// The accelerators that `NAA_SPEC` lists. Clones of a `Spec` share the record of which accelerators are in use.
 #[derive(Clone, Debug)]
 pub struct Spec(Arc<Shared>);
 
@@ -110,7 +109,8 @@ struct Shared {
     in_use: Mutex<Vec<bool>>,
 }
 
-/// The right to use an accelerator of `NAA_SPEC`. When the claim is dropped, the accelerator is free again.
+/// The exclusive use of an accelerator that a [`Spec`] lists. Until the claim is dropped, the `Spec` and its clones do
+/// not give the accelerator to another session.
 pub struct Claim {
     spec: Spec,
     at: usize,

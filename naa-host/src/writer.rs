@@ -36,7 +36,7 @@ fn told_every(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
 
-/// The maximum number of WRITEs that are posted at once.
+/// The maximum number of WRITEs that are posted with one call of `post_send`.
 const CHUNK: usize = 16;
 
 const EMPTY: SendWr<'static> = SendWr {
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// Returns the most bytes of one WRITE, which are the most bytes of inline data that the device supports.
+    /// Returns the maximum number of bytes of one WRITE, which is the device's limit for inline data.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
@@ -87,10 +87,11 @@ impl Writer {
     }
 
     /// Writes `parts` in order into input `param`. Each part consists of the offset in the input and the bytes to write
-    /// there. The bytes are copied before the method returns. Returns the number of parts that were posted, which is
-    /// smaller than the number of `parts` if the limit of unacknowledged WRITEs is reached. If the limit is reached,
-    /// the [`Stream`](crate::Stream) must process an acknowledgement before the writer can post more WRITEs. The method
-    /// [`Stream::wait`](crate::Stream::wait) waits for acknowledgements and processes them.
+    /// there. The bytes are copied before the method returns. Returns the number of parts that were posted. If the
+    /// writer reaches the limit [`StreamRoom::writes`](crate::StreamRoom::writes) for unacknowledged WRITEs, the method
+    /// posts no further parts. If not all parts were posted, the [`Stream`](crate::Stream) must process an
+    /// acknowledgement before the writer can post more WRITEs. The method [`Stream::wait`](crate::Stream::wait) waits
+    /// for acknowledgements and processes them.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is

@@ -108,8 +108,8 @@ fn who_says_what_is_not_so_is_named() {
     }
 }
 
-/// Inputs lie on the accelerator where the layout announces them, and a call that sends parts of inputs changes only
-/// these parts. At each call, the accelerator of the test passes the bytes of its region to the test.
+/// Each input lies at one place in the accelerator's region, and a call that sends parts of inputs changes only these
+/// parts. At each call, the accelerator of the test passes the bytes of its region to the test.
 #[test]
 fn what_is_sent_lies_where_it_was_announced() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -165,8 +165,8 @@ fn buffers_of_one_session_serve_several() {
         let mut session = Session::connect(&device, fake.address, &params, &with(layout)).unwrap();
         session.call(F).unwrap();
         let buffers = session.into_buffers().unwrap();
-        // Buffers that came from a session with the gathered layout shared one registration. The test now uses each
-        // buffer in a session of its own, and the calls of these sessions run at the same time.
+        // In a session with the gathered layout, the outputs share one registration. Each buffer of the first session
+        // is used again in a session of its own, and the calls of these sessions run at the same time.
         let begin = |buffer: Buffer| {
             let params = [Param::in_out(buffer.len())];
             let mut session =

@@ -1,4 +1,5 @@
-//! Tests of session setup in single steps, and of a session whose program waits in its own event loop.
+//! Tests of `Opening`, with which a program sets up a session step by step, and of a session whose program waits in its
+//! own event loop.
 
 mod fake;
 
@@ -113,7 +114,8 @@ fn a_descriptor_tells_of_the_end_of_a_call() {
         Session::connect(&device, fake.address, &[Param::in_out(8)], &SessionConfig::default()).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     assert!(session.test().unwrap().is_none());
-    // The file descriptor is readable at once, because it is created after the last call of `test`.
+    // A file descriptor that is created after a call of `test` is readable at once, so that the program calls `test`
+    // again.
     assert!(readable(&mut session, 0));
     while session.test().unwrap().is_none() {
         assert!(readable(&mut session, 5000));

@@ -49,7 +49,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Runs `f` and returns the warnings that `f` logs, one for each line.
+    /// Runs `f` and returns the warnings that were logged while `f` ran. Each element is one line of the log.
     fn of(f: impl FnOnce()) -> Vec<String> {
         let log = Self::default();
         let lines = log.clone();
@@ -136,9 +136,8 @@ fn a_report_says_if_probes_are_not_answered_or_not_sent() {
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
-    // The probe interval `LONG` is one hour, so the host sends no probe because of the interval during the test. The
-    // host sends one probe before it reports the overdue call, so that the report can say whether the accelerator
-    // answers.
+    // The probe interval `LONG` is one hour, so no regular probe is due during the test. The host sends one probe
+    // before it reports the overdue call, so that the report can say whether the accelerator answers.
     let gone = said("127.0.3.83", "127.0.3.183", || Action::Vanish, Some(LONG));
     assert!(gone.contains("has not answered the probe of 1."), "{gone}");
     let mute = || Action::Later(LONG, Ok(Vec::new()));
@@ -178,7 +177,8 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
         let text = error.to_string();
         assert!(text.contains("function 77") && text.contains("NAA_TIMEOUT"), "{name}: {text}");
         let took = start.elapsed();
-        // The call may end early by one step of the Linux kernel's coarse clock (10 ms).
+        // The host may give up the call up to 10 ms too early, because the Linux kernel's coarse clock advances in
+        // steps of up to 10 ms.
         assert!(took > limit - 11 * MS && took < limit + 2000 * MS, "{name}: {took:?}");
         assert!(session.is_over() && !session.is_in_call());
         assert_eq!(session.lease(0).unwrap(), [0; 8], "the regions are the program's again");

@@ -2,10 +2,10 @@
 
 use std::{net::IpAddr, str::FromStr};
 
-/// The number of bits of an IPv4-mapped IPv6 address before the IPv4 address.
+/// The length in bits of the prefix `::ffff:0:0/96`, which all IPv4-mapped IPv6 addresses have.
 const MAPPED_BITS: u8 = 96;
 
-/// An address prefix: an address and the number of its leading bits that count.
+/// An IP network, which is given by an address and a prefix length in bits.
 ///
 /// A network of IPv4-mapped IPv6 addresses is the network of the IPv4 addresses: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub enum BadNetwork {
     /// an address of this IP version (32 or 128). The value is the text that was to be parsed as a network.
     #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
     Nonsense(String),
-    /// The address is an IPv4-mapped IPv6 address, and fewer than 96 of its bits count, so the network would also
-    /// contain addresses that are not IPv4 addresses. The value is the text that was to be parsed as a network.
+    /// The address is an IPv4-mapped IPv6 address, and the prefix length is less than 96, so the network would also
+    /// contain IPv6 addresses that are not IPv4-mapped. The value is the text that was to be parsed as a network.
     #[error(
         "{0:?} is wider than IPv4: at least 96 bits of a mapped address count; write it like 10.9.0.0/24"
     )]
@@ -42,8 +42,8 @@ impl FromStr for Network {
             return Err(bad());
         }
         let address = written.to_canonical();
-        // The first 96 bits are the same in all IPv4-mapped addresses, so these 96 bits do not count as bits of an IPv4
-        // network.
+        // All IPv4-mapped IPv6 addresses have the same first 96 bits, so the prefix length of the IPv4 network is
+        // smaller by 96.
         let prefix = if address == written { 0 } else { MAPPED_BITS };
         let bits = bits.checked_sub(prefix).ok_or_else(|| BadNetwork::WiderThanMapped(text.into()))?;
         Ok(Self { address, bits })
@@ -51,8 +51,9 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// Returns true if the address `peer` is in the network. An IPv4-mapped IPv6 address counts as its IPv4 address. An
-    /// IPv4 network contains no IPv6 address, and an IPv6 network contains no IPv4 address.
+    /// Returns true if the address `peer` is in the network. If `peer` is an IPv4-mapped IPv6 address, the method
+    /// checks the IPv4 address that `peer` contains. An IPv4 network contains no IPv6 address, and an IPv6 network
+    /// contains no IPv4 address.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, peer.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(peer)) => {
@@ -81,7 +82,7 @@ impl AllowList {
         Self(Vec::new())
     }
 
-    /// Returns a list of `networks`. Only hosts whose addresses are in one of `networks` may connect. If `networks` is
+    /// Returns a list with which only hosts whose addresses are in one of `networks` may connect. If `networks` is
     /// empty, all hosts may connect.
     pub fn only(networks: Vec<Network>) -> Self {
         Self(networks)

@@ -1,22 +1,24 @@
 //! The memory of sessions. All memory is charged to accounts, and slices of memory are made only while no peer can
 //! reach the memory.
 //!
-//! An [`Allocation`] owns the registration of its memory and hands out neither the registration nor the memory, except
-//! to a stream. An allocation has a record of the access that peers may have to its memory. An allocation shares the
-//! count of unfinished [`Sends`] with its session, to check if the device may still read the memory. Scatter-gather
-//! elements of an allocation are made only while the count of unfinished sends is above 0, and mutable slices are made
-//! only while this count is 0. This module and `priority` are the only modules of the crate with `unsafe`.
+//! An [`Allocation`] owns its memory and the registration of this memory. Only a loop service gets the memory itself,
+//! from `Allocation::stream`. An allocation has a record of the access that peers may have to its memory. An allocation
+//! shares the count of unfinished [`Sends`] with its session, so that the allocation can check if the device may still
+//! read the memory. Scatter-gather elements of an allocation are made only while the count of unfinished sends is above
+//! 0, and mutable slices are made only while this count is 0. This module and `priority` are the only modules of the
+//! crate with `unsafe`.
 //!
-//! A NIC can revoke access rights only at a high cost, or not at all (`DeviceAttr::revokes`). On a NIC that does not
-//! revoke access rights, a host keeps the access with which its regions were registered. If a NIC does not revoke
-//! access rights, a host that breaks the protocol can change regions while a function works on them. Slices of memory
-//! that a host can write at any time are never made, because the memory could change while the slice exists. Instead of
-//! memory that a host can write, a function gets a [working copy](Allocation::work_on), which is not registered with
-//! any device. The bytes of a region are copied to its working copy before a call, and the results are copied back to
-//! the region after the call.
+//! A NIC needs much time to revoke access rights, or cannot revoke them. `DeviceAttr::revokes` says whether a device
+//! revokes access rights. On a NIC that does not revoke access rights, a host keeps the access with which its regions
+//! were registered. If a NIC does not revoke access rights, a host that breaks the protocol can change regions while a
+//! function works on them. Slices of memory that a host can write at any time are never made, because the memory could
+//! change while the slice exists. Instead of memory that a host can write, a function gets the working copy of
+//! [`Allocation::work_on`], which is not registered with any device. The bytes of a region are copied to its working
+//! copy before a call, and the results are copied back to the region after the call.
 //!
-//! An arena for kernels in other processes has its memory in files. A process that got an allocation's file may run
-//! until the [`Lease`] of the process is dropped, so no slices of the allocation are made until then.
+//! If kernels run in other processes, the memory of an arena is in files, which these processes map. As long as the
+//! [`Lease`] of a process exists, the process may write to the allocations whose files it got, so no slices of these
+//! allocations are made.
 #![allow(unsafe_code)]
 
 use std::{
@@ -47,8 +49,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes an arena of `limit` bytes in whole pages. A region of any size, also of 0 bytes, takes at least one page.
-    /// A single source network may have the whole arena.
+    /// Makes an arena in which at most `limit` bytes can be in use. The size of each allocation is rounded up to whole
+    /// pages, and an allocation of 0 bytes counts as one page. A single source network may have the whole arena.
     pub fn new(limit: u64) -> Self {
         Self::divided(Shares::undivided(limit), None)
     }
@@ -60,24 +62,24 @@ impl Arena {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
 
-    /// Returns the bytes that are in use by live allocations and reservations.
+    /// Returns the number of bytes that live allocations and reservations have in use.
     pub fn used(&self) -> u64 {
         self.ledger.server.used()
     }
 
-    /// Returns the most bytes that all sessions and source networks may have together.
+    /// Returns the maximum number of bytes that all source networks together may have.
     pub fn limit(&self) -> u64 {
         self.ledger.shares.total
     }
 
-    /// Returns the quota of a session whose source network has no other session. The session may have at most `limit`
-    /// bytes of this arena.
+    /// Returns the quota of a session that may have at most `limit` bytes of this arena. The session gets a new account
+    /// and does not share the account of its source network with other sessions.
     pub fn quota(&self, limit: u64) -> Quota {
         self.quota_of(&Account::default(), limit)
     }
 
-    /// Returns the quota of a session, which may have at most `limit` bytes of this arena. All sessions of a source
-    /// network are charged to the same account `peer`, to which the limit for one source network applies.
+    /// Returns the quota of a session that may have at most `limit` bytes of this arena. `peer` is the account of the
+    /// session's source network, and the limit for one source network applies to this account.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
         let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
         let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };
@@ -88,13 +90,14 @@ impl Arena {
     ///
     /// # Errors
     /// Fails with [`ArenaError::Server`] or [`ArenaError::ServersFiles`] if the server would exceed its limit of bytes
-    /// or files. Fails with [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel provides no memory or no
-    /// file.
+    /// or files. Fails with [`ArenaError::Map`] if the Linux kernel provides no memory or `len` is too large, and with
+    /// [`ArenaError::File`] if the Linux kernel provides no file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.map(len, None, Sends::default())
     }
 
-    /// Maps `len` bytes, which are charged to a session's accounts of bytes and files, or to the server alone.
+    /// Maps `len` zeroed bytes. `of` contains the session's accounts of bytes and of files. If `of` is `None`, the
+    /// bytes and the file are charged only to the server.
     fn map(&self, len: u64, of: Option<(&Owner, &Owner)>, sends: Sends) -> Result<Allocation, ArenaError> {
         let charge = self.ledger.charge(of.map(|(bytes, _)| bytes), footprint(len)?)?;
         let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
@@ -118,7 +121,8 @@ impl Arena {
     }
 }
 
-/// The account of bytes and files of all sessions of a source network together. Clones share the account.
+/// The account of a source network, which counts the bytes and files that all sessions of the source network have in
+/// use. Clones share the account.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     bytes: Arc<Meter>,
@@ -137,8 +141,8 @@ impl Account {
 pub struct Quota {
     arena: Arena,
     owner: Owner,
-    /// The source network and the session to which open files are charged. A single session may use all open files that
-    /// its source network may have.
+    /// The accounts of the session and of its source network to which open files are charged. A single session may use
+    /// all open files that its source network may have.
     files: Owner,
     sends: Sends,
 }
@@ -150,12 +154,13 @@ impl Quota {
     /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
     /// network or the server would exceed its limit of bytes. Fails with [`ArenaError::Files`] or
     /// [`ArenaError::ServersFiles`] if the source network or the server would exceed its limit of open files. Fails
-    /// with [`ArenaError::Map`] or [`ArenaError::File`] if the Linux kernel provides no memory or no file.
+    /// with [`ArenaError::Map`] if the Linux kernel provides no memory or `len` is too large, and with
+    /// [`ArenaError::File`] if the Linux kernel provides no file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
         self.arena.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
 
-    /// Charges `bytes` of scratch memory to the session without allocating memory.
+    /// Charges `bytes` bytes of scratch memory to the session, but does not allocate memory.
     ///
     /// # Errors
     /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
@@ -164,8 +169,8 @@ impl Quota {
         self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the files of the process that runs a session's kernels. If the allocations of the arena are not files,
-    /// open files are not limited and nothing is charged.
+    /// Charges the files of the process that runs the session's kernels. If the allocations of the arena are not files,
+    /// open files are not limited, and the method charges nothing and returns `None`.
     ///
     /// # Errors
     /// Fails with [`ArenaError::Files`] or [`ArenaError::ServersFiles`] if the source network or the server would
@@ -181,18 +186,19 @@ impl Quota {
         &self.sends
     }
 
-    /// Returns the bytes that are charged to this session for live allocations and reservations.
+    /// Returns the number of bytes that are charged to this session for live allocations and reservations.
     pub fn used(&self) -> u64 {
         self.owner.session.used()
     }
 }
 
-/// Bytes that are charged to a session beside its allocations. Dropping the value ends the charge.
+/// A charge for scratch memory, or for the files of the process that runs a session's kernels. Dropping the value ends
+/// the charge.
 #[derive(Debug)]
 pub struct Reservation(#[expect(dead_code, reason = "it is held for its end")] Charge);
 
 /// Zeroed memory that a function takes for one call. No peer and no other process ever reaches this memory. The memory
-/// starts at the start of a page.
+/// starts at a page boundary.
 #[derive(Debug)]
 pub struct Scratch {
     memory: Memory,
@@ -200,11 +206,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Maps `len` bytes, which are charged to `quota` if a quota is given.
+    /// Maps `len` zeroed bytes. If `quota` is not `None`, the bytes are charged to `quota`, rounded up to whole pages.
     ///
     /// # Errors
-    /// Fails with the error of [`Quota::reserve`] if `quota` has no `len` bytes left, and with [`ArenaError::Map`] if
-    /// the Linux kernel provides no memory.
+    /// Fails with the error of [`Quota::reserve`] if too few bytes of `quota` are left, and with [`ArenaError::Map`] if
+    /// the Linux kernel provides no memory or `len` is too large.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, ArenaError> {
         let taken = footprint(len as u64)?;
         let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;
@@ -220,13 +226,13 @@ impl Scratch {
 }
 
 /// The number of a session's sends that have not completed. While a send has not completed, the device may read the
-/// session's allocations. Clones share the number.
+/// session's allocations. Clones count the sends of the same session.
 #[derive(Clone, Debug, Default)]
 pub struct Sends(Arc<AtomicU32>);
 
 impl Sends {
     /// Counts one more unfinished send. The session calls `begin` before it makes the scatter-gather elements of a
-    /// send, because [`Allocation::sge`] makes no elements while no send is counted.
+    /// send, because [`Allocation::sge`] makes elements only while the session has an unfinished send.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -253,28 +259,31 @@ fn no_such_size(len: u64) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, format!("no region can have {len} bytes; map smaller regions"))
 }
 
-/// The access that peers and streams have to an allocation.
+/// The access that peers and loop services have to the memory of an allocation.
 #[derive(Debug)]
 enum Held {
-    /// The memory is not registered, so peers and streams cannot reach it.
+    /// The memory is not registered, so neither peers nor loop services can reach the memory.
     Private,
     /// The memory is registered, and peers have no access if the device revokes access.
     Revoked(Mr),
     /// The memory is registered, and peers may have access.
     Granted(Mr),
-    /// The memory is registered and was handed out to a stream, so no slices of the memory are made any more.
+    /// The memory is registered, and a loop service got the memory from [`Allocation::stream`], so no slices of the
+    /// memory are made any more.
     Streaming(Mr),
 }
 
 /// Zeroed memory with a record of the access that peers may have to it. Dropping an allocation first ends its
 /// registration, and afterwards the charge for its bytes.
 pub struct Allocation {
-    // Fields are dropped in this order: the memory is deregistered before its charge ends.
+    // Fields are dropped in the order of their declaration, so the registration in `held` ends before the charges in
+    // `_charges`.
     held: Held,
     memory: Memory,
     /// The file with the memory's pages, if other processes can map them.
     file: Option<OwnedFd>,
-    /// The lease of the last process that got the file.
+    /// The [`Lease`] of the last process that got `file`. A process that got `file` may write to the memory as long as
+    /// the lease of the process exists.
     lent: Weak<Lease>,
     /// True if the memory was registered for writes of peers on a device that does not revoke access.
     in_reach: bool,
@@ -302,7 +311,8 @@ impl Allocation {
         self.memory.is_empty()
     }
 
-    /// Returns the virtual address of the memory. Peers use the same address in their WRITEs.
+    /// Returns the virtual address of the memory. Peers use virtual addresses of the memory as the remote addresses of
+    /// their WRITEs.
     pub fn addr(&self) -> u64 {
         self.memory.addr()
     }
@@ -314,7 +324,7 @@ impl Allocation {
     /// Fails with the device's error.
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
-        // `reg_mr` gives the rights to peers at once, so the state is `Granted` until `revoke` succeeds.
+        // `reg_mr` gives peers the access rights `most` immediately, so the state is `Granted` until `revoke` succeeds.
         self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
         self.in_reach = most.remote_write && !pd.context().attr().revokes;
         self.revoke()
@@ -450,12 +460,12 @@ impl Allocation {
         if self.is_open() || self.is_lent() || self.in_reach {
             return None;
         }
-        // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Peers and
-        // streams cannot write the mapping, because `is_open` is false. Because `is_lent` is false, every other process
-        // that mapped the allocation's file has ended. Because `in_reach` is false, either the device revoked the right
-        // of peers to write, or peers never got this right. This process writes the mapping only in methods that take
-        // `&mut self`, and in loop services, which get the memory from [`Self::stream`]. Granting and lending also take
-        // `&mut self`, so the mapping cannot change while the slice exists.
+        // SAFETY: this allocation made the mapping `self.memory`, which lives as long as the allocation. Neither peers
+        // nor loop services can write the mapping, because `is_open` is false. Because `is_lent` is false, every other
+        // process that mapped the allocation's file has ended. Because `in_reach` is false, either the device revoked
+        // the right of peers to write, or peers never got this right. This process writes the mapping only in methods
+        // that take `&mut self`, and in loop services, which get the memory from [`Self::stream`]. `register`, `grant`,
+        // `lend` and `stream` take `&mut self`, so nobody gets access to the mapping while the slice exists.
         Some(unsafe { self.memory.as_slice() })
     }
 
@@ -472,10 +482,10 @@ impl Allocation {
             self.memory.copy_to(0, &twin.memory, 0, self.memory.len());
             return twin.bytes_mut();
         }
-        // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. No peer, stream or
-        // other process can write the mapping: `is_open`, `is_lent` and `in_reach` are false. The device does not read
-        // the mapping, because all earlier sends are complete. `&mut self` excludes other slices, and scatter-gather
-        // elements for new sends, while this slice exists.
+        // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. No peer, loop
+        // service or other process can write the mapping, because `is_open`, `is_lent` and `in_reach` are false. The
+        // device does not read the mapping, because all earlier sends are complete. `&mut self` excludes other slices,
+        // and scatter-gather elements for new sends, while this slice exists.
         Some(unsafe { self.memory.as_mut_slice() })
     }
 }

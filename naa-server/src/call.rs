@@ -1,4 +1,4 @@
-//! A call from the view of its function, which gets regions as slices while no peer can reach them.
+//! Calls as functions see them. A function gets the regions of its call as slices of memory that no peer can reach.
 
 use std::{
     borrow::Cow,
@@ -23,8 +23,8 @@ use crate::{
     regions::Lent,
 };
 
-/// Returns the direction of a region from the function's view. A single-send parameter counts as an input. A region
-/// without flags counts as an input, too, so that functions can read it.
+/// Returns the direction of a region with `flags`: input, output, in-out or internal. A single-send parameter counts as
+/// an input. A region without flags counts as an input, too, so that functions can read it.
 pub fn direction(flags: RegionFlags) -> Direction {
     let sent = flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
     match (flags.contains(RegionFlags::INTERNAL), flags.contains(RegionFlags::OUTPUT)) {
@@ -37,17 +37,18 @@ pub fn direction(flags: RegionFlags) -> Direction {
 
 pub use crate::regions::{Region, Regions, View};
 
-/// A region of a call from the view of the function. No two regions of a call overlap.
+/// A parameter or an internal region that the function of a call works on. No two regions of a call overlap.
 #[derive(Debug)]
 pub struct RegionRef<'a> {
-    /// The direction of the region from the function's view.
+    /// The direction of the region: input, output, in-out or internal.
     pub direction: Direction,
     /// The bytes of the region. The function may change all bytes, even if the region is an input.
     pub bytes: &'a mut [u8],
 }
 
-/// The regions of a call, each of which can be taken once as a slice. Input i is the i-th region that the host sends,
-/// and output i is the i-th region that the host gets back. An in-out region counts as both an input and an output.
+/// The regions of a call, each of which can be taken once as a slice. Inputs, outputs and internal regions are numbered
+/// separately, from 0 on, in the order in which the host described them. An in-out region counts as both an input and
+/// an output.
 #[derive(Debug)]
 pub struct Parts<'a>(Vec<(Direction, Option<&'a mut [u8]>)>);
 
@@ -155,7 +156,8 @@ pub enum Failure {
         name: String,
         /// The return code for the host.
         code: ReturnCode,
-        /// The description of the failure for the log. The text begins with a verb, whose subject is the kernel.
+        /// The description of the failure for the log. The text, for example "was killed", continues a sentence that
+        /// begins with the kernel's name.
         why: String,
     },
     /// A defect in the server.
@@ -164,9 +166,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns true if the operator of the server should see the failure in the log. The operator should see a failure
-    /// if the return code does not say what happened, if the function wrote a text for the log, or if the server
-    /// refused the call.
+    /// Returns true if the operator of the server should see the failure in the log.
     pub fn is_for_the_log(&self) -> bool {
         match self {
             Self::TimedOut
@@ -200,8 +200,8 @@ impl Failure {
     }
 }
 
-/// The deadline of a call, and a mark that is set when the call is abandoned. Functions that take long call
-/// [`Stop::check`] at intervals.
+/// The deadline of a call, and a flag that is set when the call is abandoned. A function that runs for a long time
+/// calls [`Stop::check`] at intervals.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,
@@ -214,7 +214,7 @@ impl Stop {
         Self { deadline: Some(deadline), abandoned: AtomicBool::new(false) }
     }
 
-    /// Makes the `Stop` of a call without a deadline. Programs that compute without a server use `Stop::never`.
+    /// Makes the `Stop` of a call without a deadline. Programs that run functions without a server use `Stop::never`.
     pub const fn never() -> Self {
         Self { deadline: None, abandoned: AtomicBool::new(false) }
     }
@@ -240,7 +240,8 @@ impl Stop {
     }
 }
 
-/// The quota to which the scratch memory of a call is charged. A program that computes without a server has no quota.
+/// The quota to which the scratch memory of a call is charged. A program that runs functions without a server has no
+/// quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Purse<'a>(Option<&'a Quota>);
 
@@ -248,16 +249,17 @@ impl Purse<'_> {
     /// No quota: memory is not charged and not limited.
     pub const UNLIMITED: Self = Self(None);
 
-    /// Charges `bytes` until the result is dropped. A function calls `reserve` before it allocates the memory.
+    /// Charges `bytes` bytes of scratch memory to the quota until the result is dropped. A function calls `reserve`
+    /// before it allocates the scratch memory.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`
-    /// bytes are left.
+    /// Fails with [`Failure::OverLimit`] if the session, its source network or the server has fewer than `bytes` bytes
+    /// left. The text of the error says how many bytes are left, and names a remedy.
     pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
 
-    /// Allocates `bytes` zeroed bytes. The bytes are charged until the result is dropped.
+    /// Allocates `bytes` zeroed bytes of scratch memory, which are charged to the quota until the result is dropped.
     ///
     /// # Errors
     /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the machine does not have enough memory.
@@ -265,8 +267,8 @@ impl Purse<'_> {
         Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
     }
 
-    /// Charges `bytes` as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
-    /// fails. This function also refuses a size for which the address space has no room at this moment. To check if
+    /// Charges `bytes` bytes as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
+    /// fails. This function also fails if the address space has no room for `bytes` bytes at this moment. To check if
     /// there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
@@ -275,8 +277,8 @@ impl Purse<'_> {
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // The check needs twice the size, because other threads may allocate memory in the meantime, and the
-            // allocator has data of its own.
+            // The check maps twice as many bytes as the library asked for, because other threads may allocate memory
+            // before the library does, and the allocator has data of its own.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -284,8 +286,8 @@ impl Purse<'_> {
     }
 }
 
-/// The least number of bytes for which the room in the address space is checked. A smaller size is not checked, because
-/// the allocator mostly has enough free memory that is already mapped.
+/// The least number of bytes for which [`Purse::reserve_for_library`] checks the room in the address space. Fewer bytes
+/// are not checked, because the allocator mostly has enough free memory that is already mapped.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &ArenaError) -> Failure {
@@ -299,14 +301,15 @@ fn over_limit(needed: u64, why: &ArenaError) -> Failure {
     Failure::OverLimit { needed, why: text.into() }
 }
 
-/// A call from the view of its function.
+/// A call as its function sees it, with the regions, the user bits, the [`Stop`] and the quota for scratch memory.
 #[derive(Debug)]
 pub struct Call<'a> {
     regions: Vec<RegionRef<'a>>,
     purse: Purse<'a>,
     user: U24,
     stop: &'a Stop,
-    /// The part of each parameter that is a result. Internal regions have no entry.
+    /// The part of each output that is sent to the host. The vector has one element for each parameter, and `None`
+    /// stands for the whole parameter. Internal regions have no element.
     produced: Vec<Option<Part>>,
     /// The number of bytes at the start of output 0 that the host gets even if the call fails. The reference
     /// `status_bytes` points into the [`Regions`] of the session, so the number outlives the call.
@@ -314,10 +317,11 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Makes a call on `regions`, to which no peer has access. `user` are the 24 user bits of the host's request.
+    /// Makes a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
-    /// Fails with [`Failure::Internal`] if a peer still has access to a region.
+    /// Fails with [`Failure::Internal`] if a region cannot be used as a slice, for example because a peer or another
+    /// process still has access to the region, or because a send of the session has not completed.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
         let Lent { regions, quota, status_bytes } =
             regions.lend().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
@@ -325,7 +329,8 @@ impl<'a> Call<'a> {
         Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes })
     }
 
-    /// Runs `function` on a call with `regions`. Returns the part of each parameter that is a result.
+    /// Runs `function` on a call with `regions`. Returns the part of each output that is sent to the host. The returned
+    /// vector has one element for each parameter, and `None` stands for the whole parameter.
     pub(crate) fn make(
         regions: &mut Regions,
         user: U24,
@@ -351,17 +356,17 @@ impl<'a> Call<'a> {
         self.stop
     }
 
-    /// Returns the quota to which scratch memory is charged. The result does not borrow the call.
+    /// Returns the quota to which scratch memory is charged. The returned value does not borrow the call.
     pub fn purse(&self) -> Purse<'a> {
         self.purse
     }
 
-    /// Charges `bytes` of scratch memory to the session until the result is dropped. A function calls `reserve` before
-    /// it allocates the memory.
+    /// Charges `bytes` bytes of scratch memory to the session until the result is dropped. A function calls `reserve`
+    /// before it allocates the scratch memory.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`], whose text names the bytes that are left and a remedy, if fewer than `bytes`
-    /// bytes are left.
+    /// Fails with [`Failure::OverLimit`] if the session, its source network or the server has fewer than `bytes` bytes
+    /// left. The text of the error says how many bytes are left, and names a remedy.
     pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
         self.purse.reserve(bytes)
     }
@@ -422,7 +427,7 @@ pub enum CallWork {
     },
 }
 
-/// A call that is to be made.
+/// A call that the server has to execute.
 #[derive(Debug)]
 pub struct Task {
     /// What the call executes.
@@ -439,7 +444,8 @@ pub struct Task {
 
 impl Task {
     /// Runs the function of the call on this thread, or waits on this thread until the session's process has run the
-    /// kernel of the call. Returns the part of each parameter that is a result.
+    /// kernel of the call. Returns the part of each output that is sent to the host. The returned vector has one
+    /// element for each parameter, and `None` stands for the whole parameter.
     ///
     /// # Errors
     /// Fails with the failure of the function or kernel, or with [`Failure::Internal`] if the function panics.

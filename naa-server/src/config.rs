@@ -1,4 +1,4 @@
-//! The settings of a server.
+//! The settings of a server and their default values.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The port of servers, which is the same as in NAAICE's C library (SERVER_CONNECTION_PORT).
 pub const DEFAULT_PORT: u16 = 12_345;
 
-/// The limits and times of a server.
+/// The settings of a server.
 ///
 /// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
 /// during a call. The verbs provider does not revoke access, because NICs can revoke access only at a high cost. Over
@@ -32,10 +32,11 @@ pub struct Config {
     pub allow: AllowList,
     /// The maximum number of regions and bytes that a session may request.
     pub limits: Limits,
-    /// The maximum number of bytes of all sessions' regions and scratch memory together, in whole pages.
+    /// The maximum number of bytes that the regions and the scratch memory of all sessions may have together. The size
+    /// of each region is rounded up to whole pages before it is counted.
     pub memory: u64,
     /// The maximum number of bytes that the sessions of one source network may have together, or `None` for half of
-    /// `memory`. An eighth of `memory` is reserved for source networks that have little memory.
+    /// `memory`. An eighth of `memory` is reserved for source networks that have little memory in use.
     pub per_peer_memory: Option<u64>,
     /// The maximum number of sessions that may be open at a time. If the completion queue of the device is too short
     /// for this number, the server accepts fewer sessions.
@@ -48,15 +49,15 @@ pub struct Config {
     /// closed.
     pub setup_time: Duration,
     /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. If this time is
-    /// zero, the server sends no probes. An idle session has no unacknowledged packets. Without probes, the server
-    /// could not detect that the host of an idle session vanished, and the session would never end.
+    /// zero, the server sends no probes. An idle session has no unacknowledged packets, so without probes the server
+    /// could not detect that the host vanished, and the session would never end.
     pub probe_interval: Duration,
     /// The sizes of the thread pool that executes long calls.
     pub pool: pool::Settings,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
-    /// The maximum number of work requests that a loop service may have unfinished on a session. Without a loop
-    /// service, this setting has no effect.
+    /// The maximum number of work requests that a loop service may have unfinished on a session. This setting has no
+    /// effect if the server has no loop service.
     pub stream_sends: u32,
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
     /// provider. If the value is `None` and `NAA_PROVIDER` is not set, the server chooses the provider that fits the
@@ -103,19 +104,20 @@ impl Config {
     }
 }
 
-/// Returns the division of open files among source networks. If a source network may have one half of `memory`, for
-/// example, the source network may also have one half of the open files that sessions may have. An eighth of the open
-/// files is left for sockets and other files of the server. [`Shares::reserve`] of the result lets a new source network
-/// open one session of `max_regions` regions. Each region may need a second file for its working copy.
+/// Returns the division of open files among source networks. If a source network may have one half of the memory, for
+/// example, it may also have one half of the files that all sessions may have open. An eighth of the files that the
+/// process may open is left for sockets and other files of the server. A source network without open files can open one
+/// session of `max_regions` regions with files from the reserve, if the reserve is large enough. Each region may need a
+/// second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
     divided_as(memory, files - files / 8, 2 * u64::from(max_regions) + FILES_OF_A_PROCESS)
 }
 
-/// Divides `total` in the proportions of `memory`. `session` is the number of bytes or files that one session needs.
-/// Each source network gets at least the smaller one of `session` and `total`. A source network may take from the
-/// reserve as long as it has at most the smaller one of `session` and [`Shares::reserve`] in use afterwards.
+/// Divides `total` among source networks in the same proportions as `memory`. `session` is the number of bytes or files
+/// that one session needs. The limit of one source network is at least `session`, unless `total` is less than
+/// `session`. [`Shares::first`] of the result is `session`, but at most [`Shares::reserve`].
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);
@@ -131,8 +133,9 @@ pub fn default_memory() -> u64 {
     most.map_or(MOST, |bytes| MOST.min(bytes / 2))
 }
 
-/// Returns this process's soft limit for a resource. `of` is the start of the resource's line in /proc/self/limits.
-/// Returns `None` if this resource is not limited, or if its limit cannot be read.
+/// Returns this process's soft limit for the resource whose line in /proc/self/limits starts with `of`. The result has
+/// the unit that is named in this line, for example bytes or files. Returns `None` if the resource is not limited, or
+/// if the limit cannot be read.
 fn limit(of: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(of))?;

@@ -1,4 +1,4 @@
-//! The functions that the accelerator offers, by function code.
+//! The functions that the accelerator offers, and the registry of their handlers.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -47,9 +47,9 @@ impl fmt::Debug for dyn Function {
 /// What the server does for a call with a certain function code.
 #[derive(Clone, Debug)]
 pub enum Handler {
-    /// The server runs this function in its own process.
+    /// This function runs in the process of the server.
     Function(Arc<dyn Function>),
-    /// The process of the session runs this kernel.
+    /// This kernel runs in the process of the session.
     Kernel(Arc<Kernel>),
     /// The call is a subscription. The server calls [`Resident::subscribe`](crate::resident::Resident::subscribe) of
     /// its loop service. The value is the description for the catalogue.
@@ -85,13 +85,13 @@ impl From<Kernel> for Handler {
     }
 }
 
-/// The reason for which a function was not registered. The cause is always the configuration of the server.
+/// The reason for which a function was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two functions have the same function code.
     #[error("functions {former} and {name} both have number {code}; give one another number")]
     Duplicate {
-        /// The function code.
+        /// The function code of both functions.
         code: FunctionCode,
         /// The name of the function that was to be registered.
         name: String,
@@ -103,12 +103,12 @@ pub enum RegistryError {
     Catalogue(#[from] catalogue::EncodeError),
 }
 
-/// The handlers by function code, 1 to 127.
+/// The handlers of a server. The keys of the map are the function codes of the handlers, from 1 to 127.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<FunctionCode, Handler>);
 
 impl Registry {
-    /// Adds a handler. A function becomes the handler that runs this function.
+    /// Adds a handler. If `handler` is a [`Function`], the added handler runs this function.
     ///
     /// # Errors
     /// Fails if another function has the same function code.

@@ -1,8 +1,7 @@
 //! Built-in functions.
 //!
-//! The module of a built-in function, for example [`sha256`], also has a public Rust function that does the same
-//! computation as the built-in function. A program can call this Rust function to check the result of the built-in
-//! function.
+//! The module of a built-in function also has a public Rust function that does the same computation, for example
+//! [`sha256::compute`]. A host can call [`sha256::compute`] to check a digest that an accelerator computed.
 
 mod blocks;
 pub mod bounds;
@@ -36,24 +35,25 @@ use blocks::{Builtin, Compute};
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
 
-/// Returns all built-in functions, with their catalogue.
+/// Returns a registry with all built-in functions and the function that returns the catalogue.
 ///
 /// # Errors
-/// Fails if the descriptions do not fit the catalogue, which is a defect of this crate.
+/// Fails if the descriptions of the functions cannot be encoded as a catalogue, which is a defect of this crate.
 pub fn builtins() -> Result<Registry, RegistryError> {
     registry(None::<Handler>)
 }
 
-/// Returns all built-in functions and `others`, with their catalogue.
+/// Returns a registry with all built-in functions, `others`, and the function that returns the catalogue.
 ///
 /// # Errors
-/// Fails if one of `others` has a function code that is taken, or a description that does not fit the catalogue.
+/// Fails if one of `others` has the function code of another function, or a description that cannot be encoded in the
+/// catalogue.
 pub fn registry(others: impl IntoIterator<Item: Into<Handler>>) -> Result<Registry, RegistryError> {
     complete(without_catalogue()?, others)
 }
 
-/// Returns only `others` and their catalogue, without built-in functions. The result is for a server that offers only
-/// services.
+/// Returns a registry with `others` and the function that returns the catalogue, but without built-in functions. The
+/// returned registry is for a server that offers only services.
 ///
 /// # Errors
 /// Fails for the same reasons as [`registry`].
@@ -164,8 +164,9 @@ fn with_blocks(
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as numbers. Regions start on pages, so `bytes` that begin at the start of a region are always
-/// aligned for the conversion.
+/// Returns `bytes` as a slice of numbers. Fails with [`Failure::Internal`] if `bytes` is not aligned for `T`, or if the
+/// length of `bytes` is not a multiple of the size of `T`. Regions start on pages, so `bytes` that begin at the start
+/// of a region are always aligned for the conversion.
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
@@ -174,7 +175,8 @@ fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], Failure> 
     bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
 }
 
-/// Returns the size of `rows` by `columns` elements of `size` bytes, or `None` if the size overflows.
+/// Returns the length in bytes of a matrix of `rows` by `columns` elements that have `size` bytes each. Returns `None`
+/// if this length does not fit in a `u64`.
 fn bytes_of(rows: u64, columns: u64, size: u64) -> Option<u64> {
     rows.checked_mul(columns)?.checked_mul(size)
 }

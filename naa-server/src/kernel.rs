@@ -1,5 +1,5 @@
-//! Makes handlers of the kernels in kernel libraries. This module sends calls to a session's process and checks the
-//! replies.
+//! Makes a handler for each kernel of the kernel libraries. This module sends calls to a session's process and checks
+//! the replies.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,13 +18,14 @@ use crate::{
 /// The return codes that kernels may use, which NAAICE leaves to applications.
 const RETURN_CODES: std::ops::RangeInclusive<u32> = 0x10..=0x7f;
 
-/// Makes handlers of `kernels` for the registry.
+/// Returns a handler for each kernel in `kernels`.
 pub fn handlers(kernels: &Arc<Kernels>) -> impl Iterator<Item = Handler> {
     kernels.kernels().into_iter().map(Handler::from)
 }
 
-/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns the part of each parameter
-/// that is a result of the kernel.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns one element for each parameter.
+/// The element for an output or an in-out parameter is the part that the kernel produced, and the element for an input
+/// is `None`.
 pub(crate) fn run(
     kernel: &Kernel,
     process: &SessionProcess,
@@ -63,7 +64,9 @@ fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFi
     regions.views().map(file).collect()
 }
 
-/// Checks that the session has the parameters and internal regions that the kernel declares, in the same order.
+/// Checks that the session has the parameters and the internal regions that the kernel declares. The parameters must be
+/// in the declared order, and so must the internal regions. If the kernel declares an input or an output, the session
+/// may have an in-out parameter instead.
 fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
@@ -86,8 +89,9 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns the part of each parameter that is a result of the kernel. If the kernel
-/// failed, the error is the return code for the host and a text that describes the failure.
+/// Checks the reply of a kernel. Returns one element for each parameter. The element for an output or an in-out
+/// parameter is the part that the kernel produced, and the element for an input is `None`. If the kernel failed, the
+/// error is the return code for the host and a text that describes the failure.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Option<Part>>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

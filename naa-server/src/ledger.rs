@@ -1,9 +1,10 @@
 //! A ledger counts the memory, or the open files, that sessions and source networks have in use on a server.
 //!
-//! A byte or a file is charged to the session, to its source network and to the server at once, until the [`Charge`] is
-//! dropped. The server cannot take memory away from a source network while the memory is in use. One source network has
-//! at most [`Shares::per_peer`] bytes, and a [reserve](Shares::reserve) is only for source networks that have little
-//! memory in use, so that source networks that come later also get memory.
+//! Each byte or file that a session has in use is charged to the session, to its source network and to the server until
+//! the [`Charge`] is dropped. The server cannot take memory away from a source network while the memory is in use. One
+//! source network may have at most [`Shares::per_peer`] bytes or files. Only source networks that have few bytes or
+//! files in use may take from the [reserve](Shares::reserve), so that source networks that come later also get memory
+//! or files.
 
 use std::{
     io,
@@ -22,7 +23,8 @@ pub enum ArenaError {
          map fewer or smaller regions, or raise the server's limit per session"
     )]
     Session {
-        /// The number of bytes that were requested, in whole pages for a region.
+        /// The number of bytes that were requested. If a region was requested, this number is the size of the region,
+        /// rounded up to whole pages.
         asked: u64,
         /// The number of bytes that the session may still get.
         left: u64,
@@ -35,7 +37,8 @@ pub enum ArenaError {
          end other sessions of this address, or raise the server's memory limit per peer"
     )]
     Peer {
-        /// The number of bytes that were requested, in whole pages for a region.
+        /// The number of bytes that were requested. If a region was requested, this number is the size of the region,
+        /// rounded up to whole pages.
         asked: u64,
         /// The number of bytes that the source network may still get.
         left: u64,
@@ -49,7 +52,8 @@ pub enum ArenaError {
          try again when other sessions have ended, or raise the server's memory limit"
     )]
     Server {
-        /// The number of bytes that were requested, in whole pages for a region.
+        /// The number of bytes that were requested. If a region was requested, this number is the size of the region,
+        /// rounded up to whole pages.
         asked: u64,
         /// The number of bytes that the server would still give to this source network.
         left: u64,
@@ -88,8 +92,8 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// Turns the error of a ledger that counts files, whose text is about bytes, into an error whose text is about open
-    /// files.
+    /// Converts an error of a ledger that counts files. The text of `self` is about bytes, and the text of the result
+    /// is about open files.
     pub(crate) fn of_files(self) -> Self {
         match self {
             Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },
@@ -99,16 +103,18 @@ impl ArenaError {
     }
 }
 
-/// The division of a server's resource among source networks. The unit is bytes for memory, and files for open files.
+/// The division of a server's resource among source networks. The fields are numbers of bytes if the resource is
+/// memory, and numbers of files if the resource is open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The most that all source networks may have together.
+    /// The maximum number of bytes or files that all source networks may have together.
     pub total: u64,
-    /// The most that one source network may have.
+    /// The maximum number of bytes or files that one source network may have.
     pub per_peer: u64,
-    /// The reserve: the part of `total` that is only for source networks that have little in use.
+    /// The reserve, which is the part of `total` that is only for source networks that have few bytes or files in use.
     pub reserve: u64,
-    /// A source network may take from the reserve if it has at most this number of bytes or files in use afterwards.
+    /// A source network may take bytes or files from the reserve if it then has at most this number of bytes or files
+    /// in use.
     pub first: u64,
 }
 
@@ -122,13 +128,13 @@ impl Shares {
         Self { total, per_peer, reserve, first: reserve / FIRST_PEERS }
     }
 
-    /// Makes shares that let a single source network have everything.
+    /// Makes shares that let a single source network have the whole `total`.
     pub const fn undivided(total: u64) -> Self {
         Self { total, per_peer: total, reserve: 0, first: 0 }
     }
 }
 
-/// The number of bytes in use, or the number of files in use for a ledger that counts files.
+/// The number of bytes or files that a session, a source network or the server has in use.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(AtomicU64);
 
@@ -152,7 +158,7 @@ impl Meter {
     }
 }
 
-/// The bytes or files that a server has in use, and the division of this resource among source networks.
+/// The number of bytes or files that a server has in use, and the division of this resource among source networks.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) shares: Shares,
@@ -171,7 +177,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// The accounts of the session, or `None` for memory of the server itself.
+    /// The accounts of the session, or `None` if only the server is charged.
     owner: Option<Owner>,
     bytes: u64,
 }
@@ -181,7 +187,7 @@ impl Ledger {
         Arc::new(Self { shares, server: Meter::default() })
     }
 
-    /// Charges `bytes` to the accounts of `owner` and to the server.
+    /// Charges `bytes` bytes or files to the accounts of `owner` and to the server.
     ///
     /// # Errors
     /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source

@@ -1,12 +1,12 @@
 //! The thread pool for calls that are too long for the server loop.
 //!
-//! The pool bounds the numbers of calls, of threads and of abandoned calls. The bound of calls is for the sum of the
-//! calls that wait, the calls that run, and the calls that are done and not collected. The module `schedule` decides
-//! which call runs next. A running function cannot be interrupted. A running call is quarantined when its time is over
-//! or its session ends. A quarantined call keeps its thread and its regions until its function returns. The thread of a
-//! quarantined call runs only while a core has nothing else to do, and another thread takes its place in the pool.
-//! Quarantined calls count against the limits of their source network. The pool does not watch deadlines: the server
-//! loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! The pool bounds the numbers of calls, of threads and of abandoned calls. The limit on calls counts the calls that
+//! wait, the calls that run, and the calls that are done and not collected. The module `schedule` decides which call
+//! runs next. A running function cannot be interrupted. A running call is quarantined when its time is over or its
+//! session ends. A quarantined call keeps its thread and its regions until its function returns. The thread of a
+//! quarantined call runs only while a core has nothing else to do. The pool starts another thread in place of the
+//! thread of a quarantined call. Quarantined calls count against the limits of their source network. The pool does not
+//! watch deadlines: the server loop queries [`Pool::next_deadline`] and calls [`Pool::expire`].
 
 mod schedule;
 
@@ -48,7 +48,7 @@ pub struct Settings {
     pub quarantine: usize,
 }
 
-/// The number of a call, which its pool never uses again.
+/// Identifies a call of a pool. No two calls of a pool have the same `TaskId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u64);
 
@@ -116,10 +116,10 @@ struct Shared {
     guests_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
-    /// The channel to the thread that drops abandoned calls after their functions returned. Unlike the thread of an
-    /// abandoned call, which has the lowest priority, the thread that drops abandoned calls has the priority of pool
-    /// threads. If a thread with the lowest priority freed gigabytes of memory, all threads that map memory would wait
-    /// for the slow thread.
+    /// The channel to the thread that drops abandoned calls after their functions returned. An abandoned call is not
+    /// dropped by the thread that ran its function, because this thread has the lowest priority. If a thread with the
+    /// lowest priority freed gigabytes of memory, all threads that map memory would wait for the slow thread. The
+    /// thread that drops abandoned calls has the priority of pool threads.
     returns: mpsc::Sender<(Done, Peer)>,
 }
 
@@ -174,8 +174,8 @@ struct Open {
     runs_on: Option<(Thread, Kind, Instant)>,
     /// The time by which the deadline of a kernel's call is extended once, so that the session's process can be killed.
     /// The value is `None` if the call runs no kernel, or if the deadline was already extended. At the deadline of the
-    /// call, the pool thread that waits for the process kills the process. If the process has not ended `kill_time`
-    /// after the deadline, the call is abandoned.
+    /// call, the pool thread that waits for the process kills the process. If the process still runs at the extended
+    /// deadline, the call is abandoned.
     kill_time: Option<Duration>,
 }
 
@@ -340,7 +340,7 @@ impl Pool {
         self.0.guests_work.notify_all();
     }
 
-    /// Returns true if no thread is left. Before [`Self::close`], the result is always false.
+    /// Returns true if no pool thread and no extra thread is left.
     pub fn is_stopped(&self) -> bool {
         self.0.lock().threads == 0
     }
@@ -567,8 +567,8 @@ impl State {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
-        // To record the end of its call, a thread needs the lock of the pool, which the caller of `give_up` has. The
-        // end of call `id` is not recorded yet, so `thread` still runs call `id`.
+        // The end of call `id` is not recorded yet, so `thread` still runs call `id`. The caller of `give_up` has the
+        // lock of the pool, and `thread` needs this lock before it can take another call.
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);

@@ -26,8 +26,8 @@ impl Thread {
     /// priority again, so a demoted pool thread ends after its call.
     pub(crate) fn demote(self) {
         let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `parameters` is a local value that lives longer than the call. `sched_setscheduler` returns an error
-        // if no thread has the ID `self.0`.
+        // SAFETY: `parameters` is a local variable that lives until `sched_setscheduler` returns. `sched_setscheduler`
+        // returns an error if no thread has the ID `self.0`.
         if unsafe { libc::sched_setscheduler(self.0, libc::SCHED_IDLE, &raw const parameters) } != 0 {
             let error = std::io::Error::last_os_error();
             tracing::debug!(%error, "a worker that nobody waits for keeps its priority");

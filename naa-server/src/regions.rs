@@ -23,7 +23,7 @@ pub struct Region {
     pub allocation: Allocation,
 }
 
-/// A parameter or an internal region from the view of functions.
+/// A parameter or an internal region, as functions get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The use of the parameter as the host described it: input, output, single-send or internal.
@@ -63,7 +63,8 @@ pub struct Regions {
     views: Option<Arc<Views>>,
     /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
-    /// The number of bytes at the start of the first output that the host gets if the call on these regions fails.
+    /// The number of status bytes that the host gets if the call on these regions fails. The status bytes are the first
+    /// bytes of the first output.
     status_bytes: u32,
     /// The charge for the files of the session's process. The files of the session's process are charged until the
     /// regions are dropped after the last call of the session.
@@ -152,9 +153,9 @@ impl Regions {
         Some(Lent { regions: slices(regions, views.as_deref())?, quota: quota.as_ref(), status_bytes })
     }
 
-    /// Returns the number of bytes at the start of the first output that the host gets if the call failed, and sets
-    /// this number to 0 for the next call. The server calls this method once for each response, even if the call
-    /// succeeded.
+    /// Returns the number of status bytes that the host gets if the call failed, and sets this number to 0 for the next
+    /// call. The status bytes are the first bytes of the first output. The server calls this method once for each
+    /// response, even if the call succeeded.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }
@@ -220,8 +221,8 @@ pub(crate) struct Params<'a> {
 }
 
 impl Params<'_> {
-    /// Returns a scatter-gather element of `length` bytes from `offset` of a parameter on. The element may extend
-    /// beyond the end of the parameter.
+    /// Returns a scatter-gather element of `length` bytes that starts at `offset` in the parameter with the index
+    /// `param`. The element may extend beyond the end of the parameter.
     pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
         let (region, start) = match &self.regions.views {
             Some(views) => views.all.get(param).map(|view| (view.region, view.offset))?,

@@ -33,7 +33,8 @@ pub struct StreamRegion {
 }
 
 impl StreamRegion {
-    /// Returns a scatter-gather element of `length` bytes from `offset` of the server's memory on.
+    /// Returns a scatter-gather element of `length` bytes that starts at `offset` in the server's memory of this
+    /// region.
     ///
     /// # Panics
     /// Panics if the bytes are not inside the region.
@@ -43,7 +44,7 @@ impl StreamRegion {
         Sge { addr: self.memory.addr() + offset, length, lkey: self.lkey }
     }
 
-    /// Returns the host's address of the bytes from `offset` on.
+    /// Returns the host's address and RKey for the byte at `offset` in this region.
     ///
     /// # Panics
     /// Panics if `offset` is greater than the length of the region.

@@ -148,7 +148,8 @@ impl Server {
         &self.stats
     }
 
-    /// Returns the number of bytes that are in use for sessions' regions, in whole pages, and for scratch memory.
+    /// Returns the number of bytes that the regions of all sessions and the scratch memory of all calls have in use.
+    /// The size of each region is rounded up to whole pages.
     pub fn memory_used(&self) -> u64 {
         self.arena.used()
     }

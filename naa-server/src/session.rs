@@ -168,8 +168,8 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
 
 /// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// The time in which a host must acknowledge a message. For a response, one second per MiB is added to this time.
-/// Without a time limit, a host that posts no receive, or never acknowledges, would keep memory forever.
+/// The time in which a host must acknowledge a message. A host has one second more for each MiB of a response. The time
+/// is limited, because otherwise a host that posts no receive, or never acknowledges, would keep memory forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -219,8 +219,8 @@ impl Session {
     }
 
     /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
-    /// receive for the next call. All receives use the message buffer, so that the server can receive a message that
-    /// comes at a wrong time, and replies with an error message.
+    /// receive for the next call. All receives use the message buffer. A receive for a call also has room for a
+    /// message, so a host that sends a message at a wrong time gets an error message.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -427,8 +427,9 @@ impl Session {
         self.refuse(&encode_error(code), End::GivenUp)
     }
 
-    /// Responds to the call: the host may write its regions again, and the results are sent. If the call failed, the
-    /// status bytes that the function set are sent instead of the results. Returns the number of bytes that are sent.
+    /// Lets the host write the regions of the session again, and sends the response with the results of the call. If
+    /// the call failed, the status bytes that the function set are sent instead of the results. Returns the number of
+    /// bytes that are sent.
     ///
     /// # Errors
     /// Fails with the reason for which the session ends, or with an error if the session has no call.

@@ -16,7 +16,7 @@ pub struct Stats {
     pub sessions: Counter,
     /// The number of sessions that the server accepted since its start.
     pub sessions_accepted: Counter,
-    /// The number of connection requests that the server refused, by its limits or because of an error.
+    /// The number of connection requests that the server refused because of its limits, its allow-list or an error.
     pub sessions_rejected: Counter,
     /// The number of sessions that ended because of an error instead of the host's disconnect.
     pub sessions_failed: Counter,
@@ -51,7 +51,7 @@ pub struct PeerStats {
     pub sessions: usize,
     /// The number of sessions that the server accepted from this source network.
     pub sessions_accepted: u64,
-    /// The bytes of regions and of scratch memory.
+    /// The bytes of regions and of scratch memory that are charged to this source network.
     pub memory: u64,
     /// The number of refused requests for regions, each of which ended a session.
     pub memory_refused: u64,

@@ -17,8 +17,8 @@ const MIB: usize = 1 << 20;
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps memory until little address space is free: one range of `spare` bytes, and ranges shorter than 128 KiB. Returns
-/// the mapped memory.
+/// Maps memory until little address space is free. One free range of `spare` bytes is left, and all other free ranges
+/// are shorter than 128 KiB. Returns the mapped memory.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();
     let (mut all, mut size) = (Vec::new(), 1 << 30);
@@ -103,8 +103,8 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // The output must show that the Fourier transform of 1,000,003 numbers was refused for at least one value of
-    // `spare`, and succeeded for at least one other value of `spare`.
+    // The child process must print that the Fourier transform of 1,000,003 numbers was refused for at least one value
+    // of `spare`, and succeeded for at least one other value of `spare`.
     for end in ["Some(OVER_LIMIT)", "None"] {
         assert!(
             text.lines().any(|line| line.starts_with("fft 1000003 ") && line.ends_with(end)),

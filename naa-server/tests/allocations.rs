@@ -1,4 +1,5 @@
-//! The memory that functions allocate is compared with the table of bounds and with the charges to sessions.
+//! Tests of the scratch memory of built-in functions. A call must not allocate more memory than `bounds::extra_bytes`
+//! states. A call must be refused if the session's quota has no room for the scratch memory of the call.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 mod common;
@@ -62,7 +63,8 @@ fn peak(work: impl FnOnce()) -> usize {
 /// thread-local variables of libraries.
 const SLACK: usize = 16 << 10;
 
-/// Returns arguments with inputs that make a function allocate as much as it can, and the size of the output.
+/// Returns calls that make functions allocate as much scratch memory as they can. Each element has the arguments of a
+/// call, its inputs, and the size of its output in bytes.
 fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let mut all = Vec::new();
     let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();

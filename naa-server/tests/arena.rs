@@ -31,7 +31,7 @@ fn accounts_are_of_whole_pages_and_end_with_the_allocation() {
     ));
     let rest = arena.allocate(7 * 4096).unwrap();
     assert!(matches!(quota.allocate(1), Err(ArenaError::Server { left: 0, .. })));
-    // Bytes that the server's account refused are not charged to the session's account.
+    // An allocation that the server refuses is not charged to the session.
     assert_eq!(quota.used(), 3 * 4096);
     drop((two, rest));
     assert_eq!((quota.used(), arena.used()), (4096, 4096));
@@ -142,7 +142,8 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     let bytes = written.bytes_mut().unwrap();
     assert!(!range.contains(&(bytes.as_ptr() as u64)) && *bytes == [1; 100]);
     bytes.fill(2);
-    // If bytes are written to the working copy and `settle` is not called, the bytes do not reach the memory.
+    // Only `settle` copies the bytes of the working copy to the memory of `written`. Each call of `bytes_mut` copies
+    // the memory of `written` to the working copy.
     assert_eq!(written.bytes_mut().unwrap(), [1; 100]);
     written.bytes_mut().unwrap().fill(3);
     written.settle();

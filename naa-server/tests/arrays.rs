@@ -67,7 +67,8 @@ fn sums_agree_with_the_definition() {
     assert!(matches!(uneven, Err(Failure::Arguments(_))));
 }
 
-/// Sorts by `compare`. The sort is stable, which makes no difference because equal elements have equal bits.
+/// Returns a copy of `bytes` in which the elements of type `T` are sorted by `compare`. The sort is stable, which makes
+/// no difference because equal elements have equal bits.
 fn sorted<T: bytemuck::Pod>(bytes: &[u8], compare: impl Fn(&T, &T) -> std::cmp::Ordering) -> Vec<u8> {
     let mut all: Vec<T> = bytemuck::cast_slice(bytes).to_vec();
     all.sort_by(compare);

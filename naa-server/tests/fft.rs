@@ -9,8 +9,9 @@ use rand_core::{RngCore, SeedableRng};
 use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
 
 const SEED: u64 = 0x6e61_6104;
-/// The permitted error of a whole transform, which the assertions multiply by a factor: the root mean square of the
-/// errors, divided by the root mean square of the values.
+/// The permitted relative error of a transform. The error is the root mean square of the differences between computed
+/// and expected values, divided by the root mean square of the expected values. Each assertion multiplies `TOLERANCE`
+/// by a factor.
 const TOLERANCE: f64 = 2e-15;
 
 fn signal(n: usize) -> Vec<Complex64> {
@@ -41,7 +42,7 @@ fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
 #[test]
 fn composed_transforms_agree_with_rustfft_and_the_definition() {
     println!("seed {SEED:#x}");
-    // The tested lengths are products of two factors below 65,537, primes, and the product of 3 and the prime 65,537.
+    // Each tested length is a prime, a product of two factors below 65,537, or 3 times the prime 65,537.
     for n in [1 << 17, 3 * 5 * 7 * 11 * 13 * 17, 4 * 65_521, 390_625, 65_537, 100_003, 3 * 65_537, 131_101] {
         for direction in [FftDirection::Forward, FftDirection::Inverse] {
             let signal = signal(n);

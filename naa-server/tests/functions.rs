@@ -42,7 +42,8 @@ type Given<'a> = (RegionFlags, &'a [u8]);
 /// The result of a call that has ended, and the content of its regions after the call.
 struct Made {
     result: Result<Vec<Option<Part>>, Failure>,
-    /// The number of bytes at the start of the first output that the host gets although the call failed.
+    /// The number of status bytes. If the call failed, the host gets only this number of bytes, from the start of the
+    /// first output.
     status_bytes: u32,
     regions: Vec<Vec<u8>>,
 }

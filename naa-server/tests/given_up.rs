@@ -11,8 +11,8 @@ use mrsp::{
 };
 use naa_server::call::{Failure, Stop};
 
-/// The longest CPU time from the moment at which a call is abandoned to its end: 100 ms, and a reserve for slower
-/// machines.
+/// The maximum CPU time that a call may take after it was abandoned. An abandoned call should end in less than 100 ms,
+/// as docs/reference/functions.md says, but slower machines need more time.
 const BOUND: Duration = Duration::from_millis(300);
 
 /// Returns the CPU time of thread `id` of this process, or `None` if the thread has ended.

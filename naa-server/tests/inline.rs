@@ -12,8 +12,8 @@ use naa_server::{
     functions::bounds::{self, BOUNDS},
 };
 
-/// The CPU time that an inline call may take in this test: 100 microseconds, as in the table of bounds, and a reserve
-/// for slower machines.
+/// The CPU time that an inline call may take in this test. An inline call should take at most 100 microseconds, as
+/// docs/reference/functions.md says, but slower machines need more time.
 const BOUND: Duration = Duration::from_micros(500);
 /// The total bytes of the regions with which a function is tested if it has no largest size for an inline call.
 const LARGE: u64 = 4 << 20;

@@ -84,8 +84,8 @@ fn dgemm_agrees_with_the_definition() {
 #[test]
 fn dgemm_in_tiles_gives_the_bits_of_a_product_without_tiles() {
     let mut random = random();
-    // Each of m, n and k has, in at least one of the shapes, a value that needs several tiles and does not fill the
-    // last tile.
+    // Each of m, n and k needs several tiles in at least one of these shapes, and the last of these tiles is only
+    // partly full.
     for [m, n, k] in [[130, 2048, 1030], [700, 1025, 257], [3, 1024, 512], [9000, 70, 300]] {
         let mut numbers = |len| (0..len).map(|_| f64::from(random.next_u32()) - 2e9).collect::<Vec<_>>();
         let (a, b) = (numbers(m * k), numbers(k * n));
@@ -222,8 +222,8 @@ fn a_short_output_is_told_the_size_it_needs() {
         for room in [0, 1, 99_999] {
             assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
         }
-        // This test does not check the failure's field `needed`, because no frame states the size of all frames
-        // together.
+        // The second of these frames does not state its content size, so this test does not check the field `needed` of
+        // the failure.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
         assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");
@@ -283,15 +283,16 @@ fn zstd_takes_any_level() {
     }
 }
 
-/// Frames that `lz4` 1.9.4 made with default options, with small linked blocks and no checksum, and with content size
-/// and block checksums.
+/// Frames that `lz4` 1.9.4 made. The first frame has a content checksum. The second frame has no checksums. The third
+/// frame has a content size, block checksums and a content checksum.
 const LZ4_FRAMES: [&str; 3] = [
     "04224d186440a714000000bd616363656c6572617465200b0050726174652000000000b52524da",
     "04224d1860408214000000bd616363656c6572617465200b0050726174652000000000",
     "04224d187c402100000000000000a914000000bd616363656c6572617465200b005072617465208a250f4300000000b52524da",
 ];
 
-/// Frames that `zstd` 1.5.4 made from a file, from a pipe (without content size), and without a checksum.
+/// Frames that `zstd` 1.5.4 made. The first frame has a content size and a checksum. The second frame, which was made
+/// from a pipe, has a checksum and no content size. The third frame has a content size and no checksum.
 const ZSTD_FRAMES: [&str; 3] = [
     "28b52ffd24218d000058616363656c6572617465200100568a1701c78f6b",
     "28b52ffd04588d000058616363656c6572617465200100568a1701c78f6b",

@@ -1,5 +1,5 @@
-//! Tests of the limit on the number of log lines that one source network may cause (`verbs::lines`). The tests choose
-//! the times that they pass to the limit, so they need not wait.
+//! Tests of the limit on the number of log lines that one source network may cause (`verbs::lines`). The tests compute
+//! the times that they pass to the limit, so no test has to wait.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -28,8 +28,8 @@ fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
     // Eight lines are written at once, and one line in each second afterwards.
     assert_eq!(told, 8 + 19);
     // A written line reports the number of lines that were left out before it, so `left_out` does not include the lines
-    // that were left out after the last written line. The test causes 1000 lines in each second, and one
-    // line in each second is written, so at most 1000 lines were left out after the last written line.
+    // that were left out after the last written line. The test causes 1000 lines in each second, and one line in each
+    // second is written, so at most 1000 lines were left out after the last written line.
     assert!((18_900..=20_000 - told).contains(&left_out), "{left_out}");
 }
 

@@ -171,8 +171,8 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     let [Done { id, result: Err(Failure::TimedOut), .. }] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
-    // The call `queued` is reported after its deadline, both if it still waits for a thread and if it hangs in the new
-    // thread that replaced the thread of the call `stuck`.
+    // The call `queued` is reported after its deadline, whether it still waits for a thread or already runs. The call
+    // `queued` may already run in the new thread that replaced the thread of the call `stuck`.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
@@ -181,8 +181,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     assert!(pool.next_done().is_none());
 }
 
-/// Submits a call that hangs at `gate`, waits until the call has started, lets the deadline of the call pass, and
-/// collects the end of the call.
+/// Submits a call that hangs at `gate`, waits until the call has started, and lets the call time out.
 fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
     let running = Arc::new(Gate::default());
     let hang = {

@@ -13,8 +13,8 @@ use crate::ring::{Ring, Way};
 pub(super) struct Kept {
     worker: WorkerId,
     memory: Memory,
-    /// The number of bytes by which this ring reduces the memory for rings of local workers; 0 for the staging ring of
-    /// a remote worker.
+    /// The number of bytes that become available for rings of local workers when this ring is freed; 0 for the staging
+    /// ring of a remote worker.
     local: u64,
 }
 
@@ -54,8 +54,8 @@ impl Bridge {
     }
 
     /// Frees rings of ended local workers until `bytes` bytes of memory are available for the ring of a new local
-    /// worker. Returns true if at least `bytes` bytes of memory are available when the method returns. If the memory
-    /// of all rings of ended local workers would not be enough, no ring is freed.
+    /// worker. Returns true if `bytes` bytes are available for the new ring when the method returns. Frees no ring if
+    /// the new ring would not fit even after all rings of ended local workers were freed.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {

@@ -18,8 +18,8 @@ const MOST: usize = 64;
 /// accepts are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// An entry for each of the events that were counted last, with the newest entry at the front. Each entry has the
-    /// address of the event's sender, the event key, and the time of the event's last segment.
+    /// A list of at most [`MOST`] events that were recently counted as too long. New entries are added at the front.
+    /// Each entry has the address of the event's sender, the event key, and the time of the event's last segment.
     recent: VecDeque<(IpAddr, Name, Time)>,
     events: u64,
 }
@@ -53,9 +53,9 @@ impl TooLong {
 /// The state that prevents repeated log records about events that are too long.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// True if the log record that names `--max-event` was written.
+    /// True if the warning that advises raising `--max-event` was logged already.
     of_max_event: bool,
-    /// The number of events that were too long for rings, at the time of the last call of `tell_of_small_rings`.
+    /// The number of events that were lost as [`Loss::TooLarge`] before the last call of `tell_of_small_rings`.
     too_large: u64,
     /// The subscribed workers that were logged because their rings are too small.
     rings: Vec<WorkerId>,
@@ -81,8 +81,8 @@ impl Bridge {
     }
 
     /// Logs each worker whose ring is shorter than the longest event that was lost because it was too long for rings.
-    /// Each worker is logged only once. The function does nothing if no event that was too long for rings was lost
-    /// since the last call of this function.
+    /// Each worker is logged only once. The function checks the rings only if another event was lost as
+    /// [`Loss::TooLarge`] since the last call of this function.
     pub(super) fn tell_of_small_rings(&mut self) {
         let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
         let lost = counters.lost(Loss::TooLarge);

@@ -15,10 +15,10 @@ use std::{
 
 use crate::wire::DATA_PORTS;
 
-/// The UDP ports of an address at which segments are received.
+/// One UDP port, or a range of UDP ports, at which segments are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// One port, which must be free. For port 0, the operating system chooses a free port.
+    /// One port, which must be free. If the port is 0, the operating system chooses a free port.
     Port(SocketAddr),
     /// All free ports from the first to the last port.
     Range {
@@ -31,10 +31,11 @@ pub enum Listen {
     },
 }
 
-/// The choice of the ports of an address at which segments are received.
+/// A user's choice of the UDP ports at which segments are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The number of ports, beginning with the port of the address.
+    /// The number of requested ports. The first port is the port of the address, or 19522 if the address has no port.
+    /// If the port of the address is 0, the operating system chooses all ports.
     Count(u16),
     /// All ports from the first to the last port.
     Range {
@@ -85,9 +86,9 @@ pub enum ListenError {
     /// The last port would be above 65535.
     #[error("there are no {count} ports from {first} on; the last one is 65535")]
     Beyond {
-        /// The first port.
+        /// The first requested port.
         first: u16,
-        /// The number of ports.
+        /// The number of requested ports.
         count: u16,
     },
 }

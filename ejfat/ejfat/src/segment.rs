@@ -76,7 +76,7 @@ impl SegmentSize {
         }
     }
 
-    /// Returns the number of payload bytes.
+    /// Returns the number of payload bytes of every segment except the last segment of an event.
     pub fn bytes(self) -> u16 {
         self.0
     }

@@ -92,7 +92,7 @@ pub enum UriError {
     Value {
         /// The key, which is `data` or `sync`.
         key: &'static str,
-        /// The value as it was given, without percent-encoding.
+        /// The value of the key, after percent-decoding.
         value: String,
         /// A description of the valid values, for the text of the error.
         expected: &'static str,

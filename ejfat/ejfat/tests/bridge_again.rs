@@ -26,8 +26,7 @@ fn again(actions: &[Action]) -> Vec<(WorkerId, u64, WorkerId, Descriptor)> {
     its.collect()
 }
 
-/// Returns the ended workers whose rings the caller of the dispatcher must release, each with the number of its events
-/// that could have been delivered again, but were not delivered again.
+/// Returns the worker and the number of given-up events of each [`Action::Forget`] in `actions`.
 fn forgotten(actions: &[Action]) -> Vec<(WorkerId, u32)> {
     let its = actions.iter().filter_map(|action| match *action {
         Action::Forget { worker, given_up } => Some((worker, given_up)),

@@ -28,8 +28,9 @@ fn known(reassembler: &mut Reassembler, from: Option<IpAddr>) {
     assert!(reassembler.release(place.id));
 }
 
-/// Sends four events of the honest sender with interleaved segments. Calls `between` before each segment to send the
-/// attackers' segments. Returns the number of complete events of the honest sender.
+/// Sends four events of the honest sender with interleaved segments. The function calls `between`, which sends segments
+/// of the attackers, before each segment of the honest sender. Returns the number of complete events of the honest
+/// sender.
 fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reassembler)) -> usize {
     let mut complete = 0;
     for part in 0..4 {
@@ -160,8 +161,8 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
-    // The reassembler applies a separate limit to each of at most 64 streams. All streams without a separate limit
-    // share the limit of one sender.
+    // The reassembler applies a separate limit to each of at most 64 streams. All other streams together count as one
+    // sender, so together they have at most 8 open events.
     let unknown = reassembler.sources().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -195,9 +196,9 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. For a new
-    // event, at most sixteen open events are evicted. Sixteen events of the honest sender are together shorter than one
-    // event of the attacker.
+    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. The
+    // reassembler evicts at most sixteen open events for a new event. Sixteen events of the honest sender are together
+    // shorter than one event of the attacker, so their eviction would not make enough room.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }
@@ -225,8 +226,9 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }
-    // Each event of an attacker is twice as long as sixteen events of the honest sender together. The reassembler would
-    // evict at most sixteen events for a new event, so it refuses the attackers' events.
+    // Each event of an attacker is twice as long as sixteen events of the honest sender together. The reassembler
+    // evicts at most sixteen events for a new event. The eviction of sixteen events would not make enough room for an
+    // attacker's event, so the reassembler refuses this event.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
         assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);

@@ -15,7 +15,7 @@ use ejfat::{
 use lb_common::{LB, Udp, address, all_ticks, datagram, lb, member, route, rules, seeds, tables};
 use simnet::Random;
 
-/// Returns the tables of load balancer [`LB`].
+/// Returns the part of `tables` that belongs to load balancer [`LB`].
 fn of(tables: Tables) -> Arc<LbTables> {
     tables.of(lb(LB)).clone()
 }
@@ -122,8 +122,8 @@ fn a_wrong_tick_is_forgotten() {
     assert_eq!(balancer.stage_next(of(tables(&[1]))), Ok(12));
     balancer.age();
     balancer.age();
-    // After two calls of `age`, no event counts as in flight. The tables whose first tick is 12 still apply to the next
-    // tick, so the new tables replace the tables of tick 12.
+    // After two calls of `age`, the balancer assumes that no event is in flight. The next tick is 12, one above the
+    // last routed tick, so the new tables replace the tables whose first tick is 12.
     assert_eq!((balancer.newest_tick(lb(LB)), balancer.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut balancer, tick)), [0, 2]);
 }
@@ -164,7 +164,8 @@ fn no_update_splits_an_event() {
     }
 }
 
-/// Returns the rules of one load balancer with one member, one destination address and one source address.
+/// Returns the rules of load balancer `of`, with `id` as the only member. The rules have one source address and one
+/// destination address.
 fn own(of: u8, id: u16) -> Rules {
     let lb = lb(of);
     let mut all = rules(calendar(lb, 0, &[id]));
@@ -197,7 +198,8 @@ fn load_balancers_with_different_ticks_do_not_disturb_each_other() {
             balancer.stage(lb_tables(of, second as u16), from).unwrap();
             assert_eq!(route_of(&mut balancer, of, from - 1), second as u16 - 1, "second {second}");
             assert_eq!(route_of(&mut balancer, of, from), second as u16, "second {second}");
-            // In this test, no sender sends a segment more than two seconds after the tick of the event.
+            // Tables that apply only to ticks older than two seconds are dropped, because no segment in this test has
+            // such a tick.
             balancer.retire(lb(of), tick(of, second.saturating_sub(2)));
             assert!(balancer.sets(lb(of)).count() <= 4);
             assert_eq!(balancer.newest_tick(lb(of)), Some(from));
@@ -392,9 +394,9 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     balancer.reset(without.clone());
     assert_eq!(balancer.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
     balancer.stage(lb_tables(0, 1), 100).unwrap();
-    // The staged tables from tick 100 on allow the source address, so a packet of an earlier tick from this address is
-    // routed, too. The member of a packet with tick 20 is chosen by the current tables, although the current tables do
-    // not allow the source address.
+    // The tables that are staged for tick 100 allow the source address, so the balancer also routes packets with lower
+    // ticks from this address. The current tables do not allow the source address, but they choose the member for tick
+    // 20.
     assert_eq!(balancer.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
     let udp = Udp {
         from: (from, 4000).into(),
@@ -438,8 +440,9 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
     balancer.set_horizon(lb(0), 1000);
     assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000), "nothing is forgotten");
 
-    // The new horizon 3000 is between the two stored ticks 1001 and 5000. The routed tick 2000 is not stored, so the
-    // tick 1001 becomes the highest tick that is remembered as routed.
+    // The balancer stores only the lowest and the highest of the routed ticks above the horizon, which are 1001 and
+    // 5000. The new horizon 3000 is above tick 1001, so tick 1001 is remembered as routed. Tick 2000 was routed, too,
+    // but the balancer did not store tick 2000.
     balancer.set_horizon(lb(0), 3000);
     assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
     assert_eq!(route_of(&mut balancer, 0, 4000), 0);

@@ -80,7 +80,7 @@ fn bytes_are_those_of_packets_or_datagrams() {
     assert_eq!(balancer.members()[&(lb(LB), 3)], Traffic { packets: 2, bytes: 84 + 120 });
 }
 
-/// Returns tables with a thousand members, whose ids begin with `first`.
+/// Returns tables in which 1000 calendar slots name the members `first` to `first` + 999.
 fn thousand(first: u16) -> Tables {
     let of = lb(LB);
     let mut all = Rules::default();

@@ -15,8 +15,9 @@ use ejfat::{
 use lb_common::{address, all_ticks, lb, member, model_route, random_header, random_rules, rules, seeds};
 use simnet::Random;
 
-/// LB headers of version 2 and version 3 that E2SAR 0.3.2 has sent.
+/// An LB header of version 2 that E2SAR 0.3.2 has sent.
 const E2SAR_V2: u128 = 0x4c42_0201_0000_ccb3_0006_60c4_50dc_cce5;
+/// An LB header of version 3 that E2SAR 0.3.2 has sent.
 const E2SAR_V3: u128 = 0x4c42_0301_c0e5_c7cd_0006_60c4_5105_c0e5;
 
 fn decode(bits: u128) -> LbHeader {
@@ -29,7 +30,7 @@ fn packets_of_e2sar_find_their_members() {
     let members: Vec<u16> = (0..512).map(|slot| 1000 + slot).collect();
     let mut rules = rules(calendar(lb, 7, &members));
     rules.insert(Rule::Source { lb, address: from }, false).unwrap();
-    // The ticks of both E2SAR headers are among the 30,000,000 ticks that begin with the tick `start`.
+    // The ticks in the LB headers `E2SAR_V2` and `E2SAR_V3` are among the 30,000,000 ticks from `start` on.
     let start = 0x0006_60c4_5000_0000;
     for ticks in prefixes(start..start + 30_000_000) {
         rules.insert(Rule::Epoch { lb, ticks, epoch: Epoch::new(7) }, false).unwrap();
@@ -90,8 +91,8 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
-/// Returns rules of a load balancer whose calendars have few slots with numbers that are far apart. Some epochs share a
-/// calendar.
+/// Returns the rules of one load balancer. In most of the calendars, only few calendar slots have rules, and the
+/// numbers of these calendar slots are far apart. Some epochs share a calendar.
 fn sparse_rules(random: &mut Random) -> Rules {
     let lb = lb(1);
     let mut rules = rules([Rule::Source { lb, address: address(V4, 1) }]);
@@ -144,9 +145,9 @@ fn slots_far_apart_are_the_models() {
     assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
 }
 
-/// Returns the smallest number of tick prefixes that together contain exactly the ticks that are in both `node` and
-/// `range`. `node` is the first and the last tick of one tick prefix, and `range` is the first and the last tick of any
-/// range.
+/// Splits the ticks that `node` and `range` have in common into as few values of `TickPrefix` as possible, and returns
+/// the number of these values. Each argument consists of the first tick and the last tick of a range. The ticks of
+/// `node` are the ticks of one `TickPrefix`.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {
         return 0;

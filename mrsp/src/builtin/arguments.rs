@@ -18,8 +18,8 @@ use crate::immediate::FunctionCode;
 
 const MAGIC: [u8; 2] = *b"NA";
 
-/// The argument block of any function, with its arguments as six numbers. The type [`Arguments`] has the arguments of
-/// the built-in functions by name.
+/// The argument block of any function, with the arguments as six numbers. The type [`Arguments`] has a named field for
+/// each argument of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
     /// The function to which the arguments belong.
@@ -50,7 +50,7 @@ impl ArgumentBlock {
     }
 }
 
-/// The direction of a Fourier transform. Neither direction scales the result.
+/// The direction of a Fourier transform. The function `fft` scales the result in neither direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FftDirection {
     /// The forward transform, for which the argument has the value 0.
@@ -82,8 +82,9 @@ pub enum Arguments {
         /// The number of bytes of input 1 over which the checksum is computed.
         bytes: u64,
     },
-    /// The arguments of [`DGEMM`], which multiplies the matrix A by the matrix B. The product is the matrix C. A has m
-    /// rows of k numbers, B has k rows of n numbers, and C has m rows of n numbers.
+    /// The arguments of [`DGEMM`], which multiplies the matrix A by the matrix B. The product is the matrix C. The
+    /// matrix A has m rows of k numbers, the matrix B has k rows of n numbers, and the matrix C has m rows of n
+    /// numbers.
     Dgemm {
         /// The number of rows of A and C.
         m: u64,
@@ -141,9 +142,9 @@ pub enum Arguments {
         element: Element,
         /// The number of bins, without the three additional counts in output 1.
         bins: u64,
-        /// The lower bound, as the bits of an f64.
+        /// The lower bound of the first bin, as the bits of an f64.
         lo: u64,
-        /// The upper bound, as the bits of an f64.
+        /// The upper bound of the last bin, as the bits of an f64.
         hi: u64,
     },
     /// The arguments of [`SORT`].

@@ -15,7 +15,7 @@ pub enum BlockError {
     /// The first two bytes are not the magic bytes of the expected block.
     #[error("the region does not begin with {expected}")]
     Magic {
-        /// The name of the expected block with its magic bytes, for the text of the error.
+        /// The name and the magic bytes of the expected block, for the text of the error.
         expected: &'static str,
     },
     /// The block has a version that this crate does not support. The value is the version.

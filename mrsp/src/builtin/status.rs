@@ -28,7 +28,8 @@ pub struct StatusBlock {
     /// the status block.
     pub code: Option<ReturnCode>,
     /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], `detail` is the number of bytes
-    /// that the output needs, or 0 if the function does not know this number.
+    /// that the output needs, or 0 if the function does not know this number. With [`ReturnCode::OVER_LIMIT`], `detail`
+    /// is the number of bytes of scratch memory that the function requested.
     pub detail: u64,
     /// The number of bytes that the function produced in each output.
     pub produced: [u64; 6],

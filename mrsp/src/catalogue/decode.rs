@@ -1,4 +1,4 @@
-//! Decodes a catalogue. The bytes of a catalogue come from a server and are not trusted.
+//! Decodes a catalogue. The bytes of a catalogue come from an accelerator and are not trusted.
 
 use super::{
     Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
@@ -19,7 +19,7 @@ pub enum CatalogueError {
     RegionTooSmall {
         /// The size in bytes of the whole catalogue, as its header says.
         needed: u32,
-        /// The size of the region in bytes.
+        /// The size in bytes of the region that contains the start of the catalogue.
         actual: usize,
     },
     /// The catalogue ends inside its header or inside an entry.

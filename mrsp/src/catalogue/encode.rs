@@ -29,9 +29,9 @@ pub enum EncodeError {
     /// A function's code is not higher than the code of the function before it.
     #[error("functions {former} and {code} are not in ascending order")]
     Order {
-        /// The code of the function directly before the function `code`.
+        /// The code of the function that is directly before the function `code` in the catalogue.
         former: FunctionCode,
-        /// The code that is not higher than the code `former` before it.
+        /// The code of the function that is out of order. The code is not higher than `former`.
         code: FunctionCode,
     },
 }

@@ -11,13 +11,14 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Arranged {
     layout: Layout,
-    /// The location of each parameter on the accelerator and its memory on the host, in the program's order.
+    /// The layout entry of each parameter, in the order of the program's parameters.
     slots: Vec<Slot>,
     /// The numbers of the parameters, in the order in which the parameters lie in the accelerator's regions.
     order: Vec<u8>,
-    /// The number of bytes at the start of region 0 that are sent from the staging region.
+    /// The host sends the inputs in the first `staged` bytes of the accelerator's region 0 from the staging region.
     staged: u32,
-    /// The offset in the staging region of the zero bytes that the host sends for the gaps between parameters.
+    /// The offset in the staging region at which zero bytes lie. A gathered WRITE sends zero bytes for the gaps between
+    /// parameters.
     zeros: u32,
 }
 
@@ -43,7 +44,7 @@ impl Sent {
         self.offset() + u64::from(self.bytes)
     }
 
-    /// Returns the number of bytes between the end of this part and the part `next` in the accelerator's region, or
+    /// Returns the number of bytes that lie between this part and the part `next` in the accelerator's region, or
     /// `None` if one WRITE must not cover both parts.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.slot.end() && next.start == 0;

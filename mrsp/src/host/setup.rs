@@ -56,8 +56,8 @@ pub enum SetupError {
     /// A parameter or an internal region is larger than 2 GiB.
     #[error("region {region} has {bytes} bytes, more than the {MAX_REGION_BYTES} of a message; split it")]
     TooLarge {
-        /// The number of the parameter, or of the internal region. The numbers of internal regions follow the numbers
-        /// of all other regions.
+        /// The number of the parameter or internal region that is too large, counted from 0. The numbers of internal
+        /// regions follow the numbers of all other regions.
         region: usize,
         /// The size in bytes of the parameter or internal region.
         bytes: u64,
@@ -81,13 +81,13 @@ pub enum SetupError {
     Placed {
         /// The number of parameters for which the layout was computed.
         placed: usize,
-        /// The number of the session's parameters.
+        /// The number of parameters that the session has.
         params: usize,
     },
     /// The parameters do not fit into shared regions.
     #[error(transparent)]
     Unplaceable(#[from] Unplaceable),
-    /// The regions do not fit into the 56-bit accelerator addresses.
+    /// The regions do not fit into the accelerator's address space of 56 bits.
     #[error(transparent)]
     OutOfAddresses(#[from] OutOfAddresses),
 }
@@ -105,7 +105,8 @@ pub(super) fn requests(
     entries(config, internals, params.len(), |index| describe(index, &params[index]))
 }
 
-/// Returns the entries of the AAR for parameters that share regions. `bytes` has the size of each shared region.
+/// Returns the entries of an AAR in which parameters share regions. Element i of `bytes` is the size in bytes of shared
+/// region i.
 pub(super) fn regions(
     config: &HostConfig,
     bytes: &[u32],
@@ -159,7 +160,7 @@ pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, Setu
     params.iter().zip(&placed.places).enumerate().map(slot).collect()
 }
 
-/// Returns the flags of a parameter, and its memory on the host.
+/// Returns the flags of `param`, and the host's memory for `param`.
 fn describe(index: usize, param: &Param) -> Result<(RegionFlags, RemoteRegion), SetupError> {
     let mut flags = param.flags;
     if !PARAM_FLAGS.contains(flags) {

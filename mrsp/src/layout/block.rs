@@ -10,15 +10,15 @@
 //! of the accelerator. In an AAR with a layout block, the flags and host addresses of regions are 0 and have no
 //! meaning, except the flags of INTERNAL regions. Each layout entry describes one parameter, and the layout entries are
 //! in the order of the program's parameters. The flags of a layout entry have the same meaning as the flags of a
-//! region. The host address and RKey of a layout entry say where the accelerator writes the parameter's result.
+//! region. The host address and RKey in an output's layout entry say where the accelerator writes the output.
 //!
 //! - The offset of each parameter is a multiple of [`ALIGNMENT`](super::ALIGNMENT). Each parameter lies inside a region
 //!   that is not internal, and no two parameters overlap. No layout entry has the flag INTERNAL. The host's memory for
 //!   each parameter ends inside the host's 64-bit address space.
 //! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive parameters of a region, one WRITE
 //!   may write both parameters and the bytes between the parameters. One WRITE of the accelerator may write two
-//!   consecutive outputs only if both outputs have the same RKey, and if their host addresses differ by as much as
-//!   their offsets.
+//!   consecutive outputs only if both outputs have the same RKey, and if the distance between their host addresses
+//!   equals the distance between their offsets in the region.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -41,7 +41,7 @@ pub const fn block_bytes(slots: u8) -> usize {
 pub struct Slot {
     /// The flags of the parameter, which have the same meaning as the flags of a region.
     pub flags: RegionFlags,
-    /// The number of the region in which the parameter lies, in the order of the AAR.
+    /// The number of the parameter's region in the AAR, where the first region has the number 0.
     pub region: u8,
     /// The offset of the parameter's first byte in the region.
     pub offset: u32,

@@ -10,7 +10,8 @@ pub enum Layout {
     /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
     #[default]
     Symmetric,
-    /// The layout with one region for all parameters and one WRITE for each parameter.
+    /// The layout with one region for all parameters and one WRITE for each parameter. If the parameters need more than
+    /// 2 GiB together, they take several regions.
     Asymmetric,
     /// The layout with one region for all parameters, in which one WRITE sends all inputs by a scatter-gather list.
     Gathered,
@@ -18,18 +19,18 @@ pub enum Layout {
     /// copied if its size is at most `threshold`. A parameter that is not an output is copied if its size is at most a
     /// [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
-        /// The maximum size in bytes of a result that is copied together with other results.
+        /// The maximum size in bytes of an output that is copied together with other outputs.
         threshold: u32,
     },
 }
 
 impl Layout {
-    /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying a result of
+    /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying an output of
     /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
     /// In the packed layout, a parameter that is not an output is copied if its size is at most the threshold divided
-    /// by this number. Inputs have a smaller threshold than results, because a result that is not copied needs its own
-    /// WRITE. An input that is not copied needs only a scatter-gather element.
+    /// by this number. Copying an output together with other outputs saves a WRITE. Copying an input saves only a
+    /// scatter-gather element, so the threshold for inputs is smaller than the threshold for outputs.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.
@@ -122,7 +123,7 @@ pub struct Rule {
     /// The rule chooses the packed layout only if all small parameters together have at most this number of bytes. The
     /// limit exists because copying small parameters saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
-    /// The layout for parameters for which the rule does not choose the packed layout.
+    /// The layout that the rule chooses if it does not choose the packed layout.
     pub otherwise: Layout,
 }
 

@@ -99,8 +99,9 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// The parameters that the host sends with every call have the highest keys among the copied parameters and the lowest
-/// keys among the other parameters, so [`place`] puts all of them side by side.
+/// The keys put the parameters that the host sends with every call last among the copied parameters and first among the
+/// other parameters. [`place`] puts the copied parameters before the other parameters, so all parameters that the host
+/// sends with every call lie side by side.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

@@ -25,7 +25,7 @@ pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionReq
     slots.iter().map(param).collect()
 }
 
-/// The part of one output that is sent, which has at least one byte.
+/// The part of one output that a response sends. The part has at least one byte.
 #[derive(Clone, Copy)]
 struct Sent {
     place: Place,
@@ -41,7 +41,7 @@ impl Sent {
         self.start + u64::from(self.bytes)
     }
 
-    /// Returns the number of bytes between the end of this part and the part `next` in the accelerator's region, or
+    /// Returns the length in bytes of the gap between this part and the part `next` in the accelerator's region, or
     /// `None` if one WRITE must not cover both parts. One WRITE may cover parts of two outputs only if the first part
     /// reaches to the end of its output, and the second part begins at the start of its output. One WRITE may cover
     /// parts of two outputs only if both outputs have the same RKey, and if their host addresses differ by as much as

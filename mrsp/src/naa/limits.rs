@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// The reason why regions are not granted. Regions are counted from 0 in the order of the AAR.
+/// The reason why regions are not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The AAR has more regions than [`Limits::max_regions`].
@@ -48,20 +48,20 @@ pub enum Refusal {
     /// memory to which the accelerator could write a response.
     #[error("the host announces no region of its own that an answer could go to")]
     NoParameters,
-    /// An internal region has the flag INPUT, OUTPUT or SINGLE_SEND.
+    /// An internal region has the flag INPUT, OUTPUT or SINGLE_SEND, which an internal region must not have.
     #[error("the host contradicts itself: region {region} is internal and has the flags {flags:?}")]
     Contradiction {
-        /// The number of the region.
+        /// The number of the internal region, counted from 0 in the order of the AAR.
         region: usize,
-        /// The flags of the region.
+        /// The flags of the internal region.
         flags: RegionFlags,
     },
     /// A region is larger than the maximum size of one region.
     #[error("the host asks for {bytes} bytes in region {region}; {limit} are allowed")]
     RegionTooLarge {
-        /// The number of the region.
+        /// The number of the region that is too large, counted from 0 in the order of the AAR.
         region: usize,
-        /// The requested size in bytes.
+        /// The requested size of the region that is too large, in bytes.
         bytes: u32,
         /// The maximum size of one region in bytes: [`Limits::max_region_bytes`], but at most 2 GiB.
         limit: u64,
@@ -75,7 +75,8 @@ pub enum Refusal {
     /// A region does not end inside the accelerator's 56-bit address space.
     #[error("region {region} of the host ends beyond the accelerator's 56-bit addresses")]
     NaaAddressWraps {
-        /// The number of the region.
+        /// The number of the region that does not end inside the accelerator's address space, counted from 0 in the
+        /// order of the AAR.
         region: usize,
     },
     /// The layout block has more layout entries than [`Limits::max_slots`].
@@ -100,7 +101,7 @@ pub enum Refusal {
     /// The host's memory for a parameter does not end inside the host's 64-bit address space.
     #[error("region {region} of the host ends beyond the host's 64-bit addresses")]
     HostAddressWraps {
-        /// The number of the region.
+        /// The number of the parameter's region, counted from 0 in the order of the AAR.
         region: usize,
     },
 }
@@ -108,7 +109,7 @@ pub enum Refusal {
 impl Refusal {
     /// Returns the MRSP error code for the reason. MRSP has only three error codes. Code 1 (memory) stands for regions
     /// that are too large or end beyond the accelerator's addresses. Code 3 (too many regions) stands for any invalid
-    /// number of regions or layout entries. Code 2 (address) stands for every reason without code 1 or 3.
+    /// number of regions or layout entries. Code 2 (address) stands for all other reasons.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {

@@ -143,8 +143,8 @@ impl Pair {
         self.respond_with(result, 0)
     }
 
-    /// Responds to the call with `status_bytes` bytes of the first output if the call failed, and carries out the
-    /// WRITEs of the response.
+    /// Responds to the call, and carries out the WRITEs of the response. The response to a failed call contains the
+    /// first `status_bytes` bytes of the first output.
     pub(crate) fn respond_with(
         &mut self,
         result: Result<&[Option<Part>], ReturnCode>,

@@ -1,4 +1,4 @@
-//! The parameters of a session: their bytes and lengths, and the parts of inputs that calls send.
+//! Methods of a session that read and write parameters, and that set which parts of inputs calls send.
 
 use std::{
     borrow::Cow,
@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// Returns the bytes of parameter `index` in `range`. The bytes are copied only if an accelerator may still be able
-    /// to write to the parameter. The method works with every device.
+    /// to write to the parameter. The method never fails with [`Error::InReach`].
     ///
     /// # Errors
     /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
@@ -166,12 +166,12 @@ impl Session {
         self.regions.registered_bytes()
     }
 
-    /// The number of bytes in the regions that the accelerator advertised.
+    /// Returns the number of bytes in all regions that the accelerator advertised.
     pub fn accelerator_bytes(&self) -> u64 {
         self.machine.peer_regions().map_or(0, |regions| regions.iter().map(|r| u64::from(r.size)).sum())
     }
 
-    /// The number of parameters, without internal regions.
+    /// Returns the number of parameters, not counting internal regions.
     pub fn params(&self) -> usize {
         self.regions.params().len()
     }

@@ -26,7 +26,8 @@ use verbs::{
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
 };
 
-/// The part of each parameter that is a result, or the return code of a failed call.
+/// The parts of outputs that the accelerator sends after a call, or the return code of a failed call. The element with
+/// the index i is for parameter i, and `None` stands for the whole parameter.
 pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 
 /// The reaction of the accelerator to a call.
@@ -34,8 +35,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator responds with the return code in this variant, and sends the first bytes of the first output.
-    /// The second value is how many bytes of the first output are sent.
+    /// The accelerator sends the return code in this variant, and also the start of the first output, as many bytes as
+    /// the number in this variant says.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.
@@ -45,11 +46,13 @@ pub enum Action {
     /// The accelerator sends an MRSP error instead of a response.
     Error,
     /// The accelerator sends a response, and directly afterwards one WRITE with the immediate n for each n from 1 to
-    /// the number in this variant. The WRITE with the immediate n sets word n - 1 of the first output to n.
+    /// the number in this variant. The WRITE with the immediate n writes n as the n-th 32-bit number of the first
+    /// output.
     Stream(u32),
 }
 
-/// A region of the session. Each region request of the AAR has a `Region`, including the requests of internal regions.
+/// A region of the session. The accelerator has one `Region` for each region request of the AAR, including the requests
+/// for internal regions.
 #[derive(Debug)]
 pub struct Region {
     pub flags: RegionFlags,

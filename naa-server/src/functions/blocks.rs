@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub(super) info: FunctionInfo,
-    /// The computation, which returns the number of bytes of output 1 that are a result.
+    /// The Rust function that executes a call and returns the length in bytes of the result in output 1.
     pub(super) compute: Compute,
 }
 
@@ -27,12 +27,14 @@ pub(super) type Compute = fn(&Arguments, Data<'_>) -> Result<usize, Failure>;
 pub(super) struct Data<'a> {
     parts: Parts<'a>,
     pub(super) stop: &'a Stop,
-    /// The quota for scratch memory.
+    /// The quota to which the scratch memory of the call is charged.
     pub(super) purse: Purse<'a>,
 }
 
 impl<'a> Data<'a> {
-    /// Takes the first `bytes` bytes of input `index`.
+    /// Takes input `index` and returns the first `bytes` bytes of this input. Fails if the call has no such input, if
+    /// the region of the input was already taken, or if the input has fewer than `bytes` bytes. If `bytes` is `None`,
+    /// the method fails, because the requested length did not fit in a `u64`.
     pub(super) fn input(&mut self, index: usize, bytes: Option<u64>) -> Result<&'a [u8], Failure> {
         let region = self.parts.take_input(index).ok_or_else(|| missing("input", index))?;
         let (size, bytes) = (region.len(), bytes.and_then(|bytes| usize::try_from(bytes).ok()));
@@ -46,7 +48,9 @@ impl<'a> Data<'a> {
         self.parts.take_output(1).ok_or_else(|| missing("output", 1))
     }
 
-    /// Takes output 1 and returns its first `bytes` bytes.
+    /// Takes output 1 and returns the first `bytes` bytes of this output. Fails with [`Failure::OutputTooSmall`] if
+    /// output 1 has fewer than `bytes` bytes. If `bytes` is `None`, the method fails, because the requested length did
+    /// not fit in a `u64`.
     pub(super) fn output_of(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         let region = self.output()?;
         let len = bytes.and_then(|bytes| usize::try_from(bytes).ok());
@@ -61,8 +65,9 @@ impl<'a> Data<'a> {
         self.parts.is_in_place(1, 1)
     }
 
-    /// Takes the first `bytes` bytes of output 1 for a computation in place. If input 1 and output 1 are different
-    /// regions, the bytes of input 1 are copied to output 1.
+    /// Takes output 1 for a computation in place, and returns the first `bytes` bytes of this output. If input 1 and
+    /// output 1 are different regions, the first `bytes` bytes of input 1 are copied to output 1. Fails for the same
+    /// reasons as [`input`](Self::input) and [`output_of`](Self::output_of).
     pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
         if self.is_in_place() {
             return self.output_of(bytes);
@@ -104,9 +109,9 @@ impl Function for Builtin {
             return Err(Failure::OutputTooSmall { output: 0, needed: Some(BLOCK_BYTES as u64) });
         }
         call.set_status(BLOCK_BYTES as u32);
-        // Before the computation, the status block gets a failure, so that after a panic the status block is not that
-        // of an earlier call. The arguments are read before the status is written, because input 0 may be the same
-        // region as output 0.
+        // A failure is written into the status block before the computation, so that the host does not get the status
+        // block of an earlier call if the computation panics. The arguments are read before this failure is written,
+        // because input 0 may be the same region as output 0.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(Failure::Internal("panicked".into())));
         let (stop, purse) = (call.stop(), call.purse());
@@ -125,7 +130,7 @@ impl Builtin {
         Arguments::decode(block).map_err(|error| Failure::Arguments(error.to_string().into()))
     }
 
-    /// Writes the status block.
+    /// Writes the status block for `result` to output 0.
     fn report(&self, call: &mut Call<'_>, result: &Result<usize, Failure>) {
         if let Some(status) = call.parts().take_output(0).and_then(|region| region.first_chunk_mut()) {
             *status = self.status(result);

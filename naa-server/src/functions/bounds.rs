@@ -23,7 +23,7 @@ pub struct Bounds {
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub looks: &'static str,
-    /// The maximum number of bytes of regions in total for which a call runs in the server loop. Even with the slowest
+    /// A call runs in the server loop if its regions have at most this number of bytes together. Even with the slowest
     /// input, a call with at most this number of bytes takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
@@ -32,7 +32,7 @@ pub struct Bounds {
 const ANY: u64 = u64::MAX;
 const NONE: &str = "none";
 
-/// The bounds of all built-in functions, by function code.
+/// The bounds of all built-in functions, in the order of their function codes.
 pub const BOUNDS: &[Bounds] = &[
     row(builtin::INCREMENT, NONE, "4 MiB", 16 << 10),
     row(builtin::INCREMENT_BY_TWO, NONE, "4 MiB", 16 << 10),
@@ -77,20 +77,20 @@ const fn row(code: FunctionCode, memory: &'static str, looks: &'static str, inli
     Bounds { code, memory, looks, inline_bytes }
 }
 
-/// Returns the bounds of a built-in function.
+/// Returns the bounds of the function with the function code `code`, or `None` if [`BOUNDS`] does not contain this
+/// function.
 pub fn of(code: FunctionCode) -> Option<&'static Bounds> {
     BOUNDS.iter().find(|bounds| bounds.code == code)
 }
 
-/// Returns the place where a call with regions of `bytes` bytes in total runs. Functions without bounds run on the
-/// pool.
+/// Returns the place where a call with regions of `bytes` bytes in total runs. If [`BOUNDS`] does not contain the
+/// function, the call runs on the pool.
 pub(super) fn execution(code: FunctionCode, bytes: u64) -> Execution {
     let is_short = of(code).is_some_and(|bounds| bytes <= bounds.inline_bytes);
     if is_short { Execution::Inline } else { Execution::Pooled }
 }
 
-/// Returns the most bytes of scratch memory that a call with these arguments takes. Returns 0 for services and for
-/// functions of other crates, whose scratch memory this crate cannot compute.
+/// Returns the maximum number of bytes of scratch memory that a call with these arguments takes.
 pub fn extra_bytes(arguments: &Arguments) -> usize {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     match *arguments {

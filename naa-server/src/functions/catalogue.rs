@@ -17,8 +17,8 @@ struct Table {
     bytes: Vec<u8>,
 }
 
-/// Adds to `registry` the function that returns its catalogue. The catalogue also lists the function that returns the
-/// catalogue.
+/// Registers the function that returns the catalogue. The catalogue lists all functions in `registry`, including the
+/// function that returns the catalogue.
 pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     let table = parameter(Direction::Output, (Kind::Bytes, "table", "what the accelerator offers"));
     let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);

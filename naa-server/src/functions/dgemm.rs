@@ -13,12 +13,13 @@ use super::{
 use crate::call::{Failure, Stop};
 
 /// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
-/// a tile takes some 10 ms.
+/// a tile takes about 10 ms.
 const TILE: usize = 1 << 27;
-/// The maximum number of columns of B in a tile. This number is the block size of matrixmultiply itself.
+/// The maximum number of columns of B in a tile. The crate matrixmultiply also divides B into blocks of at most this
+/// many columns.
 const COLUMNS: usize = 1024;
-/// The maximum number of rows of B in a tile. Because this number is the block size of matrixmultiply itself, sums are
-/// added up in the same order as without tiles.
+/// The maximum number of rows of B in a tile. The crate matrixmultiply also divides B into blocks of at most this many
+/// rows, so the tiles do not change the order in which products are added.
 const DEPTH: usize = 256;
 /// The maximum number of rows of a tile. Each row of C may lie on pages of its own, which take time when they are first
 /// touched.
@@ -26,8 +27,8 @@ const MOST_ROWS: usize = 8192;
 /// The number of rows of A that matrixmultiply packs at a time.
 const PACKED_ROWS: usize = 64;
 
-/// Multiplies `a` with `b` into `c`. `a` has m rows of k numbers, `b` has k rows of n numbers, and `c` has m rows of n
-/// numbers. All matrices are row-major.
+/// Stores the product of the matrices `a` and `b` in `c`. `shape` is `[m, n, k]`. `a` has m rows of k numbers, `b` has
+/// k rows of n numbers, and `c` has m rows of n numbers. All matrices are row-major.
 ///
 /// # Errors
 /// Fails with [`Failure::Arguments`] if the length of a slice does not fit `shape`.
@@ -78,8 +79,9 @@ fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
 }
 
-/// Returns an upper bound of the bytes that matrixmultiply allocates for one block of A and one block of B.
-/// matrixmultiply copies these two blocks to buffers and rounds their sizes up to whole micro-kernels.
+/// Returns an upper bound of the number of bytes that matrixmultiply allocates for one block of A and one block of B.
+/// The crate matrixmultiply copies both blocks to buffers. The bound assumes that the number of rows of A and the
+/// number of columns of B are rounded up to multiples of 16 in these buffers.
 pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     let round = |size: usize| size.next_multiple_of(16);
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096

@@ -1,10 +1,11 @@
 //! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! Only short lengths are transformed by rustfft directly. The memory that rustfft needs grows with the length, and a
-//! failed allocation aborts the process. A running transform of rustfft cannot be stopped. Transforms of long lengths
-//! are composed of short transforms. If a long length is a product of two short lengths, the numbers are arranged as a
-//! matrix, whose columns and rows are transformed (module `staged`). If a long length is no product of two short
-//! lengths, the transform is computed as a convolution whose length is such a product (module `chirp`).
+//! The crate rustfft directly computes only transforms of short lengths, which are lengths up to 65536. The memory that
+//! rustfft needs grows with the length, and a failed allocation aborts the process. A running transform of rustfft
+//! cannot be stopped. Transforms of long lengths are composed of short transforms. If a long length is a product of two
+//! short lengths, the numbers are arranged as a matrix, whose columns and rows are transformed (module `staged`). If a
+//! long length is not a product of two short lengths, the transform is computed as a convolution whose length is such a
+//! product (module `chirp`).
 
 mod chirp;
 mod direct;
@@ -33,9 +34,10 @@ const NUMBER: usize = size_of::<Complex64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,
-    /// Transforms of columns and rows, which have these two lengths.
+    /// Transforms of the columns and the rows of a matrix. The two numbers are the length of a column and the length of
+    /// a row.
     Staged([usize; 2]),
-    /// A convolution whose length is the product of these two factors.
+    /// A convolution whose length is the product of these two numbers.
     Chirp([usize; 2]),
 }
 
@@ -49,7 +51,7 @@ impl Way {
     }
 }
 
-/// Returns the bytes of scratch memory that a transform of `n` numbers takes.
+/// Returns the number of bytes of scratch memory that a transform of `n` numbers takes.
 pub(super) fn extra_bytes(n: usize) -> usize {
     match Way::of(n) {
         Way::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
@@ -71,8 +73,8 @@ fn mapped(bytes: usize) -> usize {
 /// followed by an inverse transform multiplies `data` by its length.
 ///
 /// If `data` has more than 65536 numbers, and their number is a product of two factors up to 65536, the transform takes
-/// scratch memory of about the size of `data`. If `data` has more than 65536 numbers, and their number is no product of
-/// two factors up to 65536, the transform takes scratch memory of four to five times the size of `data`.
+/// scratch memory of about the size of `data`. If `data` has more than 65536 numbers, and their number is not a product
+/// of two factors up to 65536, the transform takes scratch memory of four to five times the size of `data`.
 ///
 /// # Errors
 /// Fails with [`Failure::OverLimit`] if the machine does not have enough memory.
@@ -86,7 +88,8 @@ pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }
 
-/// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place.
+/// Transforms `input` and stores the result in `output`. If `input` is `None`, the function transforms `output` in
+/// place.
 fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,

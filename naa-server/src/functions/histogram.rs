@@ -14,7 +14,7 @@ use crate::call::{Failure, Stop};
 /// apart in memory, so the processor may have to wait for memory at each number.
 const STRIDE: usize = 256 << 10;
 /// The number of counts after the counts of the bins. These three counts are the number of values below the range, the
-/// number of values above the range, and the number of NaNs.
+/// number of values at or above the upper bound of the range, and the number of NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.
@@ -26,14 +26,16 @@ pub struct Bins {
 }
 
 impl Bins {
+    /// Makes `count` bins of equal width over the range `lo` <= x < `hi`.
+    ///
     /// # Errors
-    /// Fails with [`Failure::Arguments`] if `count` is 0, or if the range from `lo` to `hi` is empty or too wide for a
-    /// 64-bit floating-point number.
+    /// Fails with [`Failure::Arguments`] if `count` is 0, if the range is empty, or if `count` times the width of the
+    /// range is not a finite 64-bit floating-point number.
     pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, Failure> {
         if count == 0 {
             return Err(Failure::Arguments("a histogram needs a bin".into()));
         }
-        // After this check, no step of computing a bin can overflow.
+        // After this check, no step of computing the bin of a number in the range can overflow.
         if !(lo < hi && ((hi - lo) * count as f64).is_finite()) {
             let text = format!("bins from {lo} to {hi} are not possible: the range is empty or not finite");
             return Err(Failure::Arguments(text.into()));
@@ -59,12 +61,13 @@ impl Bins {
     }
 }
 
-/// Counts the numbers of `data`, which is an array of `element`. `counts` gets one count for each bin, followed by the
-/// counts of numbers below the range, of numbers above the range, and of NaNs.
+/// Counts the numbers in `data`, which is an array of `element`. `counts` gets one count for each bin, followed by the
+/// counts of numbers below the range, of numbers at or above the upper bound of the range, and of NaNs.
 ///
 /// # Errors
-/// Fails with [`Failure::Arguments`] if an f64 cannot represent all values of `element`, or if `counts` has a wrong
-/// length.
+/// Fails with [`Failure::Arguments`] if the length of `counts` is not the number of bins plus 3, or if `data` is not
+/// empty and an f64 cannot represent all values of `element`. Fails with [`Failure::Internal`] if `data` is not an
+/// aligned array of `element`.
 pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
     compute_until(element, bins, data, counts, &Stop::never())
 }

@@ -14,7 +14,8 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The number of bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length.
+/// The number of bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length, but
+/// a block of a legacy frame may have 8 MiB.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -23,14 +24,14 @@ const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
-/// The bytes of the encoder's table and of the window before a block.
+/// The number of bytes of the encoder's table and of the window before a block together.
 const FIXED_BYTES: usize = 192 << 10;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame. If `out` is too short, the
-/// failure's field `needed` is the length of the frame.
+/// Fails with [`Failure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
+/// field `output` is 0, and the field `needed` is the length of the frame.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -38,14 +39,15 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 /// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
 /// # Errors
-/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short. If `out` is too short, and the first frame states a
-/// content size that is larger than `out`, the failure's field `needed` is this content size.
+/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames, or if a frame uses a dictionary or is
+/// skippable. Fails with [`Failure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field
+/// `output` is 0. If `out` is too short, and the first frame states a content size that is larger than `out`, the
+/// failure's field `needed` is this content size.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-/// Returns the bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a block, a
+/// Returns the number of bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a block, a
 /// compressed block and a table. The encoder chooses the block size by the length of the first write.
 pub(super) fn encoder_bytes(len: usize) -> usize {
     // The encoder never chooses the third block size.
@@ -130,9 +132,9 @@ impl Paid<'_> {
 /// The maximum number of bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// Returns the bytes that the decoder allocates for the first frame of `data`. The decoder allocates a compressed block
-/// and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed blocks and the
-/// window before them.
+/// Returns the number of bytes that the decoder allocates for the first frame of `data`. The decoder allocates a
+/// compressed block and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed
+/// blocks and the window before them.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {
@@ -150,9 +152,8 @@ fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
     (data.starts_with(&MAGIC) && has_size && size > produced as u64).then_some(size)
 }
 
-/// The input of the decoder. `starved` is true if the decoder tried to read beyond the end of the input. Without
-/// `starved`, a frame that is cut off would look like a whole frame, because the decoder takes the end of its input for
-/// the end of a frame.
+/// The input of the decoder. `starved` is true if the decoder tried to read beyond the end of the input. The decoder
+/// reports the end of its input like the end of a frame, so only `starved` shows that a frame is cut off.
 struct Source<'a> {
     data: &'a [u8],
     starved: bool,

@@ -45,7 +45,7 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), Failure> {
-    /// The size of the smallest page.
+    /// The size of the smallest page in bytes.
     const PAGE: usize = 4 << 10;
     each(all, stop, |piece| {
         for page in piece.chunks_mut((PAGE / size_of::<T>().max(1)).max(1)) {

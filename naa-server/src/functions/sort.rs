@@ -13,7 +13,7 @@ use crate::call::{Failure, Stop};
 use radix::Key;
 
 /// Sorts `data`, which is an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs,
-/// numbers with -0 before 0, positive NaNs. The bits of floats do not change.
+/// numbers with -0 before 0, positive NaNs. Sorting moves floats without changing their bits.
 ///
 /// # Errors
 /// Fails with [`Failure::Internal`] if `data` is not an aligned array of `element`.

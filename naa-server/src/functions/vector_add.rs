@@ -15,8 +15,8 @@ use crate::call::{Failure, Stop};
 /// the cache when the piece of the second vector is added.
 const STRIDE: usize = 64 << 10;
 
-/// Adds `a` and `b` into `c`. The slices `a`, `b` and `c` are arrays of `element` with the same length. Sums of
-/// integers wrap around if they overflow.
+/// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` are arrays
+/// of `element` with the same length. Sums of integers wrap around if they overflow.
 ///
 /// # Errors
 /// Fails with [`Failure::Arguments`] if the lengths differ, and with [`Failure::Internal`] if a slice is not aligned.
@@ -27,8 +27,8 @@ pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(),
     compute_until(element, Some(a), b, c, &Stop::never())
 }
 
-/// Adds `a` and `b` into `c`. If `a` is `None`, `c` already contains the first vector. All vectors have the same
-/// length.
+/// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. If `a` is `None`, `c` already contains
+/// the first vector. All vectors have the same length.
 fn compute_until(
     element: Element,
     a: Option<&[u8]>,
@@ -47,7 +47,7 @@ fn compute_until(
     Ok(())
 }
 
-/// Adds `b` to `c`.
+/// Adds each element of `b` to the element of `c` with the same index.
 fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
     // Wrapping sums of signed and unsigned integers have the same bits.
     match element {

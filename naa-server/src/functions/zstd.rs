@@ -24,31 +24,33 @@ use frames::Frame;
 /// full length may take more than 100 ms, and [`Stop::check`] is called only between two blocks.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
-/// The highest level of compression that a call may request. Higher levels (`--ultra`) take almost a gigabyte of
-/// memory.
+/// The highest compression level that is used. A call that requests a higher level gets this level. Higher levels
+/// (`--ultra`) take almost a gigabyte of memory.
 const MAX_LEVEL: i32 = 19;
-/// The error code for an output that is too small. zstd returns errors as negative numbers in an unsigned type.
+/// The error code for an output that is too small. The zstd library returns errors as negative numbers in an unsigned
+/// type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
-/// The bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as its
-/// window.
+/// The number of bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as
+/// its window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
 /// If a frame has at most this number of blocks and states its content size, the frame is decompressed in one step,
 /// which is faster for small frames.
 const FEW_BLOCKS: usize = 8;
-/// The largest window of zstd, as a power of two. Because the decompressor uses the output as its window, a large
-/// window takes no additional memory.
+/// The base-2 logarithm of the largest window of zstd in bytes. Because the decompressor uses the output as its window,
+/// a large window takes no additional memory.
 const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
 /// The number of bytes that the decompressor needs at the start of a frame, before it requests more bytes.
 const FIRST_BYTES: usize = 5;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
-/// `level` is the level of zstd, at most 19. Level 0 is the default of zstd.
+/// `level` is the compression level of zstd. A level above 19 has the same result as level 19. Level 0 is the default
+/// of zstd.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] of output 0 if `out` is shorter than the frame; the field `needed` of this
-/// failure is the length of the frame. Fails with [`Failure::OverLimit`] if the machine does not have the memory that
-/// the level takes.
+/// Fails with [`Failure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
+/// field `output` is 0, and the field `needed` is the length of the frame. Fails with [`Failure::OverLimit`] if the
+/// machine does not have the memory that the level takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
@@ -88,13 +90,14 @@ fn no_memory(needed: usize) -> Failure {
     Failure::OverLimit { needed: needed as u64, why: why.into() }
 }
 
-/// Returns an upper bound of the bytes that a compressor of `level` allocates for `len` bytes. The tables of the
-/// compressor grow with the input up to a size in MiB that depends on the level.
+/// Returns an upper bound of the number of bytes that a compressor allocates for an input of `len` bytes. The tables of
+/// the compressor grow with the input, up to a maximum size that depends on the level.
 pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
-    /// The most memory that a compressor allocates, in MiB, for each level from 1 to 19. A negative level needs less
+    /// The maximum number of MiB that a compressor allocates at each level from 1 to 19. A negative level needs less
     /// memory than level 1. Level 0 stands for zstd's default level, which is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
-    /// The bytes of the buffers for blocks, of the entropy tables, and of the encoder's own buffer.
+    /// The number of bytes of the compressor's block buffers and entropy tables, and of the buffer in `Encoder`,
+    /// together.
     const FIXED: usize = 1280 << 10;
     /// If the input is short, the compressor has tables of this many bytes for each byte of the input.
     const TABLES: usize = 20;
@@ -106,12 +109,13 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
 
 /// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
-/// Frames are decompressed directly into `out`, so the window that a frame requests takes no memory.
+/// Frames are decompressed directly into `out`, so the window that a frame requests takes no additional memory.
 ///
 /// # Errors
 /// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`Failure::OutputTooSmall`] of output 0 if `out` is too short; the field `needed` of this failure is the sum of the
-/// content sizes if all frames state their content sizes.
+/// [`Failure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and the
+/// field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size. Fails with
+/// [`Failure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }

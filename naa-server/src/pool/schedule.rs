@@ -9,12 +9,12 @@
 //!
 //! - While fewer calls run than there are pool threads, the next call comes from the source network with the fewest
 //!   running calls. Among source networks with equally many running calls, the one that was served for the shortest
-//!   time is chosen. Among source networks that were served for equal times, the one whose last turn is longest ago is
-//!   chosen.
-//! - Each source network has a time for which it was served. The clock is the time for which a source network would
-//!   have been served if it had got exactly an equal share since the start of the pool. For a new source network, the
-//!   time for which it was served starts with the value of the clock. A source network that was served for more or less
-//!   than its share keeps the difference between its time and the clock, also while the source network has no call.
+//!   time is chosen. Source networks that were served for equal times take turns.
+//! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
+//!   network would have been served if it had got exactly an equal share since the start of the pool. When a source
+//!   network makes its first call, the time for which it was served is set to the schedule's clock. If a source network
+//!   was served for more or less than its share, the schedule remembers the difference while the source network has no
+//!   call.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
@@ -58,10 +58,10 @@ struct Share {
     running: usize,
     /// The number of abandoned calls that still run.
     abandoned: usize,
-    /// The time for which this source network was served. When a source network comes for the first time, its `served`
-    /// starts with the value of [`Schedule::clock`], so the source network gains nothing from the time in which it made
-    /// no calls. When a call ends while a call of another source network waits, the time of the ended call is added to
-    /// `served`. The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
+    /// The time for which this source network was served. When a source network makes its first call, its `served` is
+    /// set to [`Schedule::clock`], so the source network gains nothing from the time before this call. When a call ends
+    /// while a call of another source network waits, the running time of the ended call is added to `served`. The
+    /// difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
     /// The value to which a call of this source network last raised [`Schedule::turns`].
     last_turn: u64,
@@ -74,34 +74,34 @@ impl Share {
     }
 }
 
-/// The absent source networks, which have no waiting or running call, and were served for more or less than their
-/// share.
+/// The absent source networks. An absent source network has no waiting or running call, and was served for more or less
+/// than its share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// The value for a source network is the absolute difference between its [`Share::served`] and [`Schedule::clock`]
-    /// when the source network became absent, together with the direction of this difference.
+    /// The duration is the absolute difference between [`Share::served`] and [`Schedule::clock`] when the source
+    /// network was added to this map.
     peers: BTreeMap<Peer, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, Peer)>,
 }
 
-/// Says if an absent source network was served for more than its share, or for less than its share.
+/// Says if a source network in [`Absent`] was served for more than its share, or for less than its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The duration is the value that [`Share::served`] of the
-    /// source network had when the source network became absent. When [`Schedule::clock`] reaches the duration in
-    /// `More`, the source network was served for no more than its share.
+    /// The source network was served for more than its share. The duration is the value of [`Share::served`] when the
+    /// source network was added to [`Absent`]. When the source network makes its next call, its [`Share::served`]
+    /// becomes this duration or [`Schedule::clock`], whichever is greater.
     More(Duration),
-    /// The source network was served for less than its share. While the source network is absent, the difference
-    /// between its [`Share::served`] and [`Schedule::clock`] stays the same, although the clock advances.
+    /// The source network was served for less than its share. When the source network makes its next call, its
+    /// [`Share::served`] becomes [`Schedule::clock`] minus the difference in [`Absent::peers`].
     Less,
 }
 
-/// The maximum number of absent source networks that are remembered. When more than `MOST_ABSENT` source networks are
-/// absent, the one whose `served` differed least from the clock is forgotten.
+/// The maximum number of source networks in [`Absent`]. When another source network is added to a full [`Absent`], the
+/// source network with the smallest difference in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// The largest difference that [`Share::served`] of a source network may have to [`Schedule::clock`]. The difference
-/// needs a limit, because `served` grows by the whole time of a long call, even if other source networks waited only
-/// at the end of the call.
+/// The maximum difference between [`Share::served`] of a source network and [`Schedule::clock`]. The limit is needed
+/// because the whole running time of a long call is added to [`Share::served`], even if other source networks waited
+/// only at the end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -122,8 +122,8 @@ impl Absent {
         }
     }
 
-    /// Removes `peer` from the absent source networks, because `peer` makes a call. Returns the time with which
-    /// [`Share::served`] of `peer` starts.
+    /// Removes `peer` when `peer` makes a call, and returns the new value for [`Share::served`] of `peer`. The result
+    /// is `clock` if `peer` was not in [`Absent`].
     fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -285,8 +285,9 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// Returns the number of abandoned calls from which on a source network can make no calls. The result is half of
-    /// the quarantine, rounded up, so that the other half is left for other source networks.
+    /// Returns the limit on the abandoned calls of one source network. The limit is half of the quarantine, rounded up,
+    /// so that the other half is left for other source networks. A source network that has reached the limit on
+    /// abandoned calls can make no calls.
     fn most_abandoned(&self) -> usize {
         self.settings.quarantine.max(1).div_ceil(2)
     }
@@ -297,17 +298,18 @@ impl Schedule {
         workers.saturating_add(guests).saturating_add(quarantine)
     }
 
-    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`Share::served`] of `peer`, and
-    /// the schedule's clock advances by `time` divided by the number of source networks that have a running call, or a
-    /// waiting call that may run. If no other source network has a waiting call that may run, this method does nothing.
+    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`Share::served`] of `peer`. The
+    /// schedule's clock advances by `time` divided by the number of source networks that compete for threads. A source
+    /// network competes for threads if it has a running call, or if it has a waiting call that may run. If no other
+    /// source network has a waiting call that may run, this method does nothing.
     fn served(&mut self, peer: Peer, time: Duration) {
         let waits =
             |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The time of one call counts as at most `2 * MOST_OWED`, which is the difference between `most` and `least`
-        // below.
+        // The time of a call counts as at most `2 * MOST_OWED`, because the difference between `Share::served` and
+        // `Schedule::clock` cannot change by more than `2 * MOST_OWED`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
         let number = self.peers.values().filter(wants).count();
@@ -319,16 +321,15 @@ impl Schedule {
         }
     }
 
-    /// Adds `peer` to the absent source networks if `peer` has no waiting or running call any more. This method is
-    /// called after a call of `peer` ended, was abandoned or was withdrawn.
+    /// Adds `peer` to [`Absent`] if `peer` has no waiting or running call any more. This method is called after a call
+    /// of `peer` ended, was abandoned or was withdrawn.
     fn wants_less(&mut self, peer: Peer) {
         if let Some(share) = self.peers.get(&peer)
             && share.wanted() == 0
         {
             self.absent.insert(peer, share.served, self.clock);
         }
-        // When no call waits or runs, no source network competes for threads, so the absent source networks are
-        // forgotten.
+        // When no call waits or runs, no source network competes for threads, so `self.absent` is emptied.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }
@@ -374,11 +375,11 @@ mod tests {
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
         // Each of the first three calls of the second source network takes the place of the newest call of the first
-        // source network. When both source networks have three calls, the fourth call of the second source network is
-        // refused.
+        // source network.
         assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
         assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
         assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));
+        // Both source networks have three calls, so the fourth call of the second source network is refused.
         assert_eq!(schedule.admit(peer(2), TaskId(13), 0), Err(Refusal::Busy));
     }
 
@@ -415,8 +416,7 @@ mod tests {
         assert_eq!(abandoned, SETTINGS.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
         assert_eq!(schedule.next(), Some(TaskId(30)));
-        // When an abandoned call of the first source network returns, the waiting calls of this source network are due
-        // again.
+        // When an abandoned call of the first source network returns, a waiting call of this source network may start.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
     }

@@ -22,7 +22,8 @@ pub(super) struct Peers(HashMap<Peer, Standing>);
 struct Standing {
     account: Account,
     sessions: usize,
-    /// The start of the current window, whose length is [`WINDOW`].
+    /// The time at which this source network's current window for inline calls began. The length of a window is
+    /// [`WINDOW`].
     window: Option<Instant>,
     /// The time that the server loop spent on inline calls of the source network since the start of the current window.
     inline: Duration,

@@ -67,7 +67,7 @@ pub(super) struct Serving {
     channel: Channel,
     queue: Queue,
     listener: Option<CmId>,
-    /// The time at which this iteration of the loop began. The clock is read once for all calls of an iteration.
+    /// The time at which the current turn of the server loop began. The clock is read once for all calls of a turn.
     now: Instant,
     next_tick: Instant,
     peers: Peers,

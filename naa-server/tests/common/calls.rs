@@ -1,4 +1,4 @@
-//! Calls that take long for the size of their regions.
+//! Calls of built-in functions that take longer than most calls with regions of the same size.
 
 use std::{
     io::Write,

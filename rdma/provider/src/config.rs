@@ -14,9 +14,9 @@ pub struct DeviceConfig {
     /// largest path MTU that the interface's MTU allows. Only the embedded provider can limit the path MTU.
     pub max_path_mtu: Option<u32>,
     /// If true, memory stays registered after the program has deregistered it, so that a new registration of the same
-    /// buffer is cheap. Peers can use the RKey of a deregistered region until the owner of the memory is dropped, so
-    /// servers do not set this field. Only the verbs provider uses this field, because the embedded provider registers
-    /// memory cheaply.
+    /// buffer is cheap. Peers can use the RKey of a deregistered region as long as the program keeps the memory mapped,
+    /// so servers do not set this field. Only the verbs provider uses this field, because the embedded provider
+    /// registers memory cheaply.
     pub keep_registrations: bool,
     /// The artificial loss of received datagrams, for tests. Only the embedded provider can lose datagrams on purpose.
     pub loss: Option<roce_udp::Loss>,

@@ -7,7 +7,7 @@ use verbs_ibv::{Owner, RdmaDevice};
 
 use crate::Choice;
 
-/// A provider of RDMA devices.
+/// A provider: an RDMA stack behind the driver interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
     /// The verbs provider: rdma-core, for NICs and the Linux kernel's soft-RoCE.
@@ -17,7 +17,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// The provider's name, as in `DeviceAttr::provider`.
+    /// Returns the provider's name, as in `DeviceAttr::provider`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Verbs => "verbs",
@@ -52,8 +52,8 @@ impl Machine {
     }
 }
 
-/// Returns the text of `error` without the words "no device", so that it can be put into the text of another
-/// `Error::NoDevice`.
+/// Returns the text of `error` for use inside a longer text. The text of an `Error::NoDevice` begins with "no device",
+/// and these words are left out.
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoDevice(text) => text.clone(),
@@ -109,7 +109,7 @@ pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result
     }
 }
 
-/// The reason why no device serves `local`.
+/// Returns the reason why no RDMA device serves `local`.
 fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     if devices.is_empty() {
         return "this machine has no RDMA device".into();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     /// Returns the text of the decision for `local` on a machine with `devices`; if `missing` is true, rdma-core is not
-    /// installed on the machine. If the decision is surprising, the text ends with the mark `(!)`.
+    /// installed on the machine. If the decision is surprising, the returned text ends with `(!)`.
     fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";

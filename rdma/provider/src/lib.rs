@@ -36,7 +36,7 @@ use verbs_ibv::Owner;
 pub struct Chosen {
     /// The provider that serves the address.
     pub provider: Provider,
-    /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
+    /// The name of the provider and the reason why it was chosen, as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the program should report the decision to the user even though the user did not request a report. A
     /// decision is surprising only if the user chose no provider and the embedded provider was chosen. A decision for
@@ -54,7 +54,7 @@ pub struct Chosen {
 pub struct Opened {
     /// The opened device.
     pub context: Context,
-    /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
+    /// The name of the provider and the reason why it was chosen, as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the decision is surprising, as described at [`Chosen::is_surprising`].
     pub is_surprising: bool,
@@ -110,7 +110,7 @@ impl Chosen {
         Error::NoDevice(format!("{}, but {problem}; or take --provider embedded", self.reason()))
     }
 
-    /// The reason of the decision, without the name of the provider.
+    /// Returns the reason why the provider was chosen, without the name of the provider.
     pub fn reason(&self) -> &str {
         self.why.split_once(": ").map_or(&self.why, |(_, reason)| reason)
     }

@@ -37,7 +37,7 @@ use verbs::Memory;
 /// and on arm64 with pages of 4 KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The size of a page of this machine, in bytes.
+/// Returns the size in bytes of a memory page of this machine.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -47,7 +47,7 @@ pub fn page_size() -> usize {
     })
 }
 
-/// The size of this machine's memory in bytes; `None` if the operating system does not report the size.
+/// Returns the size in bytes of this machine's memory, or `None` if the operating system does not report the size.
 pub fn physical_memory() -> Option<u64> {
     // SAFETY: sysconf takes no pointers.
     let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).ok()?;
@@ -111,12 +111,12 @@ fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Me
 pub struct ReadOnly(Memory);
 
 impl ReadOnly {
-    /// The address of the first byte as a pointer. Other processes may change the bytes at any time.
+    /// Returns a pointer to the first byte of the memory. Other processes may change the bytes at any time.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()
     }
 
-    /// The number of bytes.
+    /// Returns the size of the memory in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -155,9 +155,9 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The longest wait of a thread in `wait_beside` that is not the progress owner. The progress owner does not
-        /// watch the file descriptor `beside`, so the waiting thread returns after at most this time, and its caller
-        /// can check `beside`.
+        /// The maximum time for which `wait_beside` waits while another thread is the progress owner. The progress
+        /// owner does not watch the file descriptor `beside`, so `wait_beside` returns after at most this time, and the
+        /// program can check `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
@@ -293,11 +293,11 @@ impl Device {
 
     /// Runs the progress thread, so that one-sided operations go on while the application computes.
     fn progress(&self) {
-        /// The time between two checks by the progress thread of who is the progress owner. If a caller waits again
-        /// within this time, the caller usually becomes the progress owner before the progress thread does.
+        /// The time after which the progress thread checks again which thread is the progress owner. If a caller waits
+        /// again within this time, the caller usually becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// If a caller is the progress owner, and the progress owner did not change in more than this number of
-        /// consecutive checks, the progress thread sleeps in `watch`.
+        /// The progress thread sleeps in `watch` if the role is `Caller` and did not change in more than this number of
+        /// consecutive checks.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -339,8 +339,8 @@ impl Device {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // The drop of `access` wakes the progress owner if the progress owner sleeps and this turn makes an
-                // object ready for which the progress owner waits.
+                // When `access` is dropped, a sleeping progress owner is woken if one of the objects that it waits for
+                // is ready.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -437,22 +437,24 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Accesses the engine for work after which packets may have to be sent, or objects may have become ready.
+    /// Returns the engine for work that may cause packets to be sent. When this `Access` is dropped, the packets that
+    /// are due are sent, and threads whose objects became ready are notified.
     pub(crate) fn flush_after(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         &mut self.state.engine
     }
 
-    /// Sends the acknowledgements that the last turn held back, and then accesses the engine for work after which
-    /// packets may have to be sent. The acknowledgements are sent before the engine is returned, because the work on
-    /// the returned engine may end the connection to which the acknowledgements belong.
+    /// Sends the acknowledgements that the last turn held back, and returns the engine for work that may cause packets
+    /// to be sent. The acknowledgements are sent before the engine is returned, because the work on the returned engine
+    /// may end the connection to which the acknowledgements belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;
         &mut self.state.engine
     }
 
-    /// Accesses the engine for work after which objects may have become ready, but no packets have to be sent.
+    /// Returns the engine for work that causes no packets to be sent. When this `Access` is dropped, threads whose
+    /// objects became ready are notified.
     pub(crate) fn notify_after(&mut self) -> &mut Engine {
         self.after = After::Notify;
         &mut self.state.engine
@@ -483,7 +485,7 @@ impl Drop for Access<'_> {
 }
 
 impl Device {
-    /// The waker that ends the sleep of the thread that has `role`.
+    /// Returns the waker that ends the sleep of the thread that has `role`.
     fn waker(&self, role: Role) -> &Waker {
         match role {
             Role::Thread => &self.thread_waker,

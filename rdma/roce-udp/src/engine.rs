@@ -103,18 +103,19 @@ impl Engine {
         Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The time at which the next timer of the endpoint is due; `None` if no timer runs.
+    /// Returns the time at which the next timer of the endpoint is due, or `None` if no timer runs.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If `on` became ready and the device has only acknowledgements to send, these acknowledgements are held back and
-    /// sent together with the next message of the waiting thread: a server, for example, sends its response and the
-    /// acknowledgement of the request with one system call. If the waiting thread sends no message, the next turn sends
-    /// the acknowledgements that were held back. The turn after a turn that held acknowledgements back is made by the
-    /// next thread that waits on the device, or by the progress thread if no thread waits.
+    /// If an object of `on` is ready and the device has only acknowledgements to send, the turn holds these
+    /// acknowledgements back. The acknowledgements are then sent together with the next message of the waiting thread.
+    /// A server, for example, sends its response and the acknowledgement of the request with one system call. If the
+    /// waiting thread sends no message, the next turn sends the acknowledgements that were held back. The turn after a
+    /// turn that held acknowledgements back is made by the next thread that waits on the device, or by the progress
+    /// thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
         // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
@@ -136,8 +137,9 @@ impl Engine {
         turn
     }
 
-    /// Receives datagrams. Returns true if at least one datagram was a packet of a connection. Datagrams that belong to
-    /// no connection do not make the result true, so that they do not keep threads from sleeping.
+    /// Receives datagrams. Returns true if at least one datagram was a packet with a right ICRC for a queue pair of
+    /// this device or for the CM. If only unrelated datagrams arrive, the function returns false, because a flood of
+    /// them must not keep waiting threads awake.
     fn receive(&mut self, now: Time) -> bool {
         // An error of the socket is not handled here. If the socket cannot receive, the timers of unacknowledged
         // requests expire, and the sessions learn from the timers that their peers are silent.
@@ -229,9 +231,9 @@ impl Engine {
         true
     }
 
-    /// Splits super-packets, because the interface cannot segment them. After the split, each segment is sent as a
-    /// single datagram, which has the IPv4 identification 0. The ICRC of each segment whose identification was not 0 is
-    /// corrected.
+    /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. A single
+    /// datagram has the IPv4 identification 0. The ICRC covers the identification, so the ICRC of each datagram whose
+    /// identification changes is corrected.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -272,7 +274,8 @@ impl Engine {
         self.bells.ring(ready);
     }
 
-    /// Forgets the pending interruptions and the eventfds of objects that are destroyed.
+    /// Removes the eventfds of destroyed objects. Also removes the calls of `Device::interrupt` that were for destroyed
+    /// objects and have not ended a wait yet. The closure `gone` returns true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.bells.forget(gone);

@@ -151,7 +151,8 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     Ok(Context::new(Arc::new(Embedded(device))))
 }
 
-/// The largest path MTU, at most `wanted`, that fits an interface whose MTU is `link`, both in bytes.
+/// Returns the largest path MTU that fits an interface with the MTU `link`. If `wanted` is not `None`, the returned
+/// path MTU is at most `wanted`. The returned path MTU, `link` and `wanted` are in bytes.
 ///
 /// # Errors
 /// Fails with [`Error::Invalid`] if the MTU `link` has no room for 256 bytes of payload, or if `wanted` is below 256.

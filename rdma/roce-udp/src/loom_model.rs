@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// Makes one turn of the device as the caller `me`, which makes the completion queue of this caller ready. The
-    /// completion queue of the other caller becomes ready only when the other caller itself makes a turn.
+    /// Makes one turn of the device as the caller `me`. The turn makes the completion queue of the caller `me` ready.
+    /// The completion queue of the other caller becomes ready only when the other caller itself makes a turn.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");

@@ -3,7 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Loses received datagrams at random and independently of each other, also single datagrams of a merged message.
+/// Loses received datagrams at random. Each datagram is lost or kept independently of the others, even if the kernel
+/// merged several datagrams (GRO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The number of lost datagrams per million.

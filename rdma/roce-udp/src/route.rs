@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use verbs::Error;
 
-/// The local address from which packets to `peer` leave, according to the routing table. The function sends no packet.
+/// Returns the local address from which packets to `peer` leave, according to the routing table. The function sends no
+/// packet.
 ///
 /// If the peer is on the loopback network, the result is usually 127.0.0.1 or `::1`. The result can be the peer's own
 /// address if an interface of this machine has this address.

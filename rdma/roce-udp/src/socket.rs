@@ -1,8 +1,8 @@
 //! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
 //! A device has one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
-//! flag DF (don't fragment). The IPv4 identification of a packet, which the ICRC covers, is 0, or the segment's index
-//! if the packet is a part of a super-packet.
+//! flag DF (don't fragment). A packet that is sent alone has the IPv4 identification 0. The IPv4 identification of a
+//! packet in a super-packet is the packet's index. The ICRC covers the identification.
 
 mod holder;
 
@@ -88,12 +88,13 @@ impl Port {
         Ok(Self { socket, local, recv_buffer, gro, gso: gso.into() })
     }
 
-    /// The bound address; if the port 0 was requested, with the port that the kernel chose.
+    /// Returns the address to which the socket is bound. If the port 0 was requested, the address has the port that the
+    /// kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The size of the receive buffer in bytes, as the kernel counts it, which includes the kernel's own overhead. The
+    /// Returns the size of the receive buffer in bytes. The kernel counts its own overhead as a part of this size. The
     /// kernel sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and is lower.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
@@ -104,7 +105,7 @@ impl Port {
         self.gro
     }
 
-    /// True if super-packets may be sent; the value becomes false when the interface refuses a super-packet.
+    /// Returns true if super-packets may be sent. The value becomes false when the interface refuses a super-packet.
     pub fn gso(&self) -> bool {
         self.gso.load(Ordering::Relaxed)
     }
@@ -160,8 +161,8 @@ impl AsFd for Port {
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
     let options: &[(option::Name, libc::c_int)] = if local.is_ipv4() {
         &[
-            // With this value of the option, an unconnected socket sends IPv4 packets with DF and with the
-            // identification 0, which the ICRC covers.
+            // With this value of the option, an unconnected socket sends IPv4 packets with the flag DF and the
+            // identification 0. The ICRC covers the flag and the identification.
             ((libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), libc::IP_PMTUDISC_DO),
             ((libc::IPPROTO_IP, libc::IP_RECVTOS), 1),
         ]
@@ -179,7 +180,7 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
 }
 
 /// Requests a receive buffer of `bytes` bytes; the buffer may be larger than `net.core.rmem_max` only if this process
-/// has the capability CAP_NET_ADMIN. Returns the present size of the buffer in bytes.
+/// has the capability CAP_NET_ADMIN. Returns the size in bytes that the receive buffer has after the request.
 fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
@@ -200,7 +201,7 @@ fn not_local(ip: IpAddr) -> Error {
     Error::NoDevice(format!("{ip} is not an address of this machine; `ip addr` lists them"))
 }
 
-/// The MTU, in bytes of an IP packet, of the interface that owns the local address `ip`.
+/// Returns the MTU, in bytes, of the interface that has the local address `ip`.
 ///
 /// # Errors
 /// Fails with `NoDevice` if no interface of this machine has the address, and with `Io` if the MTU cannot be read.

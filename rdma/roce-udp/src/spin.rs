@@ -39,7 +39,7 @@ impl Spinner {
     /// The time for which a core counts as contended after another thread has interrupted the spinning thread on this
     /// core.
     const CROWDED: Duration = Duration::from_millis(20);
-    /// The number of idle turns after which a wait in the mode `Spin` yields to other threads once.
+    /// A wait in the mode `Spin` yields to other threads each time it has made this number of idle turns.
     const PATIENCE: u32 = 64;
 
     pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
@@ -55,8 +55,8 @@ impl Spinner {
             return Next::Turn;
         }
         if turn.more {
-            // The turn received only datagrams that belong to no connection. The next turn follows at once, but
-            // `last_busy` is not changed, so that datagrams of no connection do not prolong the polling.
+            // The turn received only datagrams that belong to no connection, and more datagrams may be waiting.
+            // `last_busy` is not changed, because datagrams that belong to no connection must not prolong the polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! The trace of a device: the packets that it refused, with the cause.
+//! The trace of a device: the packets that the device refused, each with its refusal cause.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,7 @@ pub struct RefusedPacket {
     pub from: SocketAddr,
     /// The reason for which the device did not execute the packet.
     pub cause: RefusalCause,
-    /// The headers of the packet, if the datagram is a packet.
+    /// Fields of the packet's headers; `None` if the datagram could not be decoded as a RoCE packet.
     pub header: Option<RefusedHeader>,
 }
 
@@ -51,8 +51,9 @@ pub struct Trace(Arc<Mutex<Taken>>);
 pub struct Taken {
     /// The recorded packets, the oldest first, at most [`Trace::ROOM`].
     pub packets: Vec<RefusedPacket>,
-    /// The number of packets that were refused while [`Trace::ROOM`] packets waited, and that were therefore not
-    /// recorded. The number of recorded packets is bounded because peers decide how many packets are refused.
+    /// The number of refused packets that were not recorded, because the trace already contained [`Trace::ROOM`]
+    /// packets. The length of the trace is limited, because a peer can send any number of packets that the device
+    /// refuses.
     pub missed: u64,
 }
 

@@ -79,7 +79,7 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device, and the interruptions that have not ended a wait yet.
+/// The waiting threads of a device, and the objects for which the next wait must end at once.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
@@ -129,8 +129,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. Several interruptions that have
-    /// not ended a wait yet count as one.
+    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. If no wait on `on` is in
+    /// progress, several calls end only one wait: the next one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);
@@ -139,12 +139,14 @@ impl Waiters {
         }
     }
 
-    /// Forgets the pending interruptions of objects that are destroyed.
+    /// Forgets the earlier calls of [`Self::interrupt`] for destroyed objects. `gone` returns true for a destroyed
+    /// object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }
 
-    /// Takes an interruption of `on` that came while no thread waited for `on`; returns false if there is none.
+    /// Returns true if a wait on `on` must end at once, because [`Self::interrupt`] was called while no thread waited
+    /// on `on`. Only one wait must end, so the next call returns false.
     pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
         let at = self.interrupts.iter().position(|i| i == on);
         at.map(|at| self.interrupts.swap_remove(at)).is_some()

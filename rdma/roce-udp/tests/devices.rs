@@ -26,8 +26,8 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // The second device of `ip` connects to a peer on a device with another address, and to `first`, whose device holds
-    // the UDP port 4791 of `ip`.
+    // The device `second` does not hold the UDP port 4791 of `ip`, but must still be able to connect: to a device with
+    // another address, and to the device of `first`, which holds the port.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);
@@ -78,7 +78,7 @@ fn the_mtu_can_be_limited() {
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
-    // The kernel refuses to segment the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
+    // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);

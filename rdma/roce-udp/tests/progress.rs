@@ -48,7 +48,8 @@ fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, f
     assert_eq!(side.cq.poll_one().unwrap(), None, "a completion too many");
 }
 
-/// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the rounds per second.
+/// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the rounds per second of
+/// all connections together.
 fn crowd(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
     let devices = [(); 2].map(|_| device(address(), &Options::default()));
     let ends: Vec<_> = (0..connections)
@@ -297,7 +298,8 @@ fn an_interrupt_ends_one_wait() {
 }
 
 /// A caller becomes the progress owner in place of the sleeping progress thread, and then sleeps itself. When the
-/// progress thread wakes up, it must not clear `asleep`, which then describes the sleep of the caller.
+/// progress thread wakes up, it must not clear the field `asleep` of the device, because the field describes the sleep
+/// of the caller now.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
@@ -317,7 +319,7 @@ fn an_interrupt_reaches_who_took_over_from_the_thread() {
     }
 }
 
-/// Threads are interrupted at every moment of a wait; no interruption may be lost.
+/// The calls of `interrupt` come at different moments of a thread's waits, and each call must end one wait.
 #[test]
 fn interrupts_race_with_waits() {
     let side = Side::new();
@@ -360,7 +362,7 @@ fn deadlines_are_kept() {
     {
         let time = Duration::from_millis(millis);
         // Two threads wait at the same time, so that one of them is the progress owner and the other is a waiter. The
-        // machine may be busy, so the deadline must be kept in only one of five tries.
+        // machine may be busy, so it is enough if each thread keeps the deadline in one of five tries.
         let late = || {
             let start = Instant::now();
             assert_eq!(side.cq.wait(mode, Some(start + time)).unwrap(), Wake::TimedOut);

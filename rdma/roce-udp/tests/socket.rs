@@ -20,7 +20,8 @@ fn pattern(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
 
-/// Puts `body` into the batch as a copied header, a gathered middle and a copied trailer; returns the IP ID.
+/// Puts `body` into the batch as a copied header, a gathered middle and a copied trailer; returns the datagram's IP
+/// identification.
 fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     let mut segment = batch.segment(to, body.len()).expect("room");
     let id = segment.ip_id();
@@ -266,7 +267,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 fn refused_super_packets_stay_until_ungrouped() {
     let config = PortConfig::default();
     let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
-    // The kernel refuses to segment the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
+    // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];
     let mut batch = SendBatch::new(4, 4096, a.gso());
@@ -343,8 +344,8 @@ fn receive_buffer_is_reported() {
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!(all(), (1, 30 - kept));
-    // The receive batch `got` now receives from the socket `b`, which lost no datagram, so `got` must not report again
-    // the datagrams that another socket lost.
+    // The receive batch `got` now receives from the socket `b`, which has lost no datagram. The number of datagrams
+    // that the socket `small` has lost must not stay in `got`.
     put(&mut batch, b.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!((b.recv(&mut got).expect("a usable socket"), got.overflows()), (1, None));
@@ -355,7 +356,7 @@ fn waits_end_in_time() {
     let idle = port("127.0.0.1", &SINGLY);
     for micros in [0, 200, 3_000, 20_000] {
         let timeout = Duration::from_micros(micros);
-        // The machine may be busy, so the time limit must be kept in only one of ten tries.
+        // The machine may be busy, so it is enough if one of ten tries keeps the time limit.
         let late = (0..10).map(|_| {
             let start = Instant::now();
             assert_eq!(wait(&[&idle], None, false, Some(timeout)).expect("a wait"), Ready::default());

@@ -126,8 +126,8 @@ fn ip(arguments: &str) -> io::Result<()> {
     Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Makes a veth pair to the network namespace of `thread`; because of `gso_max_segs 1`, the Linux kernel segments
-/// super-packets before they are on the wire, as it does for most NICs.
+/// Makes a veth pair between this network namespace and the network namespace of `thread`. Because of `gso_max_segs 1`,
+/// the Linux kernel splits super-packets before they are on the wire, as it does for most NICs.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;
@@ -151,8 +151,9 @@ fn send() {
     assert_eq!((outcome.sent, outcome.rest), (LENS.len(), Rest::Empty), "{outcome:?}");
 }
 
-/// Returns the IPv4 identification and the fragment word of each UDP packet that arrived on the wire. The function also
-/// checks that the port receives datagrams with the lengths in `LENS`.
+/// Returns two 16-bit fields of the IPv4 header of each UDP packet that arrived on the wire: the identification, and
+/// the flags with the fragment offset. The function also checks that the port receives datagrams with the lengths in
+/// `LENS`.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");

@@ -1,4 +1,5 @@
-//! The protocol state of one device on one local address: tables, and routing of datagrams to queue pairs.
+//! The protocol state of one device on one local address. An endpoint contains the queue pairs and the memory regions
+//! of the device, and passes each received datagram to a queue pair or to the connection manager.
 //!
 //! The caller makes any number of `handle_*` and verbs calls, then calls `poll_transmit` until it returns false, and
 //! then calls `poll_timeout`. The argument `now` must never be smaller than in an earlier call.
@@ -58,7 +59,7 @@ pub struct Endpoint {
     next_cq: u32,
     solver: Solver,
     flows: FlowCache,
-    /// Queue pairs that may have something to send, each at most once.
+    /// The numbers of the queue pairs that may have something to send. No number occurs twice in `ready`.
     ready: VecDeque<u32>,
     in_ready: IdMap<()>,
     /// The number of packets that the first queue pair of `ready` may still send before the next queue pair's turn.
@@ -75,8 +76,8 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Makes an endpoint. `max_path_mtu` is the most payload per packet that the link allows: 256, 512, 1024, 2048 or
-    /// 4096 bytes.
+    /// Makes an endpoint. `max_path_mtu` is the largest path MTU that the network allows: 256, 512, 1024, 2048 or 4096
+    /// bytes.
     pub fn new(config: Config, max_path_mtu: u32, mut entropy: Box<dyn Entropy + Send>) -> Self {
         let burst_left = config.burst;
         let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);

@@ -1,15 +1,16 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
-//! The ICRC is zlib's CRC-32 of eight bytes 0xff, followed by the IP packet without the ICRC. Each field that routers
-//! may change is replaced by ones before the ICRC is computed. In IPv4, routers may change TOS, TTL and header
-//! checksum. In IPv6, routers may change traffic class, flow label and hop limit. In IPv4 and in IPv6, the UDP checksum
-//! and byte 4 of the BTH are replaced by ones, too. The ICRC is stored little-endian.
+//! The ICRC is a CRC-32 as zlib computes it. The ICRC covers first eight bytes 0xff, and then the IP packet from the IP
+//! header to the last byte before the ICRC. Each field that routers may change is replaced by ones before the ICRC is
+//! computed. In IPv4, routers may change TOS, TTL and header checksum. In IPv6, routers may change traffic class, flow
+//! label and hop limit. In IPv4 and in IPv6, the UDP checksum and byte 4 of the BTH are replaced by ones before the
+//! ICRC is computed. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute four bytes of the IPv4 header from the received ICRC: the identification and the fragment word,
-//! which consists of the flags and the fragment offset. The receiver refuses a packet if the computed flags and
-//! fragment offset are those of a fragment, or if the computed DF bit is clear; only the rule [`IdRule::Exact`] accepts
-//! a clear DF bit.
+//! which consists of the flags and the fragment offset. If the computed fragment word is that of a fragment, the
+//! receiver refuses the packet. If the computed DF bit is clear, the receiver refuses the packet, except with the rule
+//! [`IdRule::Exact`].
 
 mod cache;
 
@@ -21,7 +22,7 @@ use crate::wire::{Bth, ICRC_LEN};
 
 pub use cache::{FlowCache, WarmFlow};
 
-/// The number of bytes 0xff before the IP header, which the ICRC covers in place of the link header (LRH).
+/// The number of bytes 0xff that the ICRC covers in place of an InfiniBand link header (LRH).
 const LRH: usize = 8;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
@@ -77,7 +78,7 @@ impl Flow {
         self.v4
     }
 
-    /// Computes the ICRC state after the bytes before the BTH.
+    /// Computes the intermediate value of the ICRC that covers only the bytes before the BTH.
     fn before_bth(&self, ip_id: u16, datagram_len: usize) -> Hasher {
         // The cast truncates only lengths of more than 65535 bytes, which no MTU allows.
         let udp_len = (datagram_len + UDP) as u16;
@@ -165,15 +166,17 @@ pub fn compute<'a>(
 /// The rule that says which IPv4 identifications a received packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known. With a known identification, two of the 2^32 values of the ICRC are accepted, one
-    /// for a set DF bit and one for a clear DF bit, so the ICRC checks the packet like a checksum of 31 bits.
+    /// The packet must have this IPv4 identification. With the rule `Exact`, two of the 2^32 values of the ICRC are
+    /// accepted, one for a set DF bit and one for a clear DF bit, so the ICRC checks the packet like a checksum of 31
+    /// bits.
     Exact(u16),
-    /// The identification is below 128, because the sender numbers the segments of each super-packet from 0. With an
+    /// The packet must have an IPv4 identification below 128. A sender that numbers the datagrams of each super-packet
+    /// from 0 uses only identifications below 128, because a super-packet has at most 128 datagrams. With an
     /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
     Below128,
-    /// Any identification is possible. If the receiver does not know the identification, it computes the
-    /// identification's 16 bits from the ICRC's 32 bits, so the ICRC checks the packet only like a checksum of 16 bits.
-    /// With the rule `Any`, the ICRC still detects every single-bit error.
+    /// The packet may have any IPv4 identification. The receiver computes the 16 bits of the identification from the 32
+    /// bits of the ICRC, so the ICRC checks the packet only like a checksum of 16 bits. With the rule `Any`, the ICRC
+    /// still detects every single-bit error.
     Any,
 }
 
@@ -203,12 +206,12 @@ pub enum Mismatch {
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
     /// A direct-mapped cache of results of the function `retreat_by`. An entry is an argument of `retreat_by` and the
-    /// result for this argument. The argument 0 marks an empty entry.
+    /// result for this argument. An empty entry has 0 in place of the argument of `retreat_by`.
     factors: [(u32, u32); 16],
 }
 
 impl Solver {
-    /// Makes a solver, which checks the ICRC of packets and computes their identifications, with an empty cache.
+    /// Makes a solver with an empty cache of intermediate results.
     pub fn new() -> Self {
         Self::default()
     }
@@ -233,8 +236,8 @@ impl Solver {
         self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
     }
 
-    /// Checks `datagram` as [`Self::verify`] does. The caller keeps the flow `warm` for later packets, so that the ICRC
-    /// states in its cache are used again.
+    /// Checks `datagram` as [`Self::verify`] does. The caller keeps `warm` for later packets of the same flow, because
+    /// `warm` contains a cache of ICRC states.
     ///
     /// # Errors
     /// Fails like [`Self::verify`].
@@ -272,15 +275,15 @@ impl Solver {
     /// that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
         // `covered` is the number of bytes that the ICRC covers from the identification to the end of the packet. The
-        // multiplication divides `delta` by x^(8 * covered). `difference` is the change of four bytes of the IPv4
-        // header that explains `delta`: the two bytes of the identification, and the two bytes of the fragment word
-        // (flags and fragment offset).
+        // multiplication divides `delta` by x^(8 * covered). The ICRC changes by `delta` if `difference` is XORed into
+        // four bytes of the IPv4 header. The first two bytes of `difference` belong to the identification, and the last
+        // two bytes belong to the fragment word (flags and fragment offset).
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
-        // RoCEv2 senders set the DF bit of the IPv4 header, so the ICRC was computed with a set DF bit. Only the rule
-        // `Exact` also accepts a packet with a clear DF bit (0x40). If the rule `Any` accepted a clear DF bit, the ICRC
-        // would not detect an error in bit 1579 or in bit 14870 of a packet, where bit 0 is the first bit of the
-        // identification.
+        // RoCEv2 senders set the DF bit of the IPv4 header, so this side computed the ICRC with a set DF bit. If
+        // `difference[2]` is 0x40, the packet has a clear DF bit. A packet with a clear DF bit is accepted with the
+        // rule `Exact`, and refused with the other rules. If the rule `Any` accepted a clear DF bit, the ICRC would not
+        // detect an error in bit 1579 or in bit 14870 of a packet, where bit 0 is the first bit of the identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -288,9 +291,9 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // The payload is padded, so `bytes` is a multiple of 4 in every valid packet. The index of the cache is
-        // computed from `bytes / 4`, because an index computed from `bytes` would use only every fourth entry of the
-        // cache.
+        // The argument `bytes` of `retreat` is a multiple of 4 for every valid packet, because the payload is padded.
+        // The index in `factors` is `bytes / 4 % slots`, because the index `bytes % slots` would use only every fourth
+        // entry.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {

@@ -1,4 +1,4 @@
-//! References to the application's memory by regions and offsets. This crate never accesses the application's memory.
+//! Regions of the application's memory, and offsets in regions. This crate never accesses the application's memory.
 //! The crate passes only regions and offsets to its caller, and the caller copies the payload between packets and
 //! memory.
 

@@ -53,7 +53,7 @@ pub struct OpcodeInfo {
     pub name: &'static str,
     /// The operation to which packets with the opcode belong.
     pub operation: Operation,
-    /// The position in the message of a packet with the opcode.
+    /// The position that a packet with the opcode has in its message.
     pub position: Position,
     /// True if the packet has a RETH: address, RKey and length.
     pub reth: bool,
@@ -181,8 +181,9 @@ impl OpcodeInfo {
 mod tests {
     use super::*;
 
-    /// The opcodes of IBTA vol. 1, table 38, with the number of bytes of their headers behind the BTH, and whether they
-    /// have a payload.
+    /// The opcodes that this stack knows (IBTA vol. 1, table 38 and annex A17). An entry contains the opcode, its name
+    /// and the number of bytes of the headers behind the BTH. The last value of an entry is true if a packet with the
+    /// opcode may have a payload.
     const TABLE: [(u8, &str, usize, bool); 25] = [
         (0x00, "SEND_FIRST", 0, true),
         (0x01, "SEND_MIDDLE", 0, true),

@@ -13,7 +13,7 @@ impl Psn {
         Self(value & Self::MASK)
     }
 
-    /// The PSN as a number below 2^24.
+    /// Returns the PSN as a number below 2^24.
     pub const fn value(self) -> u32 {
         self.0
     }

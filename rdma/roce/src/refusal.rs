@@ -12,8 +12,8 @@ type Counter = fn(&mut Counters) -> &mut u64;
 
 /// The one reason for which an endpoint does not execute a packet.
 ///
-/// The checks of requests have the names and the order of the specification (IBTA vol. 1, 9.7.4). The endpoint sends a
-/// NAK only for the causes for which the method [`Self::nak`] returns a NAK code.
+/// The causes that concern request packets are named after the checks of the specification (IBTA vol. 1, 9.7.4). The
+/// endpoint sends a NAK only for the causes for which the method [`Self::nak`] returns a NAK code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     /// The datagram is not a packet that this stack handles.
@@ -79,7 +79,7 @@ pub enum RefusalCause {
     /// The message is longer than the posted receive.
     #[error("the message is longer than the posted receive")]
     ReceiveTooShort,
-    /// The memory of the posted receive was deregistered.
+    /// The memory of the posted receive was deregistered, or does not permit writing any more.
     #[error("the memory of the posted receive was deregistered")]
     ReceiveMemory,
     /// No region of the protection domain has the RKey, covers the address range and permits the access.
@@ -98,14 +98,14 @@ pub enum RefusalCause {
     /// The READ response fits no outstanding READ, or has a wrong length.
     #[error("the READ response answers no READ, or has a wrong length")]
     BadResponse,
-    /// The memory for the READ response was deregistered.
+    /// The memory for the READ response was deregistered, or does not permit writing any more.
     #[error("the memory for the READ response was deregistered")]
     ResponseMemory,
 }
 
 impl RefusalCause {
-    /// Returns the code of the NAK with which the responder answers a request that is refused for this cause. If
-    /// packets are missing, the responder usually answers only the first later packet with a NAK. The cause
+    /// Returns the code of the NAK that the responder sends for this cause; `None` if the NAK has no code, or if no NAK
+    /// is sent. If packets are missing, the responder usually sends a NAK for the first later packet only. The cause
     /// [`Self::ReceiverNotReady`] has no code, because an RNR NAK has a timer in place of the code.
     pub fn nak(self) -> Option<NakCode> {
         match self {

@@ -15,7 +15,7 @@ impl Time {
         Self(nanos)
     }
 
-    /// The number of nanoseconds since the caller's starting point.
+    /// Returns the number of nanoseconds since the caller's starting point.
     pub const fn nanos(self) -> u64 {
         self.0
     }

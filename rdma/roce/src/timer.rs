@@ -11,8 +11,9 @@ use crate::{id_map::IdHash, time::Time};
 /// The timers of one queue pair. The timers of the connection manager are in the module `cm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The timer at whose end unacknowledged packets are retransmitted, or the last of these packets is sent again as a
-    /// tail probe. The timer runs while any packet is unacknowledged.
+    /// The retransmission timer. When it expires, the requester resends all unacknowledged packets, or only the last
+    /// packet as a tail probe. The timer runs while any packet is unacknowledged, except during the pause after an RNR
+    /// NAK.
     Retransmit,
     /// The timer of the pause that an RNR NAK demands. No request packet is sent until this timer ends.
     RnrPause,
@@ -48,8 +49,8 @@ impl TimerTable {
 
 /// The next deadline of each queue pair, or of each connection.
 ///
-/// The map `of` has the deadline of each key. The heap has an entry for each key, and the time of the entry is never
-/// later than the key's deadline. When a deadline becomes later, only the map `of` is changed, because changing the
+/// The field `of` maps each key to its deadline. The heap has an entry for each key, and the time of the entry is never
+/// later than the key's deadline. When a deadline becomes later, only the field `of` is changed, because changing the
 /// heap costs more. When the time of a heap entry has come, but the key's deadline is later, [`Self::pop`] replaces the
 /// entry by an entry with the time of the deadline. [`Self::next`] returns the earliest time in the heap, which may be
 /// earlier than the next deadline.
@@ -115,9 +116,10 @@ impl<K: Copy + Ord + Hash> Deadlines<K> {
         None
     }
 
-    /// Removes stale entries of the heap, which belong to deadlines that were cleared or became earlier. The function
-    /// removes the stale entries at the top of the heap, and all stale entries if the heap has become much larger than
-    /// the map `of`. If stale entries were never removed, a peer could make the heap grow without limit.
+    /// Removes stale entries of the heap, which belong to deadlines that were cleared or became earlier. The stale
+    /// entries at the top of the heap are always removed. All stale entries are removed if the heap has many more
+    /// entries than there are deadlines. If stale entries were never removed, a peer could make the heap grow without
+    /// limit.
     fn drop_stale(&mut self) {
         if self.heap.len() > 2 * self.of.len() + 64 {
             self.heap.retain(|Reverse((entry, key))| self.of.get(key).is_some_and(|d| d.entry == *entry));

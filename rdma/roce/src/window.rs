@@ -8,8 +8,8 @@ use crate::time::Time;
 pub trait Window: Debug + Send {
     /// Returns the number of packets that may be unacknowledged, at least 1.
     fn packets(&self) -> u32;
-    /// Notes that `n` packets were acknowledged. `full` is true if the window was full: the requester had sent all the
-    /// packets that the window allows.
+    /// Notes that `n` packets were acknowledged. `full` is true if the window had room for at most one more packet
+    /// before the packets were acknowledged.
     fn on_ack(&mut self, n: u32, full: bool);
     /// Notes that packets were lost, because of a sequence NAK or an expired retransmission timer.
     fn on_loss(&mut self, now: Time);

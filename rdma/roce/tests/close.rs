@@ -1,5 +1,5 @@
-//! The end of a connection: failures, disconnecting by the CM, and destroyed queue pairs (IBTA vol. 1, 10.3.1, 12.9 and
-//! 12.10).
+//! Tests how a connection ends after a failure, after a disconnect by the CM, and after the destruction of a queue pair
+//! (IBTA vol. 1, 10.3.1, 12.9 and 12.10).
 
 mod pair;
 

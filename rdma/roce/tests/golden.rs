@@ -111,7 +111,8 @@ fn starting_psns_are_the_receivers() {
     assert!(checked > 5, "{checked} first packets");
 }
 
-/// The passive side accepts a captured REQ of a Linux kernel, and sends its REP to the RoCE port of the kernel.
+/// The passive side accepts a captured REQ of a Linux kernel, and sends the REP to UDP port 4791 of the REQ's source
+/// address.
 #[test]
 fn a_kernel_client_is_served() {
     struct Counter(u32);

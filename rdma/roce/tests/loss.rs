@@ -194,7 +194,9 @@ fn the_interval_does_not_exceed_the_ack_timeout() {
     assert_eq!(turns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1048, 2097, 3145]);
 }
 
-/// Returns the time in microseconds after which a requester with the ACK timeout 1.049 ms gives up, and the pair.
+/// Makes a pair with an ACK timeout of 1.049 ms, makes the wire lose all packets from B, and runs the pair until A
+/// gives up. The first value of the result is the duration of the run in microseconds. The second value of the result
+/// is the pair.
 fn gives_up_after(retry_count: u8) -> (u64, Pair) {
     let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, retry_count));
     pair.silence(B);
@@ -383,7 +385,7 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // Packet 15, with which the congestion window is full, also requests an acknowledgement.
+    // Packet 15 fills the congestion window, so it requests an acknowledgement although packet 13 has requested one.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

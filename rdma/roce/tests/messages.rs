@@ -1,4 +1,5 @@
-//! The packets of messages, and the completions that they cause (IBTA vol. 1, 9.2, 9.4 and 9.7.4).
+//! Tests how messages are divided into packets, and which completions the messages cause (IBTA vol. 1, 9.2, 9.4 and
+//! 9.7.4).
 
 mod pair;
 

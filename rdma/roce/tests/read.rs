@@ -240,8 +240,8 @@ fn an_acknowledgement_does_not_complete_a_read() {
     assert_eq!((pair.a.completed(), pair.psns("ACK")), (vec![], vec![PSN_A + 1]));
     assert_eq!(pair.a.endpoint.counters().implied_nak_seq_err, 1);
     assert_eq!((pair.finish(), pair.a.got(10)), (ok([1, 2]), pair.b.own(10)));
-    // When the acknowledgement showed that the READ response was lost, the requester repeated the READ at once, so no
-    // ACK timeout expired.
+    // The ACK of the WRITE showed that the READ response was lost, so the requester repeated the READ before an ACK
+    // timeout expired.
     assert_eq!(pair.a.endpoint.counters().local_ack_timeout_err, 0);
 }
 

@@ -322,7 +322,8 @@ fn message_length() {
         (opcode::WRITE_ONLY, 5, &FULL[..4]),
         (opcode::WRITE_ONLY, 3, &FULL[..4]),
         (opcode::READ_REQUEST, (1 << 31) + 1, &[]),
-        // With a path MTU of 256 bytes, the responses would take 2^23 PSNs, which is half of all PSNs.
+        // The responses would take 2^23 PSNs, because the path MTU is 256 bytes. A request may take at most 2^23 - 1
+        // PSNs.
         (opcode::READ_REQUEST, 1 << 31, &[]),
     ] {
         let mut pair = Pair::new();

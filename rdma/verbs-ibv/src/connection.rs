@@ -35,15 +35,15 @@ use crate::{
 /// The time limit for each of two steps: resolving the peer's address, and resolving the route. The limit of 2 seconds
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
-/// The minimum times between two system calls by which a spinning thread requests CM events from the Linux kernel. The
-/// first time applies while a connection is being set up, and the second time applies otherwise. No minimum time
+/// The minimum time between two system calls by which a spinning thread requests CM events from the Linux kernel. Entry
+/// 0 applies while a connection is being set up. Entry 1 applies while no connection is being set up. No minimum time
 /// applies to a sleeping thread, because the Linux kernel wakes the thread when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// The maximum private data of a connection request in bytes. A REQ has 92 bytes of private data, of which librdmacm's
-/// own header takes up 36.
+/// The maximum number of bytes of private data that a program can send with a connection request. A REQ has 92 bytes of
+/// private data, of which librdmacm's own header takes up 36.
 const MAX_PRIVATE_DATA: usize = 56;
-/// While no connection is being set up, only one of `POLLS` polls for CM events requests the events from the Linux
-/// kernel by a system call, because sessions poll for CM events often, between completions.
+/// If no connection is being set up, only every `POLLS`-th poll for CM events requests events from the Linux kernel.
+/// Sessions poll for CM events often, so a system call in each poll would take too long.
 const POLLS: u32 = 64;
 /// The time limit of a connection attempt if the program sets no limit. The connection manager of the Linux kernel uses
 /// the same time limit of 98 seconds.
@@ -61,9 +61,9 @@ pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
 #[derive(Debug)]
 enum State {
     Listening,
-    /// The program has neither accepted nor rejected the peer's request. `reads` has the maximum numbers of outstanding
-    /// READs in the peer's request: first, of the READs that the peer sends to this side; second, of the READs that
-    /// this side sends to the peer.
+    /// The program has neither accepted nor rejected the peer's request. `reads` has the two maximum numbers of
+    /// outstanding READs that the peer's request contains. `reads.0` applies to the READs that the peer sends to this
+    /// side. `reads.1` applies to the READs that this side sends to the peer.
     Asked {
         reads: (u8, u8),
     },
@@ -102,8 +102,8 @@ struct Connections {
     events: VecDeque<CmEvent>,
     /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
-    /// The number of connections that are being set up: counted when events were last requested from the Linux kernel,
-    /// plus the connections that were added since then.
+    /// An upper bound of the number of connections that are being set up. `Channel::pump` sets the bound to the exact
+    /// number, and `Connections::add` adds 1 for each new connection or listener.
     pending: usize,
     /// The number of polls of the program since events were last requested from the Linux kernel.
     polls: u32,
@@ -272,8 +272,8 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, events are requested from the Linux kernel
-    /// only if the time in `ASKING` has passed since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, the function requests events from the Linux
+    /// kernel only after the minimum time (`ASKING`) since the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {

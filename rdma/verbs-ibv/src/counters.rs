@@ -28,7 +28,7 @@ fn read_folder(folder: &Path) -> Vec<(&'static str, u64)> {
 }
 
 /// Returns `name` with a static lifetime, which the driver interface requires. Each name is allocated once and never
-/// freed. The Linux kernel has only a few dozen counter names.
+/// freed. All names together need little memory, because the Linux kernel has only a few dozen counter names.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

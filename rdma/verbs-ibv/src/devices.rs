@@ -52,7 +52,7 @@ pub struct Gid {
     pub netdev: Option<String>,
 }
 
-/// The RDMA port that has an address in its GID table.
+/// The RDMA port that [`owner_of`] found for an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The name of the device, for example `mlx5_0` or `rxe0`.

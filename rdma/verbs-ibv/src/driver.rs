@@ -28,11 +28,11 @@ use crate::{
     waiting::Waiting,
 };
 
-/// For a software device, this driver reports a maximum message size of at least this number of bytes. rxe itself
-/// reports 8 MiB, although rxe accepts larger messages.
+/// If a software device reports a maximum message size that is smaller than this number of bytes, this driver reports
+/// this number instead. rxe reports 8 MiB, although rxe accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
-/// The maximum inline data of a work request in bytes. No caller of the driver interface uses more than 512 bytes of
-/// inline data, and a larger limit would make send queues shorter.
+/// The maximum number of bytes of inline data in one work request. No caller of the driver interface uses more than 512
+/// bytes of inline data, and a larger limit would make send queues shorter.
 const MOST_INLINE: u32 = 512;
 
 /// A table of objects, which the driver interface identifies by numbers.
@@ -400,7 +400,8 @@ impl Driver for Ibv {
     }
 
     fn interrupt(&self, on: WaitOn) {
-        // If the completion queue and the channel are destroyed, no thread waits for them and nothing is to be done.
+        // If `on` contains only destroyed objects, this function does nothing, because no new wait can begin on a
+        // destroyed object.
         if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
             queue.interrupt.set();
         } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {

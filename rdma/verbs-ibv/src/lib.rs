@@ -43,11 +43,11 @@ use verbs::{Context, Error};
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// If true, memory stays registered with the device after the program has deregistered it, until the owner of the
-    /// memory is dropped. If the program registers the same buffer again while the buffer's memory is still registered,
-    /// the registration costs nothing. The RKey of a kept registration stays valid after the end of the session that
-    /// used the RKey. Servers do not set this option, because a host could otherwise use the RKey of an earlier
-    /// session.
+    /// If true, memory that the program has deregistered stays registered with the device until the object that keeps
+    /// the memory mapped ([`verbs::Memory::owner`]) is dropped. If the program registers the same buffer again while
+    /// the buffer's memory is still registered, the registration costs nothing. The RKey of a kept registration stays
+    /// valid after the end of the session that used the RKey. Servers do not set this option, because a host could
+    /// otherwise use the RKey of an earlier session.
     pub keep_registrations: bool,
 }
 

@@ -43,9 +43,9 @@ impl Interrupt {
     /// Takes the pending interrupt. Returns true if an interrupt was pending.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
-        // often. This function does not drain the waker, because `set` writes to the waker only after it has set the
-        // flag, and may not have written yet. A thread that sleeps on the waker's file descriptor drains the waker when
-        // the thread wakes up.
+        // often. This function does not drain the waker, because a drain could come too early: `set` sets the flag
+        // first, and writes to the waker later. A thread that sleeps on the waker's file descriptor drains the waker
+        // when the thread wakes up.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }

@@ -58,8 +58,8 @@ struct Region {
 struct Tables {
     regions: HashMap<u32, Region>,
     domains: HashMap<PdId, Domain>,
-    /// The protection domains that no session uses and that have kept registrations. The domain that was added last is
-    /// reused first.
+    /// The protection domains that the program has deallocated. `alloc_pd` reuses the domain that was added last.
+    /// `purge` removes the domains without kept registrations.
     retired: Vec<Domain>,
     next: u32,
 }
@@ -144,8 +144,8 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::Mr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // All kept registrations are dropped before the second attempt, because they pin memory, and the amount
-                // of pinned memory is limited.
+                // All kept registrations are dropped before the second attempt to register `memory`, because kept
+                // registrations pin memory, and the amount of pinned memory is limited.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::Mr::new(pd, memory, access).map_err(failed)
@@ -176,8 +176,8 @@ impl Registrations {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
-        // `memory` is dropped before `purge` is called, because it may be the last reference to its owner, and `purge`
-        // removes the registrations of memory whose owner was dropped.
+        // `memory` may have the last reference to its owner. `memory` is dropped before `purge` is called, because
+        // `purge` removes only the kept registrations whose owner was dropped.
         drop(memory);
         let gone = tables.purge();
         drop(tables);
@@ -191,15 +191,15 @@ impl Registrations {
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Removes the kept registrations for which the owner of the memory was dropped, and then the protection domains
-    /// that the program has deallocated and that have no kept registrations.
+    /// Removes each kept registration whose `owner` was dropped. Then removes each protection domain in `retired` that
+    /// has no kept registration any more. Returns the removed objects.
     #[must_use]
     fn purge(&mut self) -> Gone {
         let kept = self.take(|kept| kept.owner.strong_count() == 0);
         (kept, self.retired.extract_if(.., |domain| domain.kept.is_empty()).collect())
     }
 
-    /// Removes all kept registrations, and all protection domains that no session uses.
+    /// Removes all kept registrations, and all protection domains that no session uses. Returns the removed objects.
     #[must_use]
     fn take_kept(&mut self) -> Gone {
         (self.take(|_| true), std::mem::take(&mut self.retired))

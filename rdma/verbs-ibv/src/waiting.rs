@@ -16,7 +16,7 @@ use crate::{
 
 /// The time for which an adaptive wait polls before it sleeps.
 const ADAPTIVE: Duration = Duration::from_micros(50);
-/// The number of polls of the completion queue between two checks of the clock and of the connections.
+/// The number of polls of the completion queue after which the clock and the channel are checked once.
 const STRIDE: u32 = 64;
 
 /// The objects that a thread waits for.
@@ -27,7 +27,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) beside: Option<BorrowedFd<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) new_id: &'a dyn Fn() -> CmId,
-    /// Returns an error in a forked child process, which must not sleep on the objects of its parent process.
+    /// A function that fails in a forked child process, which must not sleep on the objects of its parent process.
     pub(crate) check: &'a dyn Fn() -> Result<(), Error>,
 }
 
@@ -52,14 +52,14 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, events are requested from the Linux kernel
-    /// only if the time in `ASKING` has passed since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, the function requests events from the Linux
+    /// kernel only after the minimum time (`ASKING`) since the last request.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
 
-    /// Polls for the time `limit`, or without a time limit if `limit` is `None`. Returns `None` if the time is over and
-    /// nothing was found.
+    /// Polls for at most the time `limit`, or without a time limit if `limit` is `None`. Returns the reason why the
+    /// wait ended, or `None` if the wait did not end within the time `limit`.
     fn poll(&self, limit: Option<Duration>) -> Result<Option<Wake>, Error> {
         let mut start = None;
         for turn in 0_u32.. {

@@ -76,8 +76,9 @@ pub struct RejectReason(pub u16);
 impl RejectReason {
     /// Reason 1: the rejecting side has no queue pair for the connection.
     pub const NO_QP: Self = Self(1);
-    /// Reason 3: the rejecting side lacks memory or table entries for the connection, or its limit of requests is
-    /// reached.
+    /// Reason 3: the rejecting side has no memory or no table entry for the connection, or too many connection requests
+    /// wait at the rejecting side. The embedded provider also gives reason 3 if the program does not respond to the
+    /// connection request in time.
     pub const NO_RESOURCES: Self = Self(3);
     /// Reason 4: the sender of the REJ waited too long for a message of the other side.
     pub const TIMEOUT: Self = Self(4);
@@ -122,7 +123,8 @@ pub enum Unreachable {
     NoAnswer,
     /// The passive side replied, but the active side never confirmed the reply.
     NotConfirmed,
-    /// The network refused the request immediately, for example because there is no route to the peer.
+    /// The connection request could not be sent, for example because there is no route to the peer. The verbs provider
+    /// also reports `Network` if the queue pair cannot be connected after the peer's reply.
     Network,
 }
 
@@ -189,7 +191,7 @@ pub enum CmEvent {
 }
 
 impl CmEvent {
-    /// The connection that the event is about.
+    /// Returns the id of the connection that the CM event is about.
     pub fn id(&self) -> CmId {
         match self {
             Self::ConnectRequest { id, .. }

@@ -178,8 +178,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::Busy`] while regions or queue pairs use the protection domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
-    /// Registers `memory`, which the device keeps alive, with the rights `access`. The rights in `access` are in force
-    /// at once, and [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
+    /// Registers `memory` with the rights `access`. The device holds a clone of `memory` until the region is
+    /// deregistered, so the memory stays mapped. The rights in `access` are in force at once, and
+    /// [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
@@ -213,8 +214,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::Io`] if the device reports that the completion queue has failed.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
-    /// Creates a queue pair that is not connected yet. Work requests for sending need a connected queue pair, whereas
-    /// receives can be posted at once.
+    /// Creates a queue pair that is not connected yet. Receives can be posted before the queue pair is connected, but
+    /// work requests for the send queue cannot.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the device has no room for another queue pair, and with [`Error::Invalid`] or
@@ -226,10 +227,11 @@ pub trait Driver: Send + Sync + 'static {
     /// index were posted.
     ///
     /// # Errors
-    /// Fails with the index of the first work request that was not posted, and the reason. The call fails with
-    /// [`Error::Exhausted`] if the send queue is full. The embedded provider also reports [`Error::QpState`] if the
-    /// queue pair is not connected, and [`Error::LocalProtection`] if a region does not cover an element. The call
-    /// fails with [`Error::Invalid`] if the device refuses the work request.
+    /// Fails with the index of the first work request that was not posted, together with the [`Error`] of this work
+    /// request. The call fails with [`Error::Exhausted`] if the send queue is full. The embedded provider also reports
+    /// [`Error::QpState`] if the queue pair is not connected, and [`Error::LocalProtection`] if the memory of a
+    /// scatter-gather element is not inside the region of the element's LKey. The call fails with [`Error::Invalid`] if
+    /// the device refuses the work request.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
@@ -248,7 +250,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Takes the oldest CM event of the channel; returns `None` if the channel has no CM event.
     ///
     /// # Errors
-    /// Fails with [`Error::Io`] if the operating system reports no CM events.
+    /// Fails with [`Error::Io`] if reading CM events from the operating system fails.
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`; if `port` is 0, the provider chooses a free port. Returns the
     /// id of the listener and the port number.
@@ -257,9 +259,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails with [`Error::CannotListen`] if [`DeviceAttr::can_listen`] is false, and with [`Error::AddressInUse`] or
     /// [`Error::Busy`] if another listener has the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts to connect `qp` to the TCP-space address `remote`. The connection attempt proceeds while the program
-    /// polls or waits on `channel`; with rdma-core, the attempt makes no progress while the program neither polls nor
-    /// waits.
+    /// Starts to connect `qp` to the TCP-space address `remote`. The program must call [`next_event`](Self::next_event)
+    /// or wait on `channel` until the attempt ends, because the verbs provider continues the attempt only during these
+    /// calls.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
@@ -295,9 +297,10 @@ pub trait Driver: Send + Sync + 'static {
     /// thread does the work during the wait.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
     /// Waits like [`wait`](Self::wait) with [`WaitMode::Block`], and also returns [`Wake::Ready`] when `beside` is
-    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. A
-    /// program that sleeps on the file descriptor of [`descriptor`](Self::descriptor) does not do the device's work
-    /// itself, but leaves the work to other threads.
+    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. If
+    /// another thread does the device's work, the embedded provider does not watch `beside`, but returns
+    /// [`Wake::TimedOut`] after at most half a millisecond. A program that sleeps on the file descriptor of
+    /// [`descriptor`](Self::descriptor) does not do the device's work itself, but leaves the work to other threads.
     fn wait_beside(
         &self,
         on: WaitOn,
@@ -320,7 +323,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     fn interrupt(&self, on: WaitOn);
 
-    /// The device's counters by name. If rxe has the same counter in its hw_counters, the counter has the name that rxe
-    /// uses.
+    /// Returns the name and the value of each counter of the device. If rxe has the same counter in its hw_counters,
+    /// the counter has the name that rxe uses.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another program uses the address.
+    /// The address is already in use, by another program or by another object of this program.
     #[error("{addr} is held by {holder}")]
     AddressInUse {
-        /// The address and port that the device needs.
+        /// The address and port that are already in use.
         addr: SocketAddr,
-        /// The process that holds the address, and what the user can do.
+        /// A text that says who holds the address, and what the user can do.
         holder: String,
     },
     /// The device cannot receive connection requests, for the reason in the text.
@@ -20,12 +20,12 @@ pub enum Error {
     /// No device serves the address, for the reason in the text.
     #[error("no device: {0}")]
     NoDevice(String),
-    /// A bound of the device or of its configuration was reached.
+    /// A limit of the device, of its configuration or of the operating system was reached.
     #[error("out of {what}: the limit is {limit}; {remedy}")]
     Exhausted {
-        /// The name of the objects or entries that are used up, in the plural.
+        /// The name of the resource that is used up, for example "memory regions".
         what: &'static str,
-        /// The bound that was reached: the maximum number of the objects or entries that `what` names.
+        /// The limit that was reached: a number of objects or entries, or a number of bytes if the resource is memory.
         limit: u64,
         /// The action by which the user or the program can free or raise the resource.
         remedy: &'static str,
@@ -41,20 +41,20 @@ pub enum Error {
     /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The memory that a work request names is not inside the region of its LKey.
+    /// The memory of a scatter-gather element is not inside the region of the element's LKey.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection {
-        /// The LKey that the work request names.
+        /// The LKey of the scatter-gather element.
         lkey: u32,
-        /// The address of the first byte that the work request names.
+        /// The address of the first byte of the scatter-gather element.
         addr: u64,
-        /// The number of bytes that the work request names.
+        /// The number of bytes of the scatter-gather element.
         length: u64,
     },
     /// The state of the queue pair, which the text names, does not permit the call.
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// The object cannot be destroyed, because the objects that the text names use it.
+    /// The call fails because other objects use the object or the port. The text says which objects these are.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.
@@ -77,8 +77,8 @@ impl Error {
     }
 }
 
-/// Says what the user can do if the operating system refuses a call because of a limit of the process. The text is
-/// empty, or begins with "; ".
+/// Returns advice for the user if `error` means that a limit of the process or of the machine is reached. The advice
+/// begins with "; ". Returns an empty text if there is no advice for `error`.
 pub fn remedy(error: &std::io::Error) -> &'static str {
     /// The value of ENFILE in Linux (errno.h).
     const ENFILE: i32 = 23;

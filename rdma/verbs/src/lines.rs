@@ -17,8 +17,8 @@ use crate::peer::Peer;
 const BURST: u32 = 8;
 /// The time after which a peer that has used up its burst may cause one more log line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The maximum number of peers whose log lines are counted separately. All further peers together may cause as many log
-/// lines as one peer.
+/// The maximum number of peers whose log lines are counted separately. All peers that are not counted separately may
+/// together cause as many log lines as a single peer.
 const PEERS: usize = 1024;
 
 /// Counts the log lines of each peer; `K` identifies peers.

@@ -70,33 +70,34 @@ impl Memory {
     /// Panics if the part is not inside the memory.
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
-        // SAFETY: `check` has verified that the result is inside the range.
+        // SAFETY: `check` has verified that the part is inside this memory.
         Self { addr: unsafe { self.addr.add(offset) }, len, owner: self.owner.clone() }
     }
 
-    /// Copies `bytes` into the memory, from `offset` on.
+    /// Copies `bytes` into the memory at `offset`.
     ///
     /// # Panics
-    /// Panics if `bytes` does not fit into the memory from `offset` on.
+    /// Panics if `bytes` does not fit into the memory at `offset`.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: `check` bounds the destination; the source is a slice; source and destination cannot overlap, since
-        // no reference to this memory may exist (contract of `from_raw_parts`).
+        // SAFETY: `check` has verified that the range to write is inside this memory. The slice `bytes` does not
+        // overlap this memory, because no reference to this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Copies bytes from `offset` on into `out`.
+    /// Fills `out` with a copy of the bytes of the memory that begin at `offset`.
     ///
     /// # Panics
     /// Panics if the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        // SAFETY: `check` bounds the source; the destination is a slice; source and destination cannot overlap, because
-        // no reference to this memory may exist (contract of `from_raw_parts`).
+        // SAFETY: `check` has verified that the range to read is inside this memory. The slice `out` does not overlap
+        // this memory, because no reference to this memory may exist (contract of `from_raw_parts`).
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
-    /// Copies `len` bytes from `offset` on into the memory `to`, from `at` on; `to` may be this memory itself.
+    /// Copies the `len` bytes at `offset` of this memory into the memory `to`, at the offset `at`. The memory `to` may
+    /// be this memory itself.
     ///
     /// # Panics
     /// Panics if the range to read is not inside this memory, or if the range to write is not inside `to`.
@@ -104,14 +105,15 @@ impl Memory {
         self.check(offset, len);
         to.check(at, len);
         // SAFETY: `check` has verified that both ranges are inside their memories, and `std::ptr::copy` permits
-        // overlapping ranges. `black_box` hides the addresses of the ranges from the compiler.
+        // overlapping ranges. `black_box` hides both addresses from the compiler, because peers may write to the ranges
+        // during the copy.
         unsafe {
             let (from, to) = (self.addr.add(offset), to.addr.add(at));
             std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);
         }
     }
 
-    /// Copies `len` bytes from `offset` on into a new vector.
+    /// Returns a copy of the `len` bytes at `offset`.
     ///
     /// # Panics
     /// Panics if the range is not inside the memory.
@@ -121,9 +123,9 @@ impl Memory {
         out
     }
 
-    /// Copies `len` bytes from `offset` on in pieces of at most `N` bytes, and passes each copy to `take`, until `take`
-    /// returns an error. Each piece has `N` bytes, except the last piece, which may be shorter. Each copy is on the
-    /// stack, so no memory is allocated, and a peer's write cannot change the copy while `take` runs.
+    /// Copies the `len` bytes at `offset` piece by piece, and passes the copy of each piece to `take`. Each piece has
+    /// `N` bytes, except the last piece, which may be shorter. Each copy is on the stack, so no memory is allocated,
+    /// and a peer's write cannot change the copy while `take` runs.
     ///
     /// # Errors
     /// Returns the first error that `take` returns, and copies no further piece after this error.
@@ -143,7 +145,8 @@ impl Memory {
         while done < len {
             let n = N.min(len - done);
             let at = piece.as_mut_ptr().cast::<u8>();
-            // SAFETY: `check` bounds the source, and the local variable `piece` has room for `n` bytes.
+            // SAFETY: the `n` bytes to copy are inside this memory, because `check` has verified the whole range. The
+            // pointer `at` points to a local array with room for at least `n` bytes.
             unsafe { copy(at, self.addr.add(offset + done), n) };
             // SAFETY: `copy` has just written `n` bytes, and the slice is dropped before `copy` writes these bytes
             // again.
@@ -197,7 +200,7 @@ impl Memory {
 /// # Safety
 /// `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-    // `black_box` hides both pointers from the compiler, so the compiler must leave the copy to the C library.
+    // `black_box` hides from the compiler to which memory the pointers refer.
     // SAFETY: both ranges are valid and do not overlap, by the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(std::hint::black_box(src), std::hint::black_box(dst), n) }
 }

@@ -161,9 +161,9 @@ impl Drop for PdInner {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. A driver that
-    // deallocates `pd` may remove kept registrations, but only those of memory whose owner was dropped, and `memory`
-    // may have the last reference to its owner.
+    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. When `pd` is dropped,
+    // the verbs provider can remove a registration that it kept, but only if the owner of the registered memory was
+    // dropped before. The field `memory` may have the last reference to the owner of the memory.
     pd: Pd,
 }
 
@@ -191,7 +191,7 @@ impl Mr {
     /// Changes the access rights of the region, like [`Driver::set_mr_access`].
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
+    /// Fails like [`Driver::set_mr_access`].
     pub fn set_access(&self, access: Access) -> Result<(), Error> {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
@@ -274,8 +274,8 @@ impl Qp {
     /// Posts all work requests of `wrs` in order.
     ///
     /// # Errors
-    /// Fails with the index of the first work request that was not posted, and the reason. The work requests before the
-    /// returned index were posted.
+    /// Fails with the index of the first work request that was not posted, together with the [`Error`] of this work
+    /// request. The work requests before the returned index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         self.context.0.post_send(self.num, wrs)
     }

@@ -5,13 +5,13 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-/// The number of leading bits of an IPv6 address that identify a source network, because sites give a whole /64 network
-/// to one machine.
+/// The length in bits of the network prefix that identifies the source network of an IPv6 address. All addresses of a
+/// /64 network are one source network, because sites give a whole /64 network to one machine.
 const IPV6_BITS: u32 = 64;
 
 /// A source network: an IPv4 address, or the /64 network of an IPv6 address. All connections from one source network
-/// share the resources that a server grants to one source. The link-local addresses of all neighbours are one source
-/// network, because a machine can give itself any number of link-local addresses.
+/// share the part of a server's resources that the source network may have. The link-local addresses of all neighbours
+/// are one source network, because a machine can give itself any number of link-local addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(IpAddr);
 

@@ -117,13 +117,14 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Decides on a new connection from `source` when at most `most` connections may be admitted in all.
+    /// Decides whether a new connection from `source` is admitted. The server admits at most `most` connections at the
+    /// same time.
     ///
     /// If `most` connections are admitted already, the connection that [`Self::displaced_by`] returns must be closed
     /// first. If [`Self::displaced_by`] returns no connection, a connection of `source` itself that has no request in
-    /// progress must be closed first. Because a new connection can replace a connection of the same source, a restarted
-    /// client is admitted even if the server has not yet noticed that the connections from before the restart have
-    /// ended. If no connection can be closed, the new connection is refused.
+    /// progress must be closed first. A new connection can replace a connection of the same source, so that a restarted
+    /// program can connect before the server notices the end of the program's earlier connections. If no connection can
+    /// be closed, the new connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -137,20 +138,20 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
     }
 
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
-    /// Returns only a connection for which `may` returns true, or `None`.
+    /// Never returns a connection for which `may` returns false. Returns `None` if no connection may be closed.
     ///
-    /// Another source can lose a connection to `source` if the other source has at least two connections more. If
-    /// `source` has no connection, a source with only one connection can lose this connection, but only if no request
-    /// of the connection is in progress. A connection of the source with the most connections is displaced first. Among
-    /// the connections of one source, the oldest connection that had no request yet is displaced first, and the oldest
-    /// idle connection is displaced next. A connection with a request in progress is displaced after all other
-    /// connections, unless its source has more than half of all connections. A source with more than half of all
-    /// connections must not keep other sources out by requests that never end.
+    /// Another source can lose a connection if it has at least two connections more than `source`. If `source` has no
+    /// connection, another source can even lose its only connection, but not while a request of that connection is in
+    /// progress. A connection of the source with the most connections is displaced first. Among the connections of one
+    /// source, the oldest connection that had no request yet is displaced first, and the oldest idle connection is
+    /// displaced next. A connection with a request in progress is displaced after all other connections, unless its
+    /// source has more than half of all connections. A source with more than half of all connections must not keep
+    /// other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // If even the source with the most connections can lose none, no connection is visited, so a flood of new
-        // connections costs little.
+        // A flood of new connections costs little, because the function does not search the connections if even the
+        // source with the most connections has too few connections to lose one.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;
@@ -159,9 +160,10 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             let busy = seat.standing == Standing::Busy;
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
-        // The value `last` is true for a busy connection of a source that has at most half of all connections; such a
-        // connection is displaced after all other connections. Among the connections with the same value of `last`, a
-        // connection of the source with the most connections is displaced first.
+        // The closure `order` returns a tuple, and the connection with the lowest tuple is displaced. The first element
+        // of the tuple is true only for a busy connection of a source with at most half of all connections, so that
+        // this connection is displaced after all other connections. The second element of the tuple is lowest for the
+        // connections of the source with the most connections.
         let order = |(key, seat): &(&K, &Seat<S>)| {
             let number = self.of(seat.source);
             let last = seat.standing == Standing::Busy && 2 * number <= self.len();

@@ -98,11 +98,12 @@ pub enum WcStatus {
     LocalLengthError,
     /// The device found an inconsistency in the queue pair while it executed the work request.
     LocalQpOperationError,
-    /// The LKey of an element does not cover the element's memory, or the region was deregistered.
+    /// The memory of a scatter-gather element is not inside the region of the element's LKey, or the region was
+    /// deregistered.
     LocalProtectionError,
     /// The work request was not executed, because the queue pair had failed or was disconnected.
     WrFlushError,
-    /// The peer answered with a packet that fits no outstanding request, or with a NAK of a reserved code.
+    /// The peer answered with a packet that fits no outstanding request, or with a NAK that has a reserved code.
     BadResponse,
     /// A region of this side does not permit the access that a message of the peer needs.
     LocalAccessError,

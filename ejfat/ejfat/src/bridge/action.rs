@@ -89,8 +89,9 @@ pub enum Action {
         id: EventId,
     },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
-    /// byte `descriptor.offset` of the ring of `worker`. If `worker` has a staging ring, copy the event to the staging
-    /// ring, and WRITE the event from there to the worker's ring. After the copy, announce the event to `worker`.
+    /// byte `descriptor.offset` of the ring of `worker`, and then announce the event to `worker`. If `worker` has a
+    /// staging ring, copy the event to the staging ring, and WRITE the event from the staging ring to the worker's ring
+    /// before the announcement.
     Again {
         /// The ended worker.
         from: WorkerId,
@@ -101,9 +102,9 @@ pub enum Action {
         /// The descriptor by which the new worker finds the event in its ring.
         descriptor: Descriptor,
     },
-    /// Release the ring or staging ring of a worker that ended. For each removed worker, the dispatcher orders this
-    /// action exactly once. `given_up` is the number of events in the ring that could have been delivered again, but
-    /// were not delivered again.
+    /// Release the ring or staging ring of a worker that ended. The dispatcher orders this action exactly once for each
+    /// removed worker. `given_up` is the number of events in the ring that could have been delivered again, but were
+    /// not delivered again.
     Forget {
         /// The ended worker.
         worker: WorkerId,

@@ -1,4 +1,4 @@
-//! Redelivery of events. The events that a worker had when it ended are delivered to other workers, which use version 2
+//! Redelivery of events. The events that a worker had when it ended are delivered to other workers that use version 2
 //! of the event ring's protocol.
 //!
 //! ```text
@@ -59,7 +59,8 @@ pub(super) struct Ended {
     geometry: Geometry,
     /// The time at which the bridge gives up the ring, even if events are still waiting.
     until: Time,
-    /// The events that wait to be delivered again, each with its first slot in the ring. The oldest event is the first.
+    /// The events that wait to be delivered again, each with the number of its first ring slot. The oldest event is the
+    /// first.
     events: VecDeque<(u32, Told)>,
 }
 
@@ -139,8 +140,9 @@ impl Dispatcher {
     }
 
     /// Gives up the ring of each ended worker if no event waits in the ring, or if the ring's time `until` has passed.
-    /// Also gives up the largest kept rings until at most [`Config::max_workers`](super::Config::max_workers) rings
-    /// are kept, and until the kept rings have at most [`Config::again_bytes`](super::Config::again_bytes) bytes.
+    /// While more than [`Config::max_workers`](super::Config::max_workers) rings are kept, or the kept rings together
+    /// have more than [`Config::again_bytes`](super::Config::again_bytes) bytes, the method gives up the largest kept
+    /// ring.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

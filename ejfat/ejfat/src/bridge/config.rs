@@ -5,15 +5,15 @@ use std::time::Duration;
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest waiting
-    /// event of the target with the most waiting events is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest one of
+    /// the waiting events with the most frequent [`Target`](super::Target) is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
-    /// Complete events wait for room in a ring as with [`Pressure::Hold`], but if more than [`Config::most_waiting`]
-    /// events wait, the oldest waiting event of the target with the most waiting events is lost, not the newest one.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest one of
+    /// the waiting events with the most frequent [`Target`](super::Target) is lost.
     DropOldest,
 }
 
@@ -35,16 +35,16 @@ pub struct Config {
     pub pressure: Pressure,
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
-    /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, an
-    /// event of the target with the most waiting events is lost, so that a slow worker does not cause losses for other
-    /// workers.
+    /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, one
+    /// of the waiting events with the most frequent [`Target`](super::Target) is lost, so that a slow worker does not
+    /// cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
     pub hold: Duration,
     /// The maximum number of bytes that all rings of ended workers together may have. If all rings of ended workers
-    /// together have more than `again_bytes` bytes, the bridge gives up the largest of these rings. The bridge also
-    /// gives up rings of ended workers if there are more than [`Config::max_workers`] such rings.
+    /// together have more than `again_bytes` bytes, the bridge gives up the largest of these rings. The bridge keeps at
+    /// most [`Config::max_workers`] rings of ended workers.
     pub again_bytes: u64,
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
     /// event itself may make workers crash.
@@ -53,9 +53,10 @@ pub struct Config {
     /// releases an event. A stalled worker gets one event each time the stall time has passed, because some workers
     /// keep an event until the next event comes.
     pub stall: Duration,
-    /// A worker counts as stalled if it has not acknowledged a WRITE for this time.
+    /// The time after which a worker counts as stalled if it has unacknowledged WRITEs and has acknowledged none of
+    /// them.
     pub silence: Duration,
-    /// The maximum number of events in the trace buffer, which is rounded up to a power of two.
+    /// The maximum number of event traces in the trace buffer. The dispatcher rounds this number up to a power of two.
     pub journal: u32,
 }
 

@@ -6,10 +6,12 @@ use super::Histogram;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Loss {
-    /// No subscribed worker takes events of the event's target.
+    /// No worker that may get the event was subscribed when the event was dropped.
     NoWorker,
-    /// No worker had room, and the event could not wait because of the back-pressure policy, or because too many events
-    /// waited already.
+    /// No ring had room for the event, and the back-pressure policy dropped the event.
+    /// [`Pressure::DropNewest`](super::Pressure::DropNewest) drops every complete event for which no ring has room.
+    /// [`Pressure::Hold`](super::Pressure::Hold) drops an event if more than
+    /// [`Config::most_waiting`](super::Config::most_waiting) events wait.
     NoCredit,
     /// The event is longer than the ring of every worker that may get the event.
     TooLarge,
@@ -75,9 +77,11 @@ pub struct Counters {
     pub wrong_credits: u64,
     /// The number of workers that have subscribed, including workers that ended.
     pub workers: u64,
-    /// The times from the arrival of an event's first segment until the event is known to have arrived at its worker.
+    /// The durations from the arrival of an event's first segment at the bridge to the arrival of the event at its
+    /// worker. Each duration ends when the bridge learns that the event has arrived at its worker.
     pub latency: Histogram,
-    /// The times from the known arrival of an event at its worker until its release.
+    /// The durations from the arrival of an event at its worker to the release of the event. Each duration begins when
+    /// the bridge learns of the arrival, and ends when the bridge learns of the release.
     pub held: Histogram,
 }
 

@@ -1,6 +1,7 @@
 //! Histograms of durations.
 
-/// The longest duration in nanoseconds that can be distinguished from longer durations: 2^40 ns, which is 18 minutes.
+/// The longest duration that the histogram must record with its full precision, in nanoseconds. The value 2^40 ns is
+/// about 18 minutes. Much longer durations are recorded as `LONGEST`.
 const LONGEST: u64 = 1 << 40;
 /// The number of significant decimal digits to which the histogram keeps durations. With one significant digit, the
 /// error of a recorded duration is below 7 %.
@@ -33,19 +34,19 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// Returns the sum of all durations in nanoseconds.
+    /// Returns the sum of all durations that were added, in nanoseconds.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Returns the quantile `part` of the durations in nanoseconds. For example, the quantile 0.5 is the median.
-    /// Returns `None` if no duration was added.
+    /// Returns the quantile `part` of the durations that were added, in nanoseconds; `None` if no duration was added.
+    /// The quantile 0.5 is the median.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         (!self.counts.is_empty()).then(|| self.counts.value_at_quantile(part))
     }
 
-    /// Returns the number of durations of at most `nanos` nanoseconds. Some durations that are longer than `nanos` by
-    /// less than 7 % are counted, too.
+    /// Returns the number of added durations of at most `nanos` nanoseconds. Some durations that are longer than
+    /// `nanos` by less than 7 % are counted, too.
     pub fn up_to(&self, nanos: u64) -> u64 {
         self.counts.count_between(0, nanos)
     }

@@ -225,7 +225,8 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // The worker had released the acknowledged event already, so the slots of this event have just become free.
+            // The worker released the event before it acknowledged the event. The slots of an event become free only
+            // after both, so waiting events may have room now.
             self.serve_waiting(now);
         }
     }
@@ -273,9 +274,9 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    /// Finds stalled workers. Gives up complete events that have waited for room longer than [`Config::hold`], and kept
-    /// rings of workers that ended longer than [`Config::hold`] ago. The caller should call this function at intervals
-    /// of about a tenth of the shortest time in [`Config`].
+    /// Finds stalled workers. Drops each complete event that has waited for room for at least [`Config::hold`]. Gives
+    /// up the rings of workers that ended at least [`Config::hold`] ago. The caller should call this function at
+    /// intervals of about a tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
         // Waiting events may have room now, because a worker may have stalled or recovered, or because events were

@@ -37,21 +37,22 @@ pub(super) struct Worker {
     /// workers had when they ended.
     pub(super) again: bool,
     /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
-    /// event. The list ends at the highest slot in which an event has begun.
+    /// event. The list ends with the highest slot at which an announced event ever began.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
     /// True if the ring's free room is kept for an event that waits for more room.
     blocked: bool,
     stalled: bool,
-    /// True if the worker gets one event although it is stalled, because some workers release an event only when the
-    /// next event comes.
+    /// True if the worker gets one event although it is stalled. Some workers release an event only when the next event
+    /// comes.
     trial: bool,
     last_sent: Time,
-    /// The last time at which the worker released an event, or got an event while it had no other event.
+    /// The last time at which the worker released an event. If an event is announced to the worker while the worker has
+    /// no unreleased event, the field is set to the time of this announcement.
     progress: Time,
-    /// The last time at which the worker acknowledged a WRITE, or got a WRITE while it had no other WRITE to
-    /// acknowledge.
+    /// The last time at which the worker acknowledged a WRITE. If an event is announced to the worker while all earlier
+    /// events are acknowledged, the field is set to the time of this announcement.
     pub(super) heard: Time,
     since: Time,
     sent: u64,
@@ -65,7 +66,7 @@ pub(super) struct Worker {
 pub struct WorkerStats<'a> {
     /// The id of the worker.
     pub id: WorkerId,
-    /// The name that the worker gave in its subscription. The dispatcher makes no decision by this name.
+    /// The name that the worker gave in its subscription. The name has no influence on the decisions of the dispatcher.
     pub name: &'a str,
     /// The events that the worker takes.
     pub filter: Filter,
@@ -147,8 +148,8 @@ impl Worker {
         self.id
     }
 
-    /// Returns the events that the worker has not released and of which the bridge's memory has a copy, each with its
-    /// first slot.
+    /// Returns the unreleased events of the worker, each with the number of its first slot. Events are omitted if the
+    /// bridge's memory has no copy of them.
     pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
         let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
         self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
@@ -239,7 +240,7 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Returns true if any subscribed worker may get events of `target`, now or later.
+    /// Returns true if at least one subscribed worker may get events with the target `target`, now or later.
     pub(super) fn has_taker(&self, target: Target) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
@@ -372,8 +373,9 @@ impl Workers {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // A stalled worker gets one event after the stall time. If stalled workers got no events, a worker that
-            // releases an event only when the next event arrives would stay stalled for ever.
+            // A worker that acknowledges WRITEs but releases no event gets one event each time the stall time has
+            // passed. If stalled workers got no events, a worker that releases an event only when the next event
+            // arrives would stay stalled for ever.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

@@ -63,13 +63,13 @@ impl Balancer {
     /// Checks whether [`Balancer::stage`] would refuse a load balancer's tables whose first tick is `from`.
     ///
     /// # Errors
-    /// Returns the error that [`Balancer::stage`] would return.
+    /// Fails with the error with which [`Balancer::stage`] would fail.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         self.of(lb).place_for(from, false).map(drop)
     }
 
     /// Stages a load balancer's tables for packets whose tick is `from` or higher. `from` must be above all ticks that
-    /// were routed recently. The staged tables apply until the first tick of the next set.
+    /// the load balancer remembers as routed. The staged tables apply until the first tick of the next set.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, with [`StageError::Taken`] if another
@@ -114,18 +114,20 @@ impl Balancer {
     /// Returns the first tick that [`Balancer::stage_next`] would choose for new tables of a load balancer.
     ///
     /// # Errors
-    /// Returns the error that [`Balancer::stage_next`] would return.
+    /// Fails with the error with which [`Balancer::stage_next`] would fail.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
 
     /// Stages tables for a load balancer's next tick and all later ticks, and returns the first tick of the staged
-    /// tables. The next tick is one above the highest routed tick that is known. If the set of tables that applies to
-    /// the next tick has routed no packet recently, the new tables replace this set and get its first tick.
+    /// tables. The next tick is one above the highest tick that the load balancer remembers as routed. If no tick is
+    /// remembered, the next tick is one above the highest tick that was remembered before [`Balancer::age`] forgot all
+    /// ticks of the load balancer. The new tables replace the set that applies to the next tick, and get the first tick
+    /// of this set, if this set has routed no packet or if no tick is remembered as routed.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if all routed ticks are above the horizon, and with the errors of
-    /// [`Balancer::stage`] if the tables cannot be staged from the tick after the highest routed tick on.
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although packets with ticks above
+    /// the horizon were routed. Fails with an error of [`Balancer::stage`] if no set can begin at the next tick.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -144,20 +146,20 @@ impl Balancer {
     /// Checks whether [`Balancer::force`] would refuse a load balancer's tables whose first tick is `from`.
     ///
     /// # Errors
-    /// Returns the error that [`Balancer::force`] would return.
+    /// Fails with the error with which [`Balancer::force`] would fail.
     pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         let sets = &self.of(lb).sets;
         let kept = sets.partition_point(|set| set.from < from);
         if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
     }
 
-    /// Applies a load balancer's tables from the tick `from` on, even if higher ticks were already routed. Sets of the
-    /// load balancer that begin at the tick `from` or later are dropped, and the number of dropped sets is returned.
-    /// The segments of an event in flight may go to different workers if the event's tick is `from` or higher.
+    /// Applies a load balancer's tables from the tick `from` on, even if higher ticks were already routed. Drops the
+    /// load balancer's other sets whose first tick is `from` or higher, and returns the number of dropped sets. The
+    /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
     ///
     /// # Errors
-    /// Fails with [`StageError::Full`] if no room for another set is left after the sets from the tick `from` on are
-    /// dropped.
+    /// Fails with [`StageError::Full`] if the load balancer already has 1 + [`Balancer::MOST_STAGED`] sets whose first
+    /// ticks are below `from`.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -175,13 +177,12 @@ impl Balancer {
     }
 
     /// Withdraws a load balancer's tables whose first tick is `from`. After the withdrawal, the tables with the next
-    /// lower first tick apply to the ticks of the withdrawn tables. The withdrawal is refused if these tables routed or
-    /// dropped a packet with a valid LB header. A dropped packet does not prevent the withdrawal if none of the load
-    /// balancer's tables allow the packet's source address.
+    /// lower first tick apply to the ticks of the withdrawn tables.
     ///
     /// # Errors
-    /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`, and with
-    /// [`WithdrawError::Routed`] if the withdrawal is refused.
+    /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`. Fails with
+    /// [`WithdrawError::Routed`] if the staged tables routed a packet or dropped a packet with a valid LB header. A
+    /// dropped packet counts only if at least one of the load balancer's sets allows the packet's source address.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -223,15 +224,15 @@ impl Balancer {
     /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
     /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
     /// a load balancer has a horizon, [`Balancer::age`] does not forget the ticks up to the horizon. The load balancer
-    /// stores only the lowest and the highest tick that it routed above the horizon ([`BeyondHorizon`]). When the
-    /// horizon rises to the lowest or the highest stored tick or above it, the load balancer remembers this tick as
-    /// routed.
+    /// stores only the lowest and the highest tick that it routed above the horizon ([`BeyondHorizon`]). When a stored
+    /// tick is no longer above the horizon, the load balancer remembers this tick as routed.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
-    /// Returns the packets whose ticks were above the load balancer's horizon when they were routed. The result becomes
-    /// `None` again when the load balancer is reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
+    /// Returns the number of packets that a load balancer routed although their ticks were above its horizon, and the
+    /// lowest and the highest stored tick of these packets. The result becomes `None` again when the load balancer is
+    /// reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
@@ -268,11 +269,11 @@ impl Balancer {
         self.of(lb).newest_tick()
     }
 
-    /// Forgets old ticks of all load balancers that have no horizon. A tick is old if it was routed only before the
-    /// previous call of this function. The caller should make the time between two calls so long that an old tick
-    /// belongs to no event in flight. Because old ticks are forgotten, a wrong tick from a sender whose clock was wrong
-    /// prevents the staging of new tables only for a short time. The caller should call this function every few
-    /// seconds.
+    /// Forgets old ticks of all load balancers that have no horizon. A tick is old if no packet with this tick was
+    /// routed since the previous call of this function. The caller should make the time between two calls so long that
+    /// an old tick belongs to no event in flight. Because old ticks are forgotten, a wrong tick from a sender whose
+    /// clock was wrong prevents the staging of new tables only for a short time. The caller should call this function
+    /// every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -288,8 +289,9 @@ impl Balancer {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to a load balancer's next tick, which is one above its highest
-    /// known routed tick. If no routed tick is known, the first tick of the current set is returned.
+    /// Returns the first tick of the set that applies to a load balancer's next tick, as described for
+    /// [`Balancer::stage_next`]. If the load balancer has remembered no tick as routed so far, the result is the first
+    /// tick of the current set.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from
@@ -402,29 +404,31 @@ impl Balancer {
 
     /// Checks which members are out of use. A member is out of use if the tables for ticks above the highest routed
     /// tick do not have the member, and nothing was sent to the member for a minute. [`Balancer::members`] omits
-    /// members that are out of use. A member that is out of use loses its counters if it is in no tables at all. The
-    /// caller should call this function every few seconds. A second call within a second does nothing if the tables
-    /// have not changed. If `now` is earlier than in a previous call, the time of the previous call is used.
+    /// members that are out of use. A member that is out of use loses its counters as soon as the tables for lower
+    /// ticks do not have the member either. The caller should call this function every few seconds. The function does
+    /// nothing if it checked the same tables less than a second ago. If `now` is earlier than in a previous call, the
+    /// time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
         self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// Returns the packets that were sent to each member, in the order of the members. Members that
-    /// [`Balancer::look_at_members`] found to be out of use are omitted. Members keep their counters when tables
-    /// change.
+    /// Returns the numbers of packets and bytes that were sent to each member. The key of a member is its load balancer
+    /// and its member id. Members that [`Balancer::look_at_members`] found to be out of use are omitted. Members keep
+    /// their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }
 
-    /// Returns the packets that were sent to members that [`Balancer::members`] omits, by member id. Members with the
-    /// same id on different load balancers share one entry.
+    /// Returns the numbers of packets and bytes that were sent to the members that [`Balancer::members`] omits. The
+    /// keys of the result are member ids. Members with the same id on different load balancers share one entry.
     pub fn gone(&self) -> BTreeMap<u16, Traffic> {
         self.tally.gone()
     }
 
-    /// Returns the counters of packets that belong to no load balancer: [`DropCause::NotIp`] and [`DropCause::BadIp`].
+    /// Returns the numbers of dropped packets that belong to no load balancer. Packets that belong to no load balancer
+    /// are counted as [`DropCause::NotIp`] or [`DropCause::BadIp`].
     pub fn unaddressed(&self) -> &Drops {
         &self.tally.unaddressed
     }

@@ -1,4 +1,4 @@
-//! Updates of Internet checksums after a change of the covered bytes.
+//! Updates of Internet checksums after a change of the data over which the checksums are computed.
 
 use std::ops::Add;
 
@@ -13,8 +13,8 @@ use std::ops::Add;
 pub(super) struct Change(u64);
 
 impl Change {
-    /// Returns the change of a checksum when `bytes` are removed from the covered bytes. The number of removed bytes
-    /// must be even, and their offset in the covered bytes must be even, too.
+    /// Returns the change of a checksum when `bytes` are removed from the data over which the checksum is computed. The
+    /// number of removed bytes must be even, and their offset in this data must be even, too.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))

@@ -25,9 +25,9 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// If `sorted` is false, the array has `len` members from the index `first` on, one for each slot number from 0 on.
-    /// If `sorted` is true, the array has the numbers of `len` slots from the index `first` on, in ascending order, and
-    /// then the members of these slots.
+    /// If `sorted` is false, the array of all calendars has the member of the slot s at the index `first` + s, for each
+    /// slot number s below `len`. If `sorted` is true, the `len` entries of the array of all calendars from the index
+    /// `first` on are slot numbers in ascending order, and the next `len` entries are the members of these slots.
     sorted: bool,
 }
 
@@ -46,7 +46,7 @@ impl Calendar {
 }
 
 impl Calendar {
-    /// Returns the slots that have a member in ascending order, each with the index of its member.
+    /// Returns the slots that have a member, each with the index of its member. The slots are in ascending order.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
         let (first, len) = (first as usize, usize::from(len));
@@ -149,8 +149,8 @@ struct Ranges {
     /// The first tick and the epoch of each range. A range ends where the next range begins. The ticks below the first
     /// range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// The added prefixes that may contain the prefix that is added next, in ascending order of their lengths. Each
-    /// prefix in this list contains all later prefixes of the list.
+    /// The prefix that was added last, and in front of this prefix all added prefixes that contain it. Each prefix in
+    /// this list contains all later prefixes of the list.
     around: Vec<(TickPrefix, Epoch)>,
 }
 

@@ -23,7 +23,7 @@ impl Traffic {
     }
 }
 
-/// The number of dropped packets, by cause.
+/// The number of dropped packets for each drop cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops([u64; DropCause::ALL.len()]);
 
@@ -61,15 +61,15 @@ impl FromIterator<(DropCause, u64)> for Drops {
 /// number of dropped packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LbCounters {
-    /// The packets to the load balancer's addresses, including packets that were dropped.
+    /// The numbers of packets and bytes that arrived for the load balancer's addresses, including dropped packets.
     pub received: Traffic,
     /// The number of packets from allowed source addresses with an LB header of version 2.
     pub v2: u64,
     /// The number of packets from allowed source addresses with an LB header of version 3.
     pub v3: u64,
-    /// The packets that were sent to all members, including members that do not exist any more.
+    /// The numbers of packets and bytes that were sent to members, including members that do not exist any more.
     pub sent: Traffic,
-    /// The number of dropped packets by cause.
+    /// The number of dropped packets for each drop cause.
     pub dropped: Drops,
 }
 

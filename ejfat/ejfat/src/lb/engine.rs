@@ -18,9 +18,10 @@ use super::{Balancer, BeyondHorizon, Drops, Image, ImageError, LbCounters, LbId,
 pub trait Engine: std::fmt::Debug + Send {
     /// Replaces the current image by another image, between two packets.
     ///
-    /// A guard is the lowest tick of a load balancer for which the two images may forward packets differently. If the
-    /// engine has forwarded a packet with the guard's tick or a higher tick since the last [`Engine::take`], the engine
-    /// refuses the image, because the segments of an event could otherwise go to different workers.
+    /// The guard of a load balancer is the lowest tick for which the two images may forward the load balancer's packets
+    /// differently. The engine refuses the new image if, since the last [`Engine::take`], the engine has forwarded a
+    /// packet whose tick is not below the guard of the packet's load balancer. The refusal prevents the segments of one
+    /// event from going to different workers.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
@@ -61,13 +62,15 @@ pub enum EngineError {
 /// The counters of an engine since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The packets that belong to no load balancer.
+    /// The numbers of dropped packets that belong to no load balancer.
     pub unaddressed: Drops,
     /// The counters of each load balancer that got packets.
     pub lbs: BTreeMap<LbId, LbCounters>,
-    /// The packets that were sent to each member, by the load balancer and the member's number.
+    /// The numbers of packets and bytes that were sent to each member. The key of a member is its load balancer and its
+    /// member id.
     pub members: BTreeMap<(LbId, u16), Traffic>,
-    /// The packets to which each set of tables applied, by the load balancer and the first tick of the set.
+    /// The number of packets to which each set of tables applied. The key of a set is its load balancer and its first
+    /// tick.
     pub sets: BTreeMap<(LbId, u64), Met>,
     /// For each load balancer, the highest forwarded tick that is not above the horizon.
     pub newest: BTreeMap<LbId, u64>,
@@ -81,7 +84,8 @@ pub struct Counted {
 pub struct Met {
     /// The number of packets that were sent to members.
     pub routed: u64,
-    /// The number of dropped packets, without packets from addresses that no tables allow.
+    /// The number of dropped packets with a valid LB header. A dropped packet is counted only if at least one set of
+    /// the load balancer allows the packet's source address.
     pub dropped: u64,
 }
 
@@ -92,8 +96,8 @@ impl Balancer {
         self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
             let of = self.of_mut(lb);
-            // If the set was removed after the engine got its image, the packets count for the previous set, which now
-            // has the ticks of the removed set.
+            // If the balancer has removed the set with the first tick `from`, the packets are counted for the set that
+            // now applies to the tick `from`.
             let at = of.sets.iter().position(|set| set.from == from).unwrap_or_else(|| of.at(from));
             of.sets[at].hits += met.routed;
             of.sets[at].dropped += met.dropped;
@@ -112,8 +116,8 @@ impl Balancer {
         Some(self.of(lb).horizon).filter(|&horizon| horizon != NO_HORIZON)
     }
 
-    /// Returns the lowest tick of a load balancer for which this balancer and another balancer have different tables,
-    /// or `None` if there is no such tick.
+    /// Returns the lowest tick to which this balancer and the balancer `other` apply different tables of a load
+    /// balancer. Returns `None` if the two balancers apply the same tables to all ticks.
     pub fn first_difference(&self, other: &Self, lb: LbId) -> Option<u64> {
         let [ours, theirs] = [self, other].map(|balancer| &balancer.of(lb).sets);
         let differ = |from: u64| {

@@ -71,15 +71,15 @@ impl fmt::Display for Table {
     }
 }
 
-/// The part of an epoch rule that selects slots.
+/// An epoch, with the numbers by which a packet's slot in the epoch's calendar is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch {
     /// The number of the epoch, by which slot rules name the epoch's calendar.
     pub id: u32,
     /// The number of bits of a slot number: the epoch's calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
-    /// The bits that are flipped in the 16 bits of an LB header from which the slot number is computed
-    /// ([`LbHeader::slot_select`](crate::wire::LbHeader::slot_select)).
+    /// The number that is combined with [`LbHeader::slot_select`](crate::wire::LbHeader::slot_select) by exclusive or.
+    /// The lowest `slot_bits` bits of the result are the slot number.
     pub xor: u16,
 }
 
@@ -102,7 +102,8 @@ pub struct Forward {
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
-    /// The number of bits of a packet's entropy or port select that choose one of the member's 2^`port_bits` UDP ports.
+    /// The number of port bits. The sum of `port` and the lowest `port_bits` bits of a packet's entropy or port select
+    /// is the UDP port to which the packet is sent.
     pub port_bits: u8,
     /// True if packets to the member keep the LB header.
     pub keep_lb_header: bool,

@@ -1,4 +1,4 @@
-//! Rules in their canonical order, to be edited and compared.
+//! The rules of a data plane, in a form that can be edited and compared.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -17,9 +17,9 @@ pub struct Rules {
     pub(super) sources_v4: BTreeMap<(LbId, IpAddr), ()>,
     pub(super) sources_v6: BTreeMap<(LbId, IpAddr), ()>,
     pub(super) epochs: BTreeMap<(LbId, TickPrefix), Epoch>,
-    /// The member of each calendar slot, by load balancer, epoch and slot.
+    /// The member of each calendar slot. The key consists of the load balancer, the epoch and the number of the slot.
     pub(super) calendar: BTreeMap<(LbId, u32, u16), u16>,
-    /// The members, by load balancer, IP version (true: IPv6) and id.
+    /// The members. The key consists of the load balancer, the IP version (true for IPv6) and the member id.
     pub(super) members: BTreeMap<(LbId, bool, u16), Member>,
 }
 
@@ -67,10 +67,10 @@ impl Rules {
         self.insert_within(rule, replace, Table::limit)
     }
 
-    /// Adds a rule like [`Self::insert`], within the limits of ESnet's P4 data plane.
+    /// Adds a rule like [`Self::insert`], but with the limits of ESnet's P4 data plane.
     ///
     /// # Errors
-    /// Fails for the reasons of [`Self::insert`], with the limits of [`Table::p4_limit`].
+    /// Fails with the same errors as [`Self::insert`], but with the limits of [`Table::p4_limit`].
     pub fn insert_p4(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::p4_limit)
     }

@@ -70,9 +70,9 @@ pub(super) struct Set {
     pub(super) places: Places,
     /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// The number of packets with a valid LB header that this set dropped. A set whose `hits` or `dropped` is
-    /// above 0 cannot be withdrawn. A packet whose source address no set of the load balancer allows is not counted
-    /// here, so such a packet does not prevent the withdrawal of a set.
+    /// The number of packets with a valid LB header that this set dropped. A packet is not counted if no set of the
+    /// load balancer allows the packet's source address. A set whose `hits` or `dropped` is above 0 cannot be
+    /// withdrawn.
     pub(super) dropped: u64,
 }
 
@@ -85,18 +85,18 @@ impl Set {
 /// The packets that a load balancer routed although their ticks were above its horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
-    /// The number of packets that were routed above the horizon. A packet still counts after the horizon has risen
-    /// above the packet's tick.
+    /// The number of packets whose ticks were above the horizon when the packets were routed. A packet still counts
+    /// when the horizon has risen to the packet's tick or higher, but is still below `highest`.
     pub packets: u64,
-    /// The lowest stored tick that was routed above the horizon. The ticks between `lowest` and `highest` are not
-    /// stored. When the horizon rises to `lowest` or higher, but stays below `highest`, `highest` is the only stored
-    /// tick that is still above the horizon, so `lowest` is set to `highest`.
+    /// The lowest stored tick above the horizon. Only the ticks `lowest` and `highest` are stored. When the horizon
+    /// rises to `lowest` or higher but stays below `highest`, `lowest` is set to `highest`, which is then the only
+    /// stored tick above the horizon.
     pub lowest: u64,
-    /// The highest tick that was routed above the horizon.
+    /// The highest routed tick above the horizon.
     pub highest: u64,
 }
 
-/// The value of the horizon for a load balancer without a horizon, which remembers all routed ticks.
+/// The value of [`Sets::horizon`] for a load balancer that has no horizon. No tick is above this value.
 pub(super) const NO_HORIZON: u64 = u64::MAX;
 
 /// The sets of tables of one load balancer, and the routed ticks that are remembered.
@@ -104,12 +104,15 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The highest tick that was routed since the last call of [`Balancer::age`].
+    /// The highest tick, not above `horizon`, that was routed since the last call of [`Balancer::age`]. Calls of
+    /// [`Balancer::age`] while the load balancer has a horizon do not count.
     pub(super) newest: Option<u64>,
-    /// The highest tick that was routed between the last two calls of [`Balancer::age`].
+    /// The highest tick that was routed between the last two calls of [`Balancer::age`]. Calls of [`Balancer::age`]
+    /// while the load balancer has a horizon do not count.
     pub(super) before: Option<u64>,
-    /// The highest tick that was remembered when [`Balancer::age`] forgot all ticks of the load balancer. A load
-    /// balancer's ticks are all forgotten if it routed no packet since the previous call of [`Balancer::age`].
+    /// The highest tick that was remembered when [`Balancer::age`] forgot all ticks of the load balancer.
+    /// [`Balancer::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
+    /// [`Balancer::age`].
     pub(super) last: Option<u64>,
     /// The highest tick that can be remembered as routed. Packets with ticks above the horizon are routed, too, but
     /// their ticks are not remembered.
@@ -139,9 +142,9 @@ impl Sets {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
-    /// Returns true if a packet to which the set `at` applies may come from the address `from`. The address must be
-    /// allowed by the set `at` or by a set for later ticks. The sets for later ticks are searched so that a new sender
-    /// can send before the ticks reach the first set that allows the sender's address.
+    /// Returns true if the set `at`, or any set for later ticks, allows the source address `from`. The set `at` is the
+    /// set that applies to the packet. A new sender can send as soon as a set that allows the sender's address is
+    /// staged.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
@@ -156,8 +159,8 @@ impl Sets {
     /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
     /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
     /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
-    /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick below `from`
-    /// is remembered as routed, `from` may be the first tick of the first set.
+    /// with [`StageError::Full`] if there is no room for another set. The first tick of the first set is accepted as
+    /// `from` if `past_first` is true and a lower tick is remembered as routed.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -193,9 +196,9 @@ impl Sets {
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // The sets must be in the ascending order of their first ticks. If the first set does not begin at a lower tick
-        // than the inserted set, the first tick of the first set becomes 0, which is right because the first set also
-        // applies to all ticks below its first tick.
+        // The sets must stay in the ascending order of their first ticks, so the first tick of the first set becomes 0
+        // if the inserted set begins at the same tick or at a lower tick. The change affects no packet, because the
+        // first set also applies to all ticks below its first tick.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -219,19 +222,19 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Adds `more`, which stands for the packets that an engine routed above its own horizon.
+    /// Adds `more`, which an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. The lowest and the
-        // highest tick of `more` are remembered as routed by `set_horizon` if these ticks are not above `self.horizon`.
+        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. `set_horizon`
+        // remembers the lowest and the highest tick of `more` as routed if these ticks are not above `self.horizon`.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables of the set `at` dropped. A packet whose source address `from` no set of the load
-    /// balancer allows is not counted, so such a packet does not prevent the withdrawal of the set.
+    /// Counts a packet that the tables of the set `at` dropped, if any set of the load balancer allows the source
+    /// address `from`. A sender whose address is not allowed cannot prevent the withdrawal of the set.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

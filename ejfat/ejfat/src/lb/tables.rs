@@ -31,7 +31,7 @@ pub struct LbTables {
     /// The slots of all calendars, in the form that [`Calendar::member`] reads.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    /// The ids of the members that have rules, including members without a slot.
+    /// The ids of the members that have rules, including members without a calendar slot.
     described: Vec<u16>,
 }
 
@@ -40,7 +40,7 @@ pub struct LbTables {
 pub struct Route {
     /// The load balancer that routed the packet.
     pub lb: LbId,
-    /// The number of the epoch that has the packet's tick.
+    /// The number of the epoch that contains the packet's tick.
     pub epoch: u32,
     /// The number of the packet's slot in the epoch's calendar.
     pub slot: u16,
@@ -139,7 +139,8 @@ impl LbTables {
         self.described.iter().map(|&id| (self.lb, id))
     }
 
-    /// Returns the members that have a slot. The result has a `None` for each member that has a slot but no rules.
+    /// Returns the members that have a calendar slot. The result has a `None` for each member that has a calendar slot
+    /// but no rules.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
         let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
@@ -156,8 +157,8 @@ impl LbTables {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// Returns the ranges of ticks, each as its first tick and its calendar. The calendar is `None` for a range of
-    /// ticks that has no calendar.
+    /// Returns the first tick and the calendar of each range of ticks. The calendar is `None` for a range of ticks that
+    /// has no calendar.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }

@@ -11,7 +11,7 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// For each member that [`LbTables::members`] returns, the index of the member's counters in `Tally::traffic`.
+/// The indexes of the members' counters in `Tally::traffic`, in the order of [`LbTables::members`].
 pub(super) type Places = Vec<u32>;
 
 /// The value that a member without rules has instead of an index of counters. A member without rules needs no counters,
@@ -26,8 +26,8 @@ pub(super) struct Tally {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The packets that were sent to forgotten members, by member id. Members with the same id on different load
-    /// balancers share one entry.
+    /// The counters of forgotten members. The key is the member id, so members with the same id on different load
+    /// balancers share one entry of this map.
     forgotten: BTreeMap<u16, Traffic>,
     /// The members that the tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
@@ -53,8 +53,8 @@ impl Leaving {
 }
 
 impl Tally {
-    /// The time for which a member is still reported after its last packet, if the tables of new ticks do not have the
-    /// member. A member that is registered again within this time keeps its counters.
+    /// The time without a packet after which [`Tally::members`] omits a leaving member. A leaving member is a member
+    /// that the tables of new ticks do not have. A member that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
     /// The minimum time between two comparisons of the members with the tables in [`Tally::look`], if the tables have
@@ -128,8 +128,8 @@ impl Tally {
 
     /// Updates the list of leaving members, which are the members that none of the tables in `live` has. The tables in
     /// `live` apply to the ticks after the highest routed tick. A leaving member is forgotten if no packet was sent to
-    /// the member for [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in `all`
-    /// include tables of earlier ticks, by which a late packet may still be routed. Does nothing if the members were
+    /// the member for the time [`Tally::REMEMBERED`] and the member is in none of the tables in `all`. The tables in
+    /// `all` include the tables of earlier ticks, which may still route a late packet. Does nothing if the members were
     /// compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
@@ -189,8 +189,9 @@ impl Tally {
         self.forgotten.entry(id).or_default().absorb(traffic);
     }
 
-    /// Counts a packet of `bytes` bytes for a load balancer. `sent` is the index of the member's counters and the
-    /// number of sent bytes, or the cause for which the packet was dropped.
+    /// Counts a packet of `bytes` bytes for a load balancer. If the packet was sent to a member, `sent` contains the
+    /// index of the member's counters and the number of sent bytes. If the packet was dropped, `sent` contains the drop
+    /// cause.
     #[inline(always)]
     pub(super) fn count(
         &mut self,

@@ -9,8 +9,9 @@ use super::lists::NONE;
 
 /// The number of segments for which one bitmap block has bits.
 pub(super) const SEGMENTS: u32 = 512;
-/// The number of recently used bitmap blocks of an event that are found without a look-up in `Chunks::index`. If
-/// segments arrive out of order, successive segments may have bits in different bitmap blocks.
+/// The number of entries of `Chain::recent`. A bitmap block that has an entry is found without a look-up in
+/// `Chunks::index`. Several blocks have an entry, because successive segments may have bits in different blocks if
+/// segments arrive out of order.
 const RECENT: usize = 4;
 
 /// The bitmap of one event, as a linked list of blocks.
@@ -18,7 +19,8 @@ const RECENT: usize = 4;
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// The bitmap blocks that were used last, each as its number in the event and its index in `Chunks::chunks`.
+    /// Recently used bitmap blocks. A pair contains the number of a block in the event and the index of the block in
+    /// `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 
@@ -53,7 +55,8 @@ struct Chunk {
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     free: u32,
-    /// The index in `chunks` of each used bitmap block, by event buffer and block number.
+    /// The index in `chunks` of each used bitmap block. The key consists of an event buffer and the number of the block
+    /// in the event.
     index: HashMap<(u32, u32), u32, FixedState>,
 }
 
@@ -94,8 +97,8 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns two values: true if the bit of any segment in `segments` is set, and true if the bits of all segments in
-    /// `segments` are set.
+    /// Returns whether the bit of any segment in `segments` is set, and whether the bits of all segments in `segments`
+    /// are set.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {

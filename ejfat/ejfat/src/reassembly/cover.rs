@@ -1,14 +1,14 @@
-//! The record of the bytes of an event that have arrived.
+//! The record of which bytes of an event have arrived.
 //!
 //! An interval is a range of bytes that have arrived. A few intervals are enough for events whose segments arrive
-//! nearly in order, whatever the lengths of the segments are. The stride of an event is the length of its first segment
-//! that begins at a multiple of the segment's own length. The length of a segment that is shorter than
-//! [`LEAST_STRIDE`], or that ends at the end of the event, does not become the stride. A cell is a range of an event's
-//! bytes that begins at a multiple of the stride and is as long as the stride, or ends at the end of the event. Each
-//! cell has one bit in a bitmap, which is set if all bytes of the cell have arrived. When an event has reached the
-//! maximum number of intervals, segments that are exactly one cell are recorded as bits and not as intervals. Every
-//! accepted byte is in one interval or in one cell whose bit is set, so an event is complete when the number of
-//! accepted bytes is equal to the event's length.
+//! nearly in order, whatever the lengths of the segments are. The stride of an event is the length of a segment that
+//! begins at a multiple of this length. The length of a segment that is shorter than [`LEAST_STRIDE`], or that ends at
+//! the end of the event, does not become the stride. If several segments could give the stride, the first of them to
+//! arrive gives it. A cell is a range of an event's bytes that begins at a multiple of the stride. Every cell is as
+//! long as the stride, but the last cell of an event may be shorter. Each cell has one bit in a bitmap. If the bit of a
+//! cell is set, all bytes of the cell have arrived. When an event has reached the maximum number of intervals, a
+//! segment that fills exactly one cell and touches no interval is recorded by the bit of this cell. Every accepted byte
+//! is in one interval or in one cell whose bit is set.
 
 use std::ops::Range;
 
@@ -20,16 +20,16 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum of [`Cover::stride`] in bytes. With a shorter stride, a few short segments could take all bitmap blocks.
-/// For any permitted MTU, the segments of a long event are longer than this minimum.
+/// The minimum of [`Cover::stride`] in bytes. An event with a shorter stride would need more bitmap blocks, so a sender
+/// of short segments could take all bitmap blocks. With any permitted MTU, the segments of a long event are longer than
+/// this minimum.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
     /// The ranges of bytes that have arrived, in ascending order. The ranges neither touch nor overlap each other.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// The stride of the event, which is the number of bytes for which one bit of the event's bitmap stands; 0 if the
-    /// event has no stride yet.
+    /// The number of bytes for which one bit of the event's bitmap stands, or 0 if the event has no stride yet.
     stride: u32,
     received: u32,
     cells: Chain,
@@ -130,8 +130,9 @@ impl Cover {
         }
     }
 
-    /// Extends the interval that is adjacent to `bytes`. `at` is the index of the first interval that ends after the
-    /// first byte of `bytes`. Returns false if no interval is adjacent to `bytes`.
+    /// Extends an adjacent interval by `bytes`. If two intervals are adjacent to `bytes`, they become one interval.
+    /// `at` is the index of the first interval that ends after the first byte of `bytes`. Returns false if no interval
+    /// is adjacent to `bytes`.
     #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
         let after = self.intervals.get(at).is_some_and(|&(start, _)| start == bytes.end);
@@ -176,9 +177,8 @@ impl Cover {
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Moves an interval from `intervals` to the bitmap if the interval begins at a multiple of the stride, and ends at
-    /// a multiple of the stride or at the end of the event. If a bit of the bitmap cannot be set, because no bitmap
-    /// block is free, the rest of the interval stays in `intervals`.
+    /// Moves the intervals that consist of whole cells from `intervals` to the bitmap. If no bitmap block is free for a
+    /// cell, this cell and the rest of its interval stay in `intervals`.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

@@ -29,9 +29,9 @@ pub(super) struct Ended {
     complete: VecDeque<(Key, u64)>,
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
-    /// The time after an event's end in which a segment with the event's key and without a tick counts as late. When
-    /// this time has passed since the end of an event, a segment with the event's key and without a tick belongs to a
-    /// new event, because a sender that was restarted uses its event numbers again.
+    /// The time after the end of an event during which a segment with the event's key is refused. The field `lateness`
+    /// is used only if the segment or the ended event has no tick. After this time, a segment with the event's key
+    /// belongs to a new event, because a restarted sender uses its event numbers again.
     lateness: Duration,
     next: u64,
 }

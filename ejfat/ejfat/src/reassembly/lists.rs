@@ -17,7 +17,7 @@ impl Default for List {
     }
 }
 
-/// For each buffer, the links to the previous and the next buffer of its list. A buffer is in at most one of the lists
+/// The links of each buffer to the previous and the next buffer of its list. A buffer is in at most one of the lists
 /// that use these links.
 #[derive(Debug)]
 pub(super) struct Links(Vec<(u32, u32)>);

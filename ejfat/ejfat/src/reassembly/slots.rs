@@ -20,11 +20,12 @@ struct Slot {
     state: State,
     key: Key,
     length: u32,
-    /// The tick of the first segment, if the first segment had an LB header.
+    /// The tick of the event's first segment, if this segment had an LB header.
     tick: Option<u64>,
     opened: Time,
     cover: Cover,
-    /// The number of bytes of the pages that segments of the event touched, at most all pages of the event.
+    /// The size in bytes of the pages that segments of the event touched. A page counts once for each segment that
+    /// touched it, but the sum is at most the size of all pages of the event.
     memory: u64,
     /// The time at which the last segment was accepted.
     touched: Time,
@@ -112,7 +113,7 @@ impl Slots {
         (u64::from(bytes) + (self.page - 1)) & !(self.page - 1)
     }
 
-    /// Returns the number of bytes of the pages that a part of an event touches. Every event buffer begins at the start
+    /// Returns the size in bytes of all pages that a part of an event touches. Every event buffer begins at the start
     /// of a page.
     #[inline]
     fn touched_by(&self, part: &Range<u32>) -> u64 {
@@ -221,10 +222,9 @@ impl Slots {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Returns the open events of a sender that have the greatest lengths, and the sum of the lengths of these events.
-    /// The function stops adding events when the sum of their lengths is at least `bytes` or when there are
-    /// [`MOST_EVICTED`] events. If events have equal lengths, the event that got no segment for the longest time is
-    /// chosen first.
+    /// Returns the longest open events of a sender, and the sum of their lengths in bytes. The function returns no more
+    /// events than are needed for a sum of `bytes` bytes, and at most [`MOST_EVICTED`] events. If events have equal
+    /// lengths, the event that got no segment for the longest time is chosen first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();

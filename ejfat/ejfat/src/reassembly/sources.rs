@@ -21,27 +21,27 @@ pub struct Counters {
     pub segments: u64,
     /// The number of bytes in the received datagrams.
     pub bytes: u64,
-    /// The number of payload bytes that were placed in events.
+    /// The number of payload bytes in accepted segments.
     pub placed_bytes: u64,
     dropped: [u64; Cause::ALL.len()],
-    /// The number of events of which a first segment arrived.
+    /// The number of events of which at least one segment was accepted.
     pub opened: u64,
-    /// The number of events of which all bytes arrived.
+    /// The number of events of which all bytes arrived, without abandoned events.
     pub complete: u64,
     /// The number of events that were given up after a time-out.
     pub timed_out: u64,
     evicted: [u64; Eviction::ALL.len()],
-    /// The number of events that the caller released before they were complete, or abandoned.
+    /// The number of events that the caller abandoned, plus the number of incomplete events that the caller released.
     pub abandoned: u64,
 }
 
 impl Counters {
-    /// Returns the number of segments that were not placed for one cause.
+    /// Returns the number of segments that were dropped for one cause.
     pub fn dropped(&self, cause: Cause) -> u64 {
         self.dropped[cause as usize]
     }
 
-    /// Returns the number of all segments that were not placed.
+    /// Returns the number of all dropped segments.
     pub fn dropped_of_any_cause(&self) -> u64 {
         self.dropped.iter().sum()
     }
@@ -79,7 +79,7 @@ impl Counters {
     }
 }
 
-/// The index of a sender's entry, and a generation that tells apart the senders which have had this entry.
+/// The index of a sender's entry, and a generation that changes when the entry is given to another sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SourceId {
     pub(super) at: u32,
@@ -150,8 +150,8 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// The time before which no sender's entry can be given to another sender. The end of a sender's last open event
-    /// can lower `none_free_until`, because another sender can then get the entry of this sender.
+    /// No entry can be free for a new sender before this time. [`Sources::closed`] lowers this time if an entry becomes
+    /// free earlier because its sender has no open event any more.
     none_free_until: Time,
 }
 
@@ -175,8 +175,9 @@ impl Sources {
         }
     }
 
-    /// Finds the sender of a datagram. A datagram without a source address belongs to the unknown senders. With
-    /// [`LimitsBy::Stream`], a datagram without a readable data id also belongs to the unknown senders.
+    /// Finds the sender of a datagram. Returns the id of the unknown senders if `address` is `None`, or if the sender
+    /// has no entry and no entry is free. With [`LimitsBy::Stream`], the id of the unknown senders is returned if
+    /// `data_id` is `None`.
     #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SourceId {
         let party = match (self.limits_by, address, data_id) {
@@ -219,9 +220,9 @@ impl Sources {
         new as u32
     }
 
-    /// Finds an entry that a new sender may take, because the current sender of this entry has no open event. This
-    /// function is called for each datagram of a sender without an entry. To save time, the function searches the
-    /// entries only if an entry may be free.
+    /// Finds an entry that a new sender may take. The current sender of the entry has no open event, and the time
+    /// [`Seat::free_from`] has passed. This function is called for each datagram of a sender without an entry. To save
+    /// time, the function searches the entries only if an entry may be free.
     fn free_seat(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -241,9 +242,9 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// Returns `source` if the entry of its sender was not given to another sender in the meantime. If the entry was
-    /// given to another sender, returns the id of the unknown senders, to whose counters the counters of the previous
-    /// sender were added.
+    /// Returns `source` if the sender still has its entry. If the entry was given to another sender, returns the id of
+    /// the unknown senders. The counters of a sender that lost its entry were added to the counters of the unknown
+    /// senders.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }
@@ -271,21 +272,22 @@ impl Sources {
         self.seats[source.at as usize].open
     }
 
-    /// Chooses the sender with the most open events, by the rule of [`Sources::with_most`]. The chosen sender loses an
-    /// open event, so that another event can be opened.
+    /// Returns the index of the sender with the most open events, by the rule of [`Sources::with_most`]. The chosen
+    /// sender loses an open event, so that another event can be opened.
     pub(super) fn with_most_open(&self) -> u32 {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Chooses the sender with the most bytes among the senders that are not in `asked`, by the rule of
+    /// Returns the index of the sender with the most bytes among the senders that are not in `asked`, by the rule of
     /// [`Sources::with_most`]. The chosen sender loses events, so that there is room for another event.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Chooses the sender with the largest number in `shares`, which has one number for each sender. If senders that
-    /// never completed an event have more than half of the sum of all numbers, only these senders can be chosen.
+    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. If
+    /// senders that never completed an event have more than half of the sum of all numbers, only these senders can be
+    /// chosen.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.seats.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

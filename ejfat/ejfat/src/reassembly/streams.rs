@@ -7,12 +7,11 @@ const WINDOW: u64 = 1024;
 /// The window of a new stream begins this many event numbers below the first received event number, because events with
 /// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// The largest accepted step from the highest event number of a stream to the next event number. If an event number
-/// exceeds the highest event number of its stream by more than this maximum, the counting of missing events begins
-/// anew, because the sender must have been restarted. The counting of missing events also begins anew if an event
-/// number is more than [`BACK`] below the window. The counting of missing events also begins anew if an event number is
-/// both below the window and below [`BEFORE_FIRST`].
+/// The maximum difference between a received event number and the highest event number of its stream. If the difference
+/// is larger, the sender must have been restarted, and the counting of missing events begins anew.
 const AHEAD: u64 = 1 << 20;
+/// The maximum distance of a received event number below the window of its stream. If the distance is larger, the
+/// sender must have been restarted, and the counting of missing events begins anew.
 const BACK: u64 = 4 * WINDOW;
 /// The maximum number of streams of one sender for which missing events are counted.
 const MOST: usize = 64;
@@ -34,11 +33,12 @@ pub enum Numbering {
 pub struct StreamStats {
     /// The data id of the stream.
     pub data_id: u16,
-    /// The number of events of which a segment arrived.
+    /// The number of events of which at least one segment arrived.
     pub seen: u64,
-    /// The highest event number of which a segment arrived.
+    /// The highest event number that was received since the counting of missing events last began.
     pub highest: u64,
-    /// The number of events below the highest number of which no segment has arrived.
+    /// The number of missing events. An event is missing if none of its segments arrived and a higher event number was
+    /// received.
     pub missing: u64,
     /// The number of times that the counting of missing events began anew, because the sender seemed to have been
     /// restarted.
@@ -77,7 +77,7 @@ impl Stream {
         self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the number of event numbers in the window that are below the highest number and did not arrive.
+    /// Returns the number of missing events whose event numbers are in the window.
     fn gaps(&self) -> u64 {
         self.stats.highest - self.base + 1 - self.marked()
     }
@@ -85,6 +85,8 @@ impl Stream {
     fn event(&mut self, event: u64) {
         self.stats.seen += 1;
         let back = self.base.checked_sub(event);
+        // An event number that is below the window and also less than `BEFORE_FIRST` shows that a restarted sender
+        // counts from 0 again.
         if event.checked_sub(self.stats.highest).is_some_and(|ahead| ahead > AHEAD)
             || back.is_some_and(|back| back > BACK || back > 0 && event < BEFORE_FIRST)
         {
@@ -92,7 +94,8 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if back.is_some_and(|back| back > 0) {
-            // An event whose number is below the window was already counted as missing when its number left the window.
+            // The event number is below the window, so the event is late. The code assumes that the event was counted
+            // as missing when its number left the window.
             self.stats.missing = self.stats.missing.saturating_sub(1);
             return;
         }
@@ -103,8 +106,8 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Moves the window up by `by` event numbers. Event numbers that leave the window and did not arrive are counted as
-    /// missing.
+    /// Moves the window up by `by` event numbers. Events that have not arrived are counted as missing when their
+    /// numbers leave the window.
     fn slide(&mut self, by: u64) {
         if by >= WINDOW {
             self.stats.missing += by - self.marked();
@@ -197,7 +200,8 @@ mod tests {
                 next += random.range(1..=most);
             }
             sent.push(next);
-            // Some events are moved by a few positions, so that they are late by less than the size of the window.
+            // Some events are moved by a few positions. Each moved event arrives while its number is still in the
+            // window.
             for at in 0..sent.len() {
                 let other = (at + random.below(8) as usize).min(sent.len() - 1);
                 if sent[other].abs_diff(sent[at]) < 60 {

@@ -25,12 +25,13 @@ impl Parameter {
     pub const ALL: [Self; 5] =
         [Self::Subscription, Self::Credits, Self::Answer, Self::Descriptors, Self::Ring];
 
-    /// The number of the parameter in the call.
+    /// Returns the number of the parameter in the call. The number is 0 to 4, because inputs and outputs are numbered
+    /// together.
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// True if the worker sends the parameter, and false if the bridge writes the parameter.
+    /// Returns true if the worker sends the parameter, and false if the bridge writes the parameter.
     pub const fn is_input(self) -> bool {
         matches!(self, Self::Subscription | Self::Credits)
     }
@@ -45,7 +46,7 @@ impl Parameter {
         }
     }
 
-    /// The parameter's name in the catalogue.
+    /// Returns the parameter's name in the catalogue.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Subscription => "subscription",

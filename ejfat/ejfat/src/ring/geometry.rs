@@ -64,13 +64,13 @@ impl Geometry {
         self.slots as usize * self.slot_bytes as usize
     }
 
-    /// Returns the offset of the ring in the file of events in shared memory ([`shared`](super::shared)). The ring
-    /// begins at the start of a page.
+    /// Returns the offset in bytes at which the ring begins in the shared file of events ([`shared`](super::shared)).
+    /// The ring begins at the start of a page.
     pub fn shared_ring_at(self) -> usize {
         (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
     }
 
-    /// Returns the length in bytes of the shared file that contains the descriptors and the ring
+    /// Returns the length in bytes of the shared file of events, which contains the descriptors and the ring
     /// ([`shared`](super::shared)).
     pub fn shared_bytes(self) -> usize {
         self.shared_ring_at() + self.ring_bytes()
@@ -87,18 +87,18 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the number of bytes of the credits. The credits consist of a block with the count of credits, followed
-    /// by a word for each slot.
+    /// Returns the size of the credits in bytes. The credits consist of a block with the count of credits, followed by
+    /// a word for each slot.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }
 
-    /// Returns the offset of the credit word of a slot.
+    /// Returns the offset of a slot's credit word in the region or file of credits, in bytes.
     pub fn credit_at(self, slot: u32) -> usize {
         BLOCK + slot as usize * CREDIT
     }
 
-    /// Returns the offset of a slot in the ring.
+    /// Returns the offset of a slot in the ring, in bytes.
     pub fn offset(self, slot: u32) -> u64 {
         u64::from(slot) * u64::from(self.slot_bytes)
     }
@@ -109,7 +109,8 @@ impl Geometry {
         Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
     }
 
-    /// Returns the offset of the descriptor for a sequence number.
+    /// Returns the offset of the descriptor of the event with the sequence number `sequence`, in bytes from the first
+    /// descriptor.
     pub fn descriptor_at(self, sequence: u32) -> usize {
         (sequence & (self.descriptors() - 1)) as usize * BLOCK
     }

@@ -11,15 +11,15 @@ pub enum ReaderError {
     /// The sequence number of the announcement or of the descriptor is not the next sequence number.
     #[error("event {got} was told when {expected} was due")]
     Sequence {
-        /// The sequence number of the next event.
+        /// The next sequence number, which the event should have.
         expected: u32,
-        /// The sequence number in the announcement or in the descriptor.
+        /// The wrong sequence number, which is in the announcement or in the descriptor.
         got: u32,
     },
     /// The event does not lie inside the ring, or its slots do not fit its length.
     #[error("an event lies outside its ring, or its slots are not as its length needs")]
     Outside,
-    /// The event lies in a slot of another event that the worker has not released.
+    /// The event has a slot that is still in use by another event, because the worker has not released the other event.
     #[error("an event lies in slots of another one that was not given back")]
     Taken,
 }
@@ -60,7 +60,7 @@ impl Reader {
         self.geometry
     }
 
-    /// Returns the offset of the next descriptor in bytes.
+    /// Returns the offset of the next event's descriptor, in bytes from the first descriptor.
     pub fn descriptor_at(&self) -> usize {
         self.geometry.descriptor_at(self.next)
     }
@@ -75,8 +75,9 @@ impl Reader {
         self.outstanding
     }
 
-    /// Checks an event that was announced by its sequence number. The caller must read the bytes of `descriptor` after
-    /// the announcement has arrived, because earlier bytes may belong to another event.
+    /// Checks the descriptor of an event that the bridge announced with the sequence number `sequence`, and returns the
+    /// event. The caller must read the bytes of `descriptor` after the announcement has arrived, because earlier bytes
+    /// may belong to another event.
     ///
     /// # Errors
     /// Fails with a [`ReaderError`] if the bridge has broken the protocol. After an error, the reader is unchanged.

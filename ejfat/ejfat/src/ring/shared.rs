@@ -1,5 +1,5 @@
-//! A ring in shared memory on one machine. Bridge and worker map two files, and exchange messages through a UNIX socket
-//! (`SOCK_SEQPACKET`).
+//! A ring in shared memory on one machine. Bridge and worker map two files, the file of events and the file of credits.
+//! They exchange messages through a UNIX socket (`SOCK_SEQPACKET`).
 //!
 //! ```text
 //! worker ─► bridge   Subscription, 64 bytes
@@ -13,9 +13,10 @@
 //!
 //! The word `head` is the sequence number of the newest event. For each event, the bridge first writes the descriptor,
 //! then writes the sequence number into `head`, and then reads `asleep`. A worker that is about to sleep sets `asleep`
-//! to 1 and reads `head` once more afterwards. No wake-up is lost, because the bridge has a sequentially consistent
-//! fence between its write of `head` and its read of `asleep`, and the worker has one between its write of `asleep` and
-//! its read of `head`.
+//! to 1 and reads `head` once more afterwards. The bridge has a sequentially consistent fence between writing `head`
+//! and reading `asleep`. The worker has a sequentially consistent fence between writing `asleep` and reading `head`. No
+//! wake-up is lost, because the two fences ensure that the bridge reads 1 from `asleep`, or the worker reads the new
+//! value of `head`.
 
 use super::{BLOCK, CREDIT};
 
@@ -27,7 +28,8 @@ pub const DESCRIPTORS_AT: usize = BLOCK;
 /// supported machine.
 pub const PAGE: usize = 1 << 16;
 
-/// The offset in bytes of the count of credits, in the file of credits and in the region of credits over RDMA.
+/// The offset of the count of credits in the file of credits, in bytes. The region of credits, which is used over RDMA,
+/// has the count at the same offset.
 pub const COUNT_AT: usize = 0;
 /// The offset of the word `asleep` in the file of credits, in bytes.
 pub const ASLEEP_AT: usize = CREDIT;

@@ -39,14 +39,15 @@ pub struct Credited {
     pub slot: u32,
     /// The tag that the caller passed to [`Slots::send`].
     pub tag: u32,
-    /// True if the worker has both acknowledged and released the event, so that the slots of the event are free.
+    /// True if the worker has now both acknowledged and released the event. If true, the slots of the event are free
+    /// again.
     pub acknowledged: bool,
 }
 
 /// The result of reading the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// The number of events whose release this reading of the credit words has found.
+    /// The number of events that the worker has released since the previous call of [`Slots::look`].
     pub credits: u32,
     /// The number of credit words that changed to a value that is not the credit of an event.
     pub wrong: u32,
@@ -56,21 +57,21 @@ pub struct Looked {
 #[derive(Clone, Debug)]
 pub struct Slots {
     geometry: Geometry,
-    /// One bit for each slot, in words of 64 bits. The bit is set if the slot is in use.
+    /// A bitmap with one bit for each slot. A set bit means that the slot is in use.
     used: Vec<u64>,
     in_use: u32,
-    /// A lower bound of the number of the first free slot. Free slots with low numbers are used first, because CPU
-    /// caches are likely to contain them.
+    /// All slots with numbers below this number are in use, so a search for free slots begins at this slot. Free slots
+    /// with low numbers are used first, because CPU caches are likely to contain them.
     lowest: u32,
     states: Vec<State>,
     /// For each slot, the generation of the last event that began in this slot.
     generations: Vec<u32>,
     /// The values of the credit words when they were last read.
     seen: Vec<u32>,
-    /// The number of slots of events that were not sent yet.
+    /// The number of slots that are in use by events that were not sent yet.
     filling: u32,
-    /// The number of adjacent slots that the last failed search looked for, or `u32::MAX` if slots became free after
-    /// that search or no search has failed.
+    /// A search for this number of adjacent free slots, or for more, would fail. The value is `u32::MAX` if no search
+    /// has failed since slots last became free.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,
@@ -105,7 +106,7 @@ impl Slots {
     }
 
     /// Returns the number of slots that are in use. The slots of an event are in use until the worker has both
-    /// acknowledged and released the event, or until the event is given back without being sent.
+    /// acknowledged and released the event, or until [`Slots::give_back`] frees them.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }
@@ -125,7 +126,7 @@ impl Slots {
         self.outstanding
     }
 
-    /// Returns the number of slots of events that were not sent yet.
+    /// Returns the number of slots that are in use by events that were not sent yet.
     pub fn filling(&self) -> u32 {
         self.filling
     }
@@ -156,7 +157,8 @@ impl Slots {
         Some(Run { slot, slots, generation })
     }
 
-    /// Returns the lowest slot at which `slots` adjacent slots are free.
+    /// Returns the lowest slot number at which `slots` adjacent free slots begin. Returns `None` if not enough adjacent
+    /// slots are free.
     fn find(&self, slots: u32) -> Option<u32> {
         if slots >= self.in_vain.get() {
             return None;
@@ -207,10 +209,10 @@ impl Slots {
         self.mark(slot, slots, false);
     }
 
-    /// Frees the slots of an event that was taken and will not be sent.
+    /// Frees the slots that [`Slots::take`] took for an event that will not be sent.
     ///
     /// # Panics
-    /// Panics if `slot` is not the first slot of an event that was taken and not sent yet.
+    /// Panics if `slot` is not the first slot of an unsent event.
     pub fn give_back(&mut self, slot: u32) {
         match self.states[slot as usize] {
             State::Filling { slots } => {
@@ -224,7 +226,7 @@ impl Slots {
     /// Notes that the event whose first slot is `slot` is announced to the worker. Returns the event's sequence number.
     ///
     /// # Panics
-    /// Panics if `slot` is not the first slot of an event that was taken and not sent yet.
+    /// Panics if `slot` is not the first slot of an unsent event.
     pub fn send(&mut self, slot: u32, tag: u32) -> u32 {
         let State::Filling { slots } = self.states[slot as usize] else {
             panic!("slot {slot} is {:?}, so nothing is being filled", self.states[slot as usize]);

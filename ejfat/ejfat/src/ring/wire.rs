@@ -13,16 +13,17 @@
 //! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
 //! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
 //!
-//! A worker that requests version 2 may also get events of workers that ended. The bridge's answer to a subscription
-//! has the version that the worker requested, but a refusal always has version 1. Bit 1 of a descriptor's flags is
-//! never set in version 1. All other fields of subscriptions, answers and descriptors are the same in versions 1 and 2.
+//! A worker that requests version 2 may also get events of workers that ended. A response (`answer`) that accepts a
+//! subscription has the version that the worker requested. A response that refuses a subscription always has version 1.
+//! Bit 1 of a descriptor's flags is never set in version 1. All other fields of subscriptions, responses and
+//! descriptors are the same in versions 1 and 2.
 
 use arrayvec::ArrayString;
 
 use super::{Geometry, GeometryError};
 use crate::reassembly::Name;
 
-/// The number of bytes of a subscription, an answer or a descriptor.
+/// The number of bytes of a subscription, a response or a descriptor.
 pub const BLOCK: usize = 64;
 /// The number of bytes of a credit word, and of the worker's count of credits.
 pub const CREDIT: usize = 4;
@@ -107,7 +108,8 @@ pub enum Refusal {
         "the bridge does not speak this version of the protocol; an older bridge delivers no event again, so subscribe without that"
     )]
     Version = 1,
-    /// A reserved byte of the subscription is not 0, or the data ids or the name are not valid.
+    /// A reserved byte of the subscription is not 0, or the data ids, the member number, the flags or the name are not
+    /// valid.
     #[error("reserved bytes of the subscription are not zero, or its data ids or name are none")]
     Malformed = 2,
     /// No ring can have the number and the size of slots that the subscription requests.
@@ -152,7 +154,7 @@ pub struct Answer {
     pub placing: Placing,
     /// A number that is different after each start of the bridge.
     pub instance: u64,
-    /// True if the answer has version 2 of the ring protocol, because the worker requested version 2. In version 2,
+    /// True if the response has version 2 of the ring protocol, because the worker requested version 2. In version 2,
     /// events may be delivered again.
     pub again: bool,
 }
@@ -166,7 +168,7 @@ pub enum Malformed {
     /// The geometry in a subscription is not valid.
     #[error("{0}")]
     Geometry(#[from] GeometryError),
-    /// A field has a value that is not valid in any version, or a reserved byte is not 0.
+    /// A field has a value that is not valid, or a reserved byte is not 0.
     #[error("a field has a value that it never has")]
     Field,
 }
@@ -193,7 +195,7 @@ pub struct Descriptor {
     pub slot: u32,
     /// The number of adjacent slots that the event has.
     pub slots: u32,
-    /// The offset of the first slot in the ring, in bytes.
+    /// The offset of the event in the ring, in bytes.
     pub offset: u64,
     /// The length of the event in bytes.
     pub length: u32,
@@ -316,7 +318,7 @@ fn name(bytes: &[u8; 32]) -> Option<WorkerName> {
 }
 
 impl Answer {
-    /// Returns the 64 bytes of an answer or of a refusal.
+    /// Returns the 64 bytes of a response that accepts or refuses a subscription.
     pub fn encode(answer: &Result<Self, Refusal>) -> [u8; BLOCK] {
         match answer {
             Ok(Self { worker, placing, instance, again }) => block(&[
@@ -330,7 +332,7 @@ impl Answer {
         }
     }
 
-    /// Decodes an answer or a refusal.
+    /// Decodes a response that accepts or refuses a subscription.
     ///
     /// # Errors
     /// Fails if the version or another field is not valid. For a valid refusal, the result is `Ok(Err(refusal))`.
@@ -440,7 +442,8 @@ mod tests {
         assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
     }
 
-    /// Blocks of version 2 differ from blocks of version 1 only in the version number, or in one flag.
+    /// Subscriptions and responses of version 2 differ from those of version 1 only in the version number. In
+    /// descriptors, version 2 only adds the flag that marks an event that is delivered again.
     #[test]
     fn golden_blocks_of_version_2() {
         let subscription = Subscription {

@@ -37,8 +37,8 @@ pub struct LbHeader {
     pub select: Select,
     /// The protocol of the bytes behind the header, which is usually [`LbHeader::REASSEMBLY`].
     pub protocol: u8,
-    /// The tick, which selects the epoch. In version 2, the tick also selects the slot. Senders use UNIX microseconds
-    /// as ticks.
+    /// The tick, which selects the epoch. In version 2, the tick also selects the calendar slot. Senders use UNIX
+    /// microseconds as ticks.
     pub tick: u64,
 }
 
@@ -113,7 +113,8 @@ impl LbHeader {
     }
 
     /// Returns true if a datagram begins with an LB header. The first two bytes of a datagram are enough to recognise
-    /// an LB header, because an RE header of version 0 to 3 begins with a lower byte.
+    /// an LB header, because an LB header begins with 0x4c, and an RE header of version 0 to 3 begins with a byte below
+    /// 0x40.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())

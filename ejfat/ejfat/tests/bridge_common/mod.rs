@@ -57,12 +57,12 @@ impl Bench {
         }
     }
 
-    /// Adds a worker that can get events at once.
+    /// Adds a worker that is ready to get events.
     pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// Adds a worker that can get events at once. `again` is true if the worker uses version 2 of the ring protocol.
+    /// Adds a worker that is ready to get events. `again` is true if the worker uses version 2 of the ring protocol.
     pub(crate) fn worker_of(
         &mut self,
         again: bool,
@@ -102,7 +102,8 @@ impl Bench {
         (id, self.complete(id))
     }
 
-    /// Opens and completes an event, which the dispatcher must deliver at once.
+    /// Opens and completes an event that the dispatcher must deliver immediately. Returns the worker that gets the
+    /// event, and the descriptor of the event.
     pub(crate) fn delivered(&mut self, slots: u32, target: Target) -> (WorkerId, Descriptor) {
         let (_, actions) = self.event(slots, target);
         *deliveries(&actions).last().expect("it is delivered")

@@ -24,8 +24,8 @@ pub(crate) fn lb(id: u8) -> LbId {
 
 /// Returns the address that belongs to the number `host`. The addresses of different numbers differ in many bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
-    // Multiplication by an odd number gives each value of `host` a different address. The highest bits of an address
-    // are set so that the address is unicast.
+    // The product of `host` and an odd number, modulo a power of two, is different for each value of `host`. The
+    // highest bits of each address are constant and make the address a unicast address.
     match ip {
         IpVersion::V4 => {
             let bits = u32::from(host).wrapping_mul(0x9e37_79b1);
@@ -336,12 +336,13 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The offset of the senders' numbers: the sender `at` has the address that [`address`] returns for `senders + at`.
+    /// The number that [`Site::sender`] adds to the number of a sender before it calls [`address`].
     senders: u8,
 }
 
 impl Site {
-    /// The site with the load balancers 0, 1 and 2. The sender `at` has the address that [`address`] returns for `at`.
+    /// The site with the load balancers 0, 1 and 2. The senders 1 to 5 have the addresses that [`address`] returns for
+    /// the numbers 1 to 5.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
     /// Returns three random load balancers with ids that the hardware supports, in ascending order.
@@ -370,8 +371,8 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     random_rules_of(random, Site::FIRST)
 }
 
-/// Returns random rules of the load balancers of a site. Each rule is missing with some probability, but all rules for
-/// destination addresses exist.
+/// Returns random rules of the load balancers of a site. The rules for all destination addresses exist. Each rule for a
+/// source address, a calendar slot or a member is missing with some probability.
 pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
@@ -412,8 +413,8 @@ pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     rules
 }
 
-/// Stages random rules of one of the site's load balancers from a random tick on. Rules that the balancer accepts are
-/// added to `all`.
+/// Stages random rules for one of the site's load balancers. The rules apply to a random tick and to all later ticks.
+/// If the balancer accepts the rules, this function adds them to `all`.
 pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, site: Site, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);
@@ -451,14 +452,14 @@ pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) 
     udp.bytes()
 }
 
-/// Shortens a packet to `left` bytes of UDP payload, and updates its length fields and checksums.
+/// Shortens a packet to `left` bytes of UDP payload, and updates the length fields and checksums of the packet.
 fn shorten(packet: &mut Vec<u8>, left: usize) {
     packet.truncate(udp_at(packet) + 8 + left);
     fill_lengths(packet);
 }
 
-/// Adds random bytes to the UDP payload of a packet, up to the longest IP packet, and updates its length fields and
-/// checksums.
+/// Adds random bytes to the UDP payload of a packet, and updates the length fields and checksums of the packet. The
+/// lengthened packet is at most 65535 bytes long.
 pub(crate) fn lengthen(random: &mut Random, packet: &mut Vec<u8>) {
     let most = u64::from(u16::MAX) - packet.len() as u64;
     let most = most >> random.below(6);
@@ -482,9 +483,9 @@ fn fill_lengths(packet: &mut [u8]) {
     fill_checksums(packet);
 }
 
-/// Damages some of the packets. A packet is damaged in one of four ways: padding is added behind the packet, the end of
-/// the packet is cut off, the payload is cut to less than 24 bytes and the length fields are updated, or one of the
-/// first 90 bytes is changed. Returns true if the packet was damaged.
+/// Damages the packet with some probability. A packet is damaged in one of four ways: padding is added behind the
+/// packet, the end of the packet is cut off, the payload is cut to less than 24 bytes and the length fields are
+/// updated, or one of the first 90 bytes is changed. Returns false if the function left the packet unchanged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
         // The padding of 5000 bytes is so long that a data plane forwards the packet before the end of the padding

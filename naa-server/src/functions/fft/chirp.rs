@@ -1,5 +1,5 @@
-//! Transforms of lengths with a large prime factor. Each transform is computed as a convolution whose length has no
-//! large prime factors (Bluestein's algorithm).
+//! Transforms of lengths that are not a product of two short lengths, for example of lengths with a large prime factor.
+//! Each transform is computed as a convolution whose length has no large prime factors (Bluestein's algorithm).
 //!
 //! The chirp is c(k) = e^(-πi k²/n). If x(j) is number j of the input, number k of the transform is c(k) times the sum
 //! of x(j) c(j) conj(c(k-j)) over all j.
@@ -28,7 +28,7 @@ pub(super) struct Chirp {
 }
 
 /// Returns the two factors of the length of the convolution. The length of the convolution has no prime factors except
-/// 2, 3 and 5, and is at least 2n - 1. The length of the convolution exceeds 2n - 1 by less than a quarter.
+/// 2, 3 and 5, and is at least 2n - 1. The length of the convolution is less than 1.25 times (2n - 1).
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);
@@ -52,8 +52,9 @@ impl Chirp {
         Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
     }
 
-    /// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place. `signal` and `kernel` have
-    /// the length of the convolution, and are zero before the call.
+    /// Transforms `input` and stores the result in `output`. If `input` is `None`, the method transforms `output` in
+    /// place. `signal` and `kernel` must have the length of the convolution, and must contain only zeros before the
+    /// call.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.

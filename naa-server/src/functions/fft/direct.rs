@@ -10,8 +10,8 @@ use crate::{
     call::{Failure, Purse},
 };
 
-/// The longest transform that rustfft computes as a whole. A transform whose length is a prime number near `MOST` takes
-/// some 30 ms, including the time for making its tables.
+/// The length of the longest transform that rustfft computes as a whole. A transform whose length is a prime number
+/// near `MOST` takes about 30 ms, including the time for making its tables.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A transform of a short length, with its tables.
@@ -37,14 +37,14 @@ fn is_smooth(mut len: usize) -> bool {
     len == 1
 }
 
-/// Returns an upper bound of the bytes that rustfft allocates to make and keep its tables. If `is_smooth(len)` is
-/// false, the tables take up to 11 times the size of the data.
+/// Returns an upper bound of the number of bytes that rustfft allocates to make and keep its tables. If
+/// `is_smooth(len)` is false, the tables take up to 11 times the size of the data.
 pub(super) fn table_bytes(len: usize) -> usize {
     NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
 }
 
-/// Returns an upper bound of the bytes of scratch memory of one transform. rustfft requests up to 5 times the size of
-/// the data.
+/// Returns an upper bound of the number of bytes of scratch memory that one transform takes. The crate rustfft requests
+/// up to 5 times the size of the data.
 pub(super) fn scratch_bytes(len: usize) -> usize {
     NUMBER * (len * if is_smooth(len) { 2 } else { 6 } + 64)
 }
@@ -59,8 +59,8 @@ impl Direct {
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
-    /// Allocates the scratch memory of one transform from the heap. For short lengths, an allocation from the heap is
-    /// faster than mapping pages.
+    /// Allocates the scratch memory of one transform from the heap. Mapping pages for a short transform would take
+    /// longer than an allocation from the heap.
     ///
     /// # Errors
     /// Fails with [`Failure::OverLimit`] if there is not enough memory.

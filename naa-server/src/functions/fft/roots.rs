@@ -9,8 +9,8 @@ use crate::call::Failure;
 /// many elements as the square root of `order`.
 #[derive(Debug)]
 pub(super) struct Roots {
-    /// The number of bits of an index in the table `low`. For root number r, the lowest `bits` bits of r are the index
-    /// in the table `low`, and the other bits of r are the index in the table `high`.
+    /// The number of bits of an index in the table `low`. The lowest `bits` bits of the number of a root are the index
+    /// in the table `low`, and the other bits are the index in the table `high`.
     bits: u32,
     high: Vec<Complex64>,
     low: Vec<Complex64>,
@@ -62,8 +62,9 @@ impl Roots {
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The angle is measured from the nearest multiple of 90 degrees. An eighth of the circle with an even number starts
-    // at a multiple of 90 degrees, and an eighth with an odd number ends at a multiple of 90 degrees.
+    // The angle is measured from the nearest multiple of 90 degrees. If `eighth` is even, this eighth of the circle
+    // starts at a multiple of 90 degrees. If `eighth` is odd, this eighth of the circle ends at a multiple of 90
+    // degrees.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

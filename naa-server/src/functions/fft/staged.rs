@@ -17,12 +17,14 @@ use crate::{
     call::{Failure, Purse, Stop},
 };
 
-/// The maximum number of complex numbers in a stripe, unless the columns or rows are long. A stripe has whole columns
-/// or whole rows. The number of columns or rows in a stripe is at least the number of complex numbers in a cache line.
+/// The maximum number of complex numbers in a stripe, unless the columns or rows are long. A stripe consists of whole
+/// columns or whole rows. The number of columns or rows in a stripe is at least the number of complex numbers in a
+/// cache line.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
 /// The number of powers of a root of unity in the list that `Staged::turn` makes for each column. `Staged::turn`
-/// computes a power beyond its list as the product of one power in the list and one other power.
+/// computes each higher power as the product of a power in this list and one power that is the same for a block of
+/// `POWERS` numbers.
 const POWERS: usize = 32;
 
 /// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
@@ -44,9 +46,9 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
 }
 
 /// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next, counted in complex numbers. `len` is the length of a column or row. The returned
-/// distance is longer than `len`, because all columns or rows would compete for the same cache lines if the distance
-/// were a large power of two.
+/// row to the start of the next, counted in complex numbers. `len` is the length of a column or row. If the distance
+/// were a large power of two, all columns or rows would compete for the same cache lines, so the distance is at least
+/// one cache line longer than a column or row.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -57,7 +59,7 @@ fn buffer(factors: [usize; 2]) -> usize {
 }
 
 impl Staged {
-    /// Returns the bytes of `work` that a transform needs.
+    /// Returns the length in bytes that the argument `work` of [`transform`](Self::transform) must have.
     pub(super) fn work_bytes(factors: [usize; 2]) -> usize {
         NUMBER * buffer(factors) + factors.map(direct::scratch_bytes).into_iter().fold(0, usize::max)
     }
@@ -89,8 +91,8 @@ impl Staged {
         })
     }
 
-    /// Transforms `input` into `output`. If `input` is `None`, transforms `output` in place. `between` holds
-    /// intermediate numbers and has the same length as `output`.
+    /// Transforms `input` and stores the result in `output`. If `input` is `None`, the method transforms `output` in
+    /// place. `between` holds intermediate numbers and has the same length as `output`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -153,8 +155,8 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place from the transposed order that [`reorder`](Self::reorder) makes to the normal order.
-    /// After the call, number k of the transform is at index k of `data`.
+    /// Transforms `data` in place. Before the call, the numbers of `data` must be in the transposed order in which
+    /// [`reorder`](Self::reorder) leaves its result. After the call, number k of the transform is at index k of `data`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -206,7 +208,7 @@ impl Staged {
         work.split_at_mut(buffer([self.column, self.row]))
     }
 
-    /// Copies `width` columns of `from` into the buffer.
+    /// Copies `width` columns of `from`, from column `first` on, into the buffer.
     fn gather(&self, from: &[Complex64], first: usize, width: usize, buffer: &mut [Complex64]) {
         let (_, pitch) = stripe(self.column);
         for (at, line) in from.chunks(self.row).enumerate() {
@@ -216,7 +218,7 @@ impl Staged {
         }
     }
 
-    /// Copies `width` columns from the buffer into `to`.
+    /// Copies `width` columns from the buffer into `to`, from column `first` of `to` on.
     fn scatter(&self, to: &mut [Complex64], first: usize, width: usize, buffer: &[Complex64]) {
         let (_, pitch) = stripe(self.column);
         for (at, line) in to.chunks_mut(self.row).enumerate() {
@@ -226,9 +228,9 @@ impl Staged {
         }
     }
 
-    /// Multiplies each number of the column with the index `at` by a power of the root of unity whose order is the
-    /// length of the transform. The number with the index k in the column is multiplied by the power with the exponent
-    /// `at` * k.
+    /// Multiplies the number at each index k of `column` by e^(-2πi·`at`·k/n), where n is the length of the transform.
+    /// The factor for the inverse direction is the conjugate of e^(-2πi·`at`·k/n). `at` is the index of the column in
+    /// the matrix.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
             // Powers beyond the end of the column are not computed, because they are not used, and their exponents may

@@ -1,12 +1,14 @@
-//! Sorts many integers with calls of [`Stop::check`] (American flag sort). Elements are put into buckets by their
-//! highest bytes, in place, until each bucket is small enough for the standard library.
+//! Sorts large arrays of integers in place (American flag sort), and calls [`Stop::check`] at short intervals. The
+//! elements are put into 256 buckets by eight bits, which are the highest bit in which elements differ and the seven
+//! bits below it. Each bucket of more than `SMALL` elements is divided into buckets again, and each smaller bucket is
+//! sorted by the standard library.
 
 use crate::{
     call::{Failure, Stop},
     functions::pieces::touch,
 };
 
-/// The number of elements that the standard library sorts in some 30 ms.
+/// The number of elements that the standard library sorts in about 30 ms.
 const SMALL: usize = 1 << 20;
 /// The number of steps between two calls of [`Stop::check`]. A step handles one element, or swaps two elements, so the
 /// processor may have to wait twice for memory in each step.
@@ -45,8 +47,8 @@ impl Key for i64 {
 /// Sorts `data`.
 ///
 /// # Errors
-/// Fails with the error of [`Stop::check`] if the call should stop. After an error, `data` has the same elements in any
-/// order.
+/// Fails with the error of [`Stop::check`] if the call should stop. After an error, `data` has the same elements as
+/// before, but their order is unspecified.
 pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     stop.check()?;
     if data.len() <= SMALL {
@@ -58,8 +60,8 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The shift selects the eight highest bits in which elements differ. The recursive calls of `sort` below
-            // select lower bits.
+            // The shift selects the highest bit in which elements differ, and the seven bits below it. The recursive
+            // calls of `sort` below select lower bits.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;
@@ -79,10 +81,10 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
 #[derive(Debug)]
 enum Ordered {
     Up,
-    /// No element is smaller than the element after it.
+    /// Each element is greater than or equal to the next element.
     Down,
-    /// The data is neither ascending nor descending. `differing` has all bits in which elements differ from the first
-    /// element.
+    /// The data is neither ascending nor descending. A bit of `differing` is set if at least one element differs from
+    /// the first element in this bit.
     No {
         differing: u64,
     },
@@ -106,8 +108,9 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
     })
 }
 
-/// Puts the elements of `data` into buckets by the eight bits from bit `shift` on. All elements of `data` must have
-/// equal bits from bit `shift` + 8 on. Returns the ends of the buckets.
+/// Moves each element of `data` into the bucket whose number is in the bits `shift` to `shift` + 7 of the element. All
+/// elements of `data` must have equal bits from bit `shift` + 8 on. Returns, for each bucket, the index in `data` after
+/// the last element of the bucket.
 fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];

@@ -6,8 +6,8 @@ use crate::call::{Failure, Stop};
 
 /// The maximum number of bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
-/// The number of blocks and frames between two calls of [`Stop::check`]. A block takes about as long as one cache miss,
-/// because only the header of the block is read.
+/// The number of blocks and frames between two calls of [`Stop::check`]. Reading a block takes about as long as one
+/// cache miss, because only the header of the block is read.
 const STRIDE: usize = 1 << 16;
 const MAGIC: u32 = 0xfd2f_b528;
 /// The magic numbers of skippable frames differ in the lowest four bits.
@@ -17,7 +17,7 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 pub(super) struct Frame {
     /// The length of the frame in bytes, including its checksum.
     pub(super) len: usize,
-    /// The size to which the frame decompresses, if the frame states this size.
+    /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
     pub(super) content: Option<u64>,
     pub(super) blocks: usize,
     pub(super) is_skippable: bool,
@@ -75,7 +75,8 @@ impl Frame {
     }
 }
 
-/// Returns the sum of the content sizes that frames state, or `None` if a frame states no size.
+/// Returns the sum of the content sizes that the frames state. Returns `None` if a frame states no size, or if the sum
+/// does not fit in a `u64`.
 ///
 /// # Errors
 /// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`] if
@@ -85,7 +86,7 @@ pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, F
     let mut read = 0;
     loop {
         let frame = Frame::first_of(data, stop)?;
-        // The frame and each of its blocks count towards `STRIDE`.
+        // `read` counts each frame and each block.
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;

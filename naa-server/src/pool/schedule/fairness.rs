@@ -15,7 +15,7 @@ fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
     // extra thread, and the second call of the second source network waits.
     fill(&mut schedule, peer(2), 10..12);
     assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
-    // After a call of the first source network ends, each source network has one running call and no call is due.
+    // After a call of the first source network ends, each source network has one running call, so no other call starts.
     schedule.finished(peer(1), 100 * MS);
     assert_eq!(schedule.next(), None);
     // After the running call of the second source network ends, the waiting call of this source network gets a pool

@@ -47,8 +47,9 @@ impl Serving {
         // If the device does not revoke access, a function works on copies of the regions, and the server loop itself
         // copies at most `COPIED_INLINE` bytes.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
-        // A call runs on the pool if its session has a process for kernels, because a call of a kernel waits until the
-        // process has run the kernel, and a call of a function waits until the process has ended.
+        // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
+        // process. A call of a kernel waits until the session's process has run the kernel. A call of a function first
+        // stops the session's process, and waits until the process has ended.
         let execution = match &work {
             CallWork::Function { function, process: None } if !copies => function.execution(bytes),
             _ => Execution::Pooled,
@@ -139,7 +140,7 @@ impl Serving {
             self.stats.calls_failed.add(1);
         }
         match why {
-            // The log already has a line about the request of an unknown function.
+            // The log already has a line about a call with an unknown function code.
             Failure::UnknownFunction => return,
             Failure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
             _ => {}
@@ -220,8 +221,8 @@ impl Serving {
     }
 }
 
-/// Returns what a call of `handler` executes, or `None` if the call is a subscription. For the first kernel of a
-/// session, the function creates the session's `SessionProcess`.
+/// Returns what a call of `handler` executes, or `None` if the call is a subscription. If `handler` is a kernel and
+/// `session` has no `SessionProcess` yet, `work_of` creates the `SessionProcess`.
 fn work_of(handler: &Handler, session: &mut Session) -> Option<CallWork> {
     match handler {
         Handler::Function(function) => {

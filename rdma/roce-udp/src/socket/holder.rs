@@ -13,7 +13,8 @@ const PROC: &str = "/proc";
 /// The file system in which the kernel lists its modules and RDMA devices.
 const SYS: &str = "/sys";
 
-/// Returns a text with the holder of `addr` and a remedy, to be put after the words "is held by".
+/// Returns the end of an error message whose beginning is "`addr` is held by". The text names what holds the address,
+/// and tells the user what to do.
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
@@ -52,7 +53,7 @@ fn soft_roce(sys: &Path) -> Option<String> {
     sys.join("module/rdma_rxe").is_dir().then(|| "rdma_rxe".to_owned())
 }
 
-/// A socket that holds a UDP port: its address and its holder.
+/// A UDP socket, with the address to which it is bound and the process that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The address of the socket. The address 0.0.0.0 stands for every IPv4 address; the address `::` stands for every
@@ -62,7 +63,7 @@ pub struct Held {
     pub holder: Holder,
 }
 
-/// The holder of a socket. The text of a `Holder` (`Display`) is to be put after the words "is held by".
+/// The holder of a socket. A `Holder` is printed as a text that fits after the words "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process holds the socket.
@@ -72,10 +73,11 @@ pub enum Holder {
         /// The name of the program, from `/proc/PID/comm`.
         name: String,
     },
-    /// The holder is unknown, because this process may not read the file descriptors of some processes.
+    /// The holder is unknown, because this process may not read the file descriptors of some processes, or because
+    /// `/proc` does not list the socket.
     Hidden,
-    /// No process holds the socket: the socket belongs to the kernel, as with soft-RoCE, or to a process outside this
-    /// container.
+    /// No process in `/proc` has the socket open: the socket belongs to the Linux kernel, for example to soft-RoCE, or
+    /// to a process outside this container.
     NoProcess,
 }
 

@@ -16,7 +16,7 @@ impl RawAddress {
     pub(super) const LEN: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
     pub(super) fn unspecified() -> Self {
-        // SAFETY: every field is a plain integer or an array of them.
+        // SAFETY: every field consists of integers, and zero is a valid value for all of them.
         unsafe { std::mem::zeroed() }
     }
 

@@ -2,8 +2,8 @@
 
 use std::ptr::{self, NonNull};
 
-/// The memory for copied pieces, which never moves. The batch already has pointers to earlier bytes while more bytes
-/// are added to the memory, and the kernel later reads the bytes through these pointers.
+/// The memory for copied pieces. The memory never moves, because the batch stores pointers to the pieces, and the
+/// kernel later reads the pieces through these pointers.
 pub(super) struct Arena {
     start: NonNull<u8>,
     len: usize,

@@ -12,7 +12,7 @@ pub(super) const BLOCK: usize = 128;
 
 /// Folds `blocks` blocks at `at` into one block. The CRC of the returned block, started with the register 0, is equal
 /// to the CRC of the blocks at `at`, started with `register`. Returns `None` if `blocks` is 0, or if this processor
-/// lacks the instructions AVX2 and VPCLMULQDQ.
+/// lacks AVX2 or VPCLMULQDQ.
 ///
 /// # Safety
 /// `blocks` blocks must be readable at `at`.
@@ -112,7 +112,8 @@ mod x86 {
         _mm512_ternarylogic_epi64::<XOR>(low, high, next)
     }
 
-    /// Reads a block exactly once. Another thread or another process may write the block while the function reads it.
+    /// Reads the block at `at`, each byte exactly once. Another thread or another process may write the block while the
+    /// function reads it.
     ///
     /// # Safety
     /// `at` must point to [`BLOCK`] readable bytes.
@@ -157,7 +158,8 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Reads a block exactly once. Another thread or another process may write the block while the function reads it.
+    /// Reads the block at `at`, each byte exactly once. Another thread or another process may write the block while the
+    /// function reads it.
     ///
     /// # Safety
     /// `at` must point to [`BLOCK`] readable bytes.
@@ -190,8 +192,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the value that the CRC register with the value `register` has after `bytes`, computed bit by bit as in
-    /// the definition of zlib's CRC-32.
+    /// Computes zlib's CRC-32 bit by bit. Returns the value of the CRC register after `bytes`; `register` is the value
+    /// before `bytes`.
     fn register_after(mut register: u32, bytes: &[u8]) -> u32 {
         for byte in bytes {
             register ^= u32::from(*byte);

@@ -1,4 +1,4 @@
-//! Detects fork(): a child process has the device's memory but not its threads.
+//! Detects fork(): a child process has a copy of the device's memory, but none of the device's threads.
 
 use std::sync::{
     Once,

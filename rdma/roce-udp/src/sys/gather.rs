@@ -50,21 +50,21 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
-/// The maximum number of bytes that are copied at a time when the ICRC is computed from a copy. A packet's payload is
-/// at most 4096 bytes long, because this is the largest path MTU.
+/// Bytes that are not folded are copied in pieces of at most this number of bytes, and the ICRC is computed from the
+/// copy. The number is the largest path MTU, so one piece is enough for the payload of any packet.
 const PIECE: usize = 4096;
-/// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A shorter payload is
-/// copied to compute the ICRC, because the result of folding a single block is a copy of the block anyway.
+/// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A payload with fewer
+/// bytes is copied to compute the ICRC, because folding a single block only makes a copy of the block anyway.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without a copy, and adds these bytes to the datagram's ICRC.
 ///
 /// The Linux kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
 /// process that maps the memory, may write the memory at any time, so no slice of the memory may exist. If the
-/// processor has the instructions of [`fold`], the ICRC is computed directly from the memory; otherwise the ICRC is
-/// computed from a copy. The program that posted the work request has promised not to change the bytes until the work
-/// request completes. If a program changes the bytes before the completion, the packet's ICRC is wrong and the peer
-/// drops the packet; no other harm is done.
+/// processor has the instructions of [`fold`] and `len` is at least [`LEAST_FOLDED`], whole blocks are added to the
+/// ICRC directly from the memory. All other bytes are added to the ICRC from a copy. The program that posted the work
+/// request has promised not to change the bytes until the work request completes. If a program changes the bytes before
+/// the completion, the packet's ICRC is wrong and the peer drops the packet; no other harm is done.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.

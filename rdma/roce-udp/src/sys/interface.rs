@@ -76,7 +76,7 @@ fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
     }
 }
 
-/// Returns the IP address at `raw`, or `None` if `raw` is null or has an address of another family.
+/// Returns the IP address at `raw`; `None` if `raw` is null or points to an address that is neither IPv4 nor IPv6.
 fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: `raw` is null, or points to a socket address as long as its family requires.
     let len = match unsafe { raw.as_ref() }.map(|raw| i32::from(raw.sa_family))? {
@@ -94,10 +94,11 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     let socket = option::open(SocketAddr::new(ip, 0))?;
     // SAFETY: `ifa_name` points to a C string in the list of `getifaddrs`, which lives until `freeifaddrs`.
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
-    // SAFETY: an ifreq consists of integers, pointers and arrays of them.
+    // SAFETY: an `ifreq` consists of integers, pointers and arrays of integers, and zero is a valid value for all of
+    // them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte of `ifr_name` stays zero and ends the name, because an interface name is always shorter than
-    // `ifr_name`.
+    // An interface name is always shorter than `ifr_name`, so the whole name is copied, and the last byte of `ifr_name`
+    // stays zero and ends the name.
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = *from as libc::c_char;

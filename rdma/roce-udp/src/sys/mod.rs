@@ -17,7 +17,7 @@ pub(crate) mod wait;
 
 use std::io;
 
-/// The result of a system call that returns -1 and sets `errno` when it fails.
+/// Returns the result of a system call, or the error in `errno` if the result is negative.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

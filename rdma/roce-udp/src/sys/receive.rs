@@ -53,7 +53,7 @@ impl fmt::Debug for RecvBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Received {
-    /// The number of the buffer that holds the message.
+    /// The index of the buffer that contains the message.
     slot: usize,
     from: SocketAddr,
     len: usize,
@@ -109,7 +109,8 @@ impl RecvBatch {
         })
     }
 
-    /// True if the last call received as many messages as it requested, so that more messages may be waiting.
+    /// Returns true if the last call received as many messages as it requested, so that more messages may be waiting.
+    /// The result is always false for a batch with only one buffer.
     pub fn is_full(&self) -> bool {
         self.ask > 1
     }
@@ -121,7 +122,8 @@ impl RecvBatch {
         self.overflows
     }
 
-    /// Calls `recvmmsg` once. Returns the number of messages received.
+    /// Calls `recvmmsg` once. Returns the number of usable messages: a truncated message, or a message without a
+    /// sender's address, is ignored.
     pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received.clear();
         self.overflows = None;
@@ -138,8 +140,9 @@ impl RecvBatch {
             header.msg_control = (&raw mut slot.control).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: each of the `count` headers names a live buffer, name and control block of the given lengths,
-        // and no reference to them is used before the call returns.
+        // SAFETY: each of the `count` headers has pointers to a live buffer, a live address and a live control block,
+        // and the length of each. No reference to the buffers, addresses and control blocks is used until the call
+        // returns.
         let got = check(unsafe {
             let flags = libc::MSG_DONTWAIT;
             let headers = self.headers.as_mut_ptr();
@@ -173,7 +176,9 @@ impl RecvBatch {
     }
 }
 
-/// The control messages of a received message: level, type, and the value if it is an integer of 1 to 4 bytes.
+/// Returns the level, type and value of each control message of a received message. The value is the integer in the
+/// first 4 bytes of the data. If the data has fewer than 4 bytes, the value is the first byte of the data, or 0 if
+/// there is no data.
 fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c_int, u32)> + '_ {
     // SAFETY: the kernel wrote the control block that `header` names and set its length.
     let first = unsafe { libc::CMSG_FIRSTHDR(header) };

@@ -19,8 +19,9 @@ const GROUP_BYTES: usize = 65_000;
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
-/// A batch of at most this number of messages is sent with a smaller array of headers, because clearing a smaller array
-/// costs less. The number is sufficient for the most frequent batch, which has a response and an acknowledgement.
+/// A batch of at most this number of messages is sent with an array of only this number of headers, because clearing an
+/// array of [`MOST`] headers costs more. The number is sufficient for the most frequent batch, which has the response
+/// of one call and an ACK.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
@@ -54,7 +55,7 @@ struct Group {
 struct Record {
     len: usize,
     first_piece: usize,
-    /// The offset in the arena of this datagram's trailer.
+    /// The offset of the datagram's trailer from the start of the arena.
     trailer: usize,
     trailer_len: usize,
 }
@@ -103,8 +104,9 @@ impl fmt::Debug for SendBatch {
 }
 
 impl SendBatch {
-    /// Makes a batch for `segments` datagrams with `copied` bytes of copied (not gathered) memory in all. If `gso` is
-    /// true, segments are grouped into super-packets; callers usually pass [`Port::gso`].
+    /// Makes a batch with room for `segments` datagrams. `copied` is the size in bytes of the memory into which
+    /// [`Segment::copy`] copies. If `gso` is true, segments are grouped into super-packets; callers usually pass
+    /// [`Port::gso`].
     pub fn new(segments: usize, copied: usize, gso: bool) -> Self {
         let segments = segments.max(1);
         Self {
@@ -117,7 +119,7 @@ impl SendBatch {
         }
     }
 
-    /// Whether the batch has nothing to flush.
+    /// Returns true if the batch has nothing to flush.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -161,7 +163,7 @@ impl SendBatch {
     /// their order. When all messages have been sent, the batch is empty and its memory is free for new segments.
     ///
     /// Each message is sent whole or not at all. If the kernel refuses a message, the message is dropped and counted;
-    /// if the interface cannot segment a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
+    /// if the interface cannot split a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
     /// returned.
     ///
     /// # Errors
@@ -219,11 +221,12 @@ impl SendBatch {
 
     /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
     ///
-    /// The IPv4 identification of every segment becomes 0, because each segment is sent as a single datagram. The
-    /// function calls `renumber` for each segment whose identification was not 0, with the length, the former
-    /// identification and the trailer of the segment, so that `renumber` can correct the ICRC in the trailer. An ICRC
-    /// can be corrected without the datagram's bytes because CRC is linear: the difference of two ICRCs with different
-    /// identifications depends only on the datagram's length and on the two identifications.
+    /// The IPv4 identification of every unsent segment becomes 0, because each segment is sent as a single datagram.
+    /// The function calls `renumber` for each segment whose identification was not 0, because `renumber` must correct
+    /// the ICRC, which covers the identification. The arguments of `renumber` are the segment's length in bytes, its
+    /// former identification, and its trailer, which contains the ICRC. An ICRC can be corrected without the datagram's
+    /// bytes because CRC is linear: the difference of two ICRCs with different identifications depends only on the
+    /// datagram's length and on the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -232,7 +235,7 @@ impl SendBatch {
                 let first_segment = group.first_segment + ip_id;
                 let Record { len, trailer, trailer_len, .. } = self.segments[first_segment];
                 if ip_id > 0 {
-                    // The cast is lossless because a group has at most `GROUP_SEGMENTS` segments.
+                    // The cast is lossless because `ip_id` is less than `GROUP_SEGMENTS`, which is 64.
                     renumber(len, ip_id as u16, self.arena.bytes_mut(trailer, trailer_len));
                 }
                 let single = Group { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
@@ -269,7 +272,7 @@ impl SendBatch {
             header.msg_iov = self.pieces[first..end].as_mut_ptr();
             header.msg_iovlen = (end - first) as _;
             if group.segments > 1 {
-                // The cast is lossless because a segment of a group has at most `GROUP_BYTES` bytes.
+                // The cast is lossless because `segment_len` is at most `GROUP_BYTES`, which is 65,000.
                 sizes[count].set(header, group.segment_len as u16);
             }
             count += 1;
@@ -302,7 +305,7 @@ pub struct Segment<'a> {
 impl Segment<'_> {
     /// The IPv4 identification that the kernel is going to send.
     pub fn ip_id(&self) -> u16 {
-        // The cast is lossless because a group has at most `GROUP_SEGMENTS` segments.
+        // The cast is lossless because `grouped` is less than `GROUP_SEGMENTS`, which is 64.
         self.grouped as u16
     }
 
@@ -362,8 +365,8 @@ impl Segment<'_> {
     /// Ends the datagram with `trailer`: the bytes that depend on [`ip_id`](Self::ip_id).
     ///
     /// # Panics
-    /// Panics if the datagram's bytes are not as many as announced to [`SendBatch::segment`], or if the datagram would
-    /// have more than [`MAX_PIECES`] pieces.
+    /// Panics if the datagram does not have the length that was passed to [`SendBatch::segment`], or if the datagram
+    /// would have more than [`MAX_PIECES`] pieces.
     pub fn finish(mut self, trailer: &[u8]) {
         let trailer_at = self.batch.arena.used;
         self.copy(trailer);
@@ -402,7 +405,7 @@ impl Drop for Segment<'_> {
     }
 }
 
-/// The control message that asks the kernel for segmentation.
+/// The control message that tells the Linux kernel the length of the segments of a super-packet.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct SegmentSize([u8; Self::LEN]);

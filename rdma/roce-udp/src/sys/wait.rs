@@ -48,10 +48,17 @@ impl AsFd for Waker {
 /// The maximum number of file descriptors in one wait; the limit keeps the array of `pollfd` on the stack small.
 const MOST: usize = 32;
 
-/// Waits for events on `sources`, at most 32, and calls `came` with the index and the events of each; `timeout` `None`
-/// means no time limit.
+/// Waits until a file descriptor is ready or `timeout` has passed; if `timeout` is `None`, the wait has no time limit.
+///
+/// `sources` are the file descriptors, each with the poll(2) events for which the function waits. After the wait, the
+/// function calls `came` once for each file descriptor, with its index in `sources` and the poll(2) events that
+/// occurred, or 0 if none occurred.
 ///
 /// If a signal interrupts the wait, the function returns early and does not call `came`.
+///
+/// # Errors
+/// Fails with [`io::ErrorKind::InvalidInput`] if there are more than 32 file descriptors, and otherwise with the errors
+/// of ppoll(2).
 pub(crate) fn wait<'a>(
     sources: impl Iterator<Item = (BorrowedFd<'a>, i16)>,
     timeout: Option<Duration>,
@@ -64,7 +71,7 @@ pub(crate) fn wait<'a>(
         (poll.fd, poll.events) = (fd.as_raw_fd(), events);
         count += 1;
     }
-    // SAFETY: a timespec is plain integers (and padding on some targets).
+    // SAFETY: a `timespec` consists of integers, for which zero is a valid value, and of padding on some targets.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     if let Some(timeout) = timeout {
         time.tv_sec = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);

@@ -109,7 +109,7 @@ pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), valu
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let of_device = |fd: &libc::c_int| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-        // SAFETY: the file descriptor is an open socket; the device of the test keeps its socket open.
+        // SAFETY: `socket` is used only if `fd` is a socket, and the devices of the test keep their sockets open.
         let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
         link.to_string_lossy().starts_with("socket:")
             && socket.try_clone_to_owned().is_ok_and(|socket| {
@@ -135,7 +135,7 @@ pub fn round_trip(a: &Side, b: &Side, len: usize) {
     assert!(back.memory().to_vec(0, len) == data);
 }
 
-/// A device's counter by name.
+/// Returns the value of the device's counter with the name `name`.
 pub fn counter(context: &Context, name: &str) -> u64 {
     let counters = context.driver().counters();
     counters.iter().find(|(its, _)| *its == name).unwrap_or_else(|| panic!("no {name} in {counters:?}")).1

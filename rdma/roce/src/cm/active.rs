@@ -25,11 +25,11 @@ use crate::{
 /// kernel's rdma_cm also sends the code 20.
 const REMOTE_CM_TIMEOUT: u8 = 20;
 /// The time after which a peer with the Linux kernel's CM repeats a lost REP, as a CM time-out code: 4.096 us * 2^18 =
-/// 1.07 s. The Linux kernel's rdma_cm sends the code 20 instead, with which a lost REP is repeated only after 4.3 s.
+/// 1.07 s. The Linux kernel's rdma_cm sends the code 20 in its REQs, so its peers repeat a lost REP only after 4.3 s.
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
-/// The LID that means "no LID", because RoCE has no LIDs.
+/// The permissive LID, which a REQ contains in its LID fields because RoCE has no LIDs.
 const PERMISSIVE_LID: u16 = 0xffff;
 
 impl Cm {
@@ -218,7 +218,8 @@ impl Cm {
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
         let Some(named) = named else { return false };
         let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
-        // The REJ is a late repetition, because the newest REQ already has the path MTU of the REJ or a smaller one.
+        // The REJ responds to an earlier REQ, because the newest REQ already has the path MTU of the REJ or a smaller
+        // one.
         if named >= sent.path_mtu {
             return true;
         }

@@ -62,7 +62,7 @@ counters! {
     rx_duplicate_req,
     /// The number of REQs and REPs that named a remote queue pair for which this device still had another connection.
     rx_stale_req,
-    /// The number of REQs that were rejected because no listener had their port.
+    /// The number of REQs that were rejected because no listener had the TCP-space port that the REQ named.
     no_listener,
     /// The number of REQs that were rejected because a backlog or a table was full, or because their source network
     /// already had half of the entries for half-open requests.

@@ -46,10 +46,10 @@
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A
-//! message that the table above does not list for the state of its connection is dropped. A dropped message is counted,
-//! except if it is a harmless repetition. A datagram whose communication IDs or source address belong to no connection
-//! is dropped and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
+//! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A CM
+//! message that is not expected in the state of its connection is dropped. A dropped message is counted, except if it
+//! is a harmless repetition. A datagram whose communication IDs or source address belong to no connection is dropped
+//! and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;
@@ -84,8 +84,8 @@ use crate::{
 /// interval before, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// The maximum number of MRAs that are accepted for a REQ or REP. The limit equals the field Max CM Retries in this
-/// stack's REQs, the maximum number of repetitions of a CM message.
+/// The maximum number of MRAs that are accepted for a REQ or REP. The limit is equal to the value of the field Max CM
+/// Retries in this stack's REQs.
 const MAX_EXTENSIONS: u8 = 15;
 /// The longest wait that one MRA can request; a longer wait is shortened to this time.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);

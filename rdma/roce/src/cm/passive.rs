@@ -23,17 +23,17 @@ use crate::{
 
 /// The time for which an MRA makes the peer wait for the application, as a CM time-out code: 4.096 us * 2^20 = 4.3 s.
 const SERVICE_TIMEOUT: u8 = 20;
-/// The longest delay of this side's ACKs, as a CM time-out code: 4.096 us * 2^15 = 134 ms. The Linux driver rxe uses
-/// the same value.
+/// The longest delay of this side's ACKs, as a CM time-out code: 4.096 us * 2^15 = 134 ms. The Linux driver rxe also
+/// uses the code 15.
 const TARGET_ACK_DELAY: u8 = 15;
 /// The value of the fail-over field of a REP. The Linux kernel, too, sends 0 in the fail-over field. This stack does
 /// not support fail-over to another path.
 const FAILOVER: u8 = 0;
-/// The reason of a REJ that the passive side sends because the application or the peer did not respond in time, or
-/// because the request was displaced. The passive side does not use reason 4 (time-out), because a Linux kernel peer
-/// ignores a REJ with reason 4 that arrives before the REP. When a REJ with reason 4 arrives, the Linux function
-/// cm_acquire_rejected_id searches for a connection with the communication ID of the REJ's sender, but a Linux kernel
-/// learns this ID only from the REP.
+/// The reason of the REJ that the passive side sends if the application or the peer did not respond in time, or if the
+/// request had to make room for a REQ from another source network. The passive side does not use reason 4 (time-out),
+/// because a Linux kernel ignores a REJ with reason 4 that arrives before the REP. If the reason is 4, the Linux
+/// function cm_acquire_rejected_id finds the connection by the communication ID of the passive side. A Linux kernel on
+/// the active side learns the communication ID of the passive side only from the REP.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
@@ -141,9 +141,9 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// Returns true if there is room for a new request from `from`. If necessary, the function displaces a half-open
-    /// request of another source network. A source network gets at most half of the entries for half-open requests, and
-    /// a new request never displaces a request of its own source network.
+    /// Returns true if there is room for a new request from `from`. If necessary, the function removes a half-open
+    /// request of another source network to make room. A source network gets at most half of the entries for half-open
+    /// requests, and a request is never removed to make room for a new request of its own source network.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();
@@ -155,7 +155,8 @@ impl Cm {
         if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }
-        // If the backlog of the listener is full, only a request that waits at this listener may be displaced.
+        // If the backlog of the listener is full, only a request that waits at this listener may be removed to make
+        // room.
         let fits = |id| pending < backlog || self.is_pending(id, listener);
         half_open.displaced_by(source, fits).is_some_and(|id| {
             self.displace(id);
@@ -163,8 +164,8 @@ impl Cm {
         })
     }
 
-    /// Displaces a half-open request and sends a REJ. After the REJ, this side keeps no state of the displaced request,
-    /// so the peer may send the request again.
+    /// Removes the half-open request `id` to make room for a request of another source network, and sends a REJ to the
+    /// peer. After the REJ, this side keeps no state of the request `id`, so the peer may send the request again.
     fn displace(&mut self, id: CmId) {
         self.counters.displaced += 1;
         let Some(conn) = self.table.get(id) else { return };
@@ -232,8 +233,8 @@ impl Cm {
     /// The connection uses the retry count of the request, not the retry count of `param`.
     ///
     /// # Errors
-    /// Returns [`Error::NotFound`] if there is no request `id` any more. Returns [`Error::Invalid`] if the request was
-    /// accepted, was rejected or has expired, or if a value of `param` is invalid.
+    /// Fails with [`Error::NotFound`] if there is no request `id` any more. Fails with [`Error::Invalid`] if the
+    /// request was accepted, was rejected or has expired, or if a value of `param` is invalid.
     pub fn accept(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! The end of a connection: DREQ, DREP, the state TimeWait, and the release by the application.
+//! The end of a connection: the methods `disconnect` and `destroy`, the messages DREQ and DREP, and the state TimeWait.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -28,8 +28,8 @@ impl Cm {
     /// already ended before this call.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if no connection ever had the id `id`, and with [`Error::Invalid`] if `id` is a
-    /// request that waits for the application.
+    /// Fails with [`Error::NotFound`] if `id` was never assigned or is a listener, and with [`Error::Invalid`] if `id`
+    /// is a request that waits for the application.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
@@ -48,8 +48,8 @@ impl Cm {
         self.table.is_parting()
     }
 
-    /// Releases a listener or a connection. If `id` is a listener, its requests that wait for the application are
-    /// rejected. If `id` is a connection, it is disconnected and has no further events.
+    /// Destroys a listener or a connection. If `id` is a listener, its requests that wait for the application are
+    /// rejected. If `id` is a connection, the connection ends and causes no further CM events.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
@@ -109,8 +109,8 @@ impl Cm {
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let Some(link) = conn.link else { return };
-        // The low half of the DREQ's transaction ID is this side's communication ID. The transaction ID of the REQ is
-        // not used again, because on the passive side, the peer has chosen it.
+        // The low half of the DREQ's transaction ID is this side's communication ID. On the passive side, the peer has
+        // chosen the transaction ID of the REQ, so the DREQ gets a transaction ID of its own.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
         let retry = Retry::new(now + DREQ_TIME);
@@ -154,7 +154,7 @@ impl Cm {
     /// it gets a DREQ for an unknown connection (Linux function cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
-        // Kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (Linux: rxe_net.c).
+        // Linux kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }

@@ -54,7 +54,7 @@ pub(super) enum State {
     },
     DreqSent(Box<DreqSent>),
     TimeWait,
-    /// The request was rejected. The REJ is stored, because a repetition of the REQ gets the same REJ.
+    /// This side rejected the request. The REJ is stored, because a repetition of the REQ gets the same REJ.
     Refused(Box<Mad>),
 }
 

@@ -60,8 +60,8 @@ impl Table {
         self.conns.get(&id)
     }
 
-    /// Returns a mutable reference to a connection. The caller must not replace the state, because only [`Self::enter`]
-    /// also updates the indexes.
+    /// Returns a mutable reference to a connection. A caller that wants to replace the connection's state must
+    /// call [`Self::enter`], which updates the indexes.
     pub(super) fn get_mut(&mut self, id: CmId) -> Option<&mut Conn> {
         self.conns.get_mut(&id)
     }

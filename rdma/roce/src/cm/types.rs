@@ -19,7 +19,8 @@ pub struct CmConfig {
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
     /// retries a dead peer is noticed after 4.3 s. The Linux kernel's rdma_cm uses the code 19, with which a dead peer
-    /// would be noticed only after 17 s. A Linux kernel as the peer uses the ACK timeout that the REQ contains.
+    /// would be noticed only after 17 s. A Linux kernel peer takes the ACK timeout of its queue pair from the REQ that
+    /// it receives.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,
@@ -64,8 +65,8 @@ pub const fn embedded_guid(random: u32) -> u64 {
     (EMBEDDED_MARK as u64) << 32 | random as u64
 }
 
-/// Returns true if a peer with this GUID uses the embedded provider. Such a peer receives at the UDP port from
-/// which it sends.
+/// Returns true if a peer with this GUID uses the embedded provider. A peer that uses the embedded provider receives at
+/// the UDP port from which it sends.
 pub const fn is_embedded(ca_guid: u64) -> bool {
     (ca_guid >> 32) as u32 == EMBEDDED_MARK
 }
@@ -102,8 +103,8 @@ pub struct Binding {
     pub sq_psn: Psn,
     /// The PSN of the first packet that this side expects to receive.
     pub rq_psn: Psn,
-    /// The UDP address to which packets are sent. The peer's packets come from the same IP address, but from any UDP
-    /// port.
+    /// The UDP address to which packets are sent. The peer's packets come from the IP address of `peer`, but from any
+    /// UDP port.
     pub peer: SocketAddr,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
@@ -122,7 +123,8 @@ pub struct Binding {
     pub embedded_peer: bool,
 }
 
-/// An output of the connection manager. The device must execute the outputs in their order.
+/// An output of the connection manager. The device must execute the outputs in the order in which the connection
+/// manager returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CmOutput {
     /// A CM event for the application.

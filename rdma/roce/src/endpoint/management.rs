@@ -78,13 +78,13 @@ impl Endpoint {
         self.management.channels.get(&channel.0).is_some_and(|events| !events.is_empty())
     }
 
-    /// Accepts connection requests to the TCP-space port `port`, and returns the listener's id and port. If `port` is
-    /// 0, the device chooses a free port from 32768 on. `backlog` is the maximum number of requests that may wait at
-    /// this listener for the application.
+    /// Makes a listener for connection requests to the TCP-space port `port`, and returns the listener's id and port.
+    /// If `port` is 0, the device chooses a free port from 32768 on. `backlog` is the maximum number of requests that
+    /// may wait at this listener for the application.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no channel `channel`, and with [`Error::Busy`] if another listener
-    /// has the port.
+    /// has the port, or if no port is free.
     pub fn listen(&mut self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.check_channel(channel)?;
         let (id, port) = self.management.cm.listen(port, backlog, &mut *self.entropy)?;
@@ -141,7 +141,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
-    /// request was accepted or rejected before, or if `private_data` is too long.
+    /// request was accepted, was rejected or has expired, or if `private_data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         self.management.cm.reject(now, id, private_data)?;
         self.management.owners.remove(&id);
@@ -153,16 +153,16 @@ impl Endpoint {
     /// and queues the CM event `Disconnected`.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if no connection ever had the id `id`, and with [`Error::Invalid`] if `id` is a
-    /// request that waits for the application.
+    /// Fails with [`Error::NotFound`] if `id` was never assigned or is a listener, and with [`Error::Invalid`] if `id`
+    /// is a request that waits for the application.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         self.management.cm.disconnect(now, id)?;
         self.settle_cm();
         Ok(())
     }
 
-    /// Destroys a listener, connection or request, and removes its CM events from its channel. An open connection is
-    /// disconnected.
+    /// Destroys a listener, connection or request, and removes its CM events from its channel. If `id` is an
+    /// established connection, the connection is disconnected.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
@@ -188,7 +188,8 @@ impl Endpoint {
         self.management.cm.is_parting()
     }
 
-    /// Notes that the network refused a datagram to `to` at once.
+    /// Ends all connection attempts to the UDP address `to` with the CM event `Unreachable`. The caller calls this
+    /// method if the operating system refused to send a datagram to `to`.
     pub fn send_failed(&mut self, to: SocketAddr) {
         self.management.cm.send_failed(to);
         self.settle_cm();
@@ -262,9 +263,10 @@ impl Endpoint {
         }
     }
 
-    /// Removes a connection request together with its CM event, if the application has not taken this event yet. If the
-    /// application has already taken the CM event of the connection request `id`, the application must release the
-    /// request itself.
+    /// Handles the end of the connection request `id`. If the application has not taken the CM event of the connection
+    /// request yet, this method removes the CM event and the entry of `id` in `owners`. If the application has already
+    /// taken the CM event of the connection request, the application must destroy the request with
+    /// [`Self::destroy_id`].
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

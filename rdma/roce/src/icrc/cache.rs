@@ -1,5 +1,5 @@
-//! Caches of recently used flows and of their ICRC states. The packets of one burst differ little in the bytes before
-//! the BTH, so the cached states fit most packets.
+//! Caches of recently used flows and of their ICRC states. The lengths and IP identifications of a flow's packets often
+//! repeat, so the ICRC state for a packet is often in the cache.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,8 +8,8 @@ use crc32fast::Hasher;
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow with a cache of ICRC states. An ICRC state is the intermediate value of the ICRC after the bytes before the
-/// BTH. An ICRC state depends only on the flow, the length of the datagram and the IP identification.
+/// A flow with a cache of ICRC states. An ICRC state is the intermediate value of the ICRC that covers only the bytes
+/// before the BTH. An ICRC state depends only on the flow, the length of the datagram and the IP identification.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
@@ -32,7 +32,7 @@ impl WarmFlow {
         &self.flow
     }
 
-    /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached state if possible.
+    /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached ICRC state if possible.
     pub fn begin(&mut self, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let key = u32::from(datagram_len as u16) << 16 | u32::from(ip_id);
         let slot = &mut self.states[usize::from(ip_id) % 16];
@@ -103,7 +103,7 @@ mod tests {
         let address = |n: u8, port| SocketAddr::from(([10, 0, 0, n], port));
         let mut cache = FlowCache::default();
         for round in 0..3 {
-            // There are more flows than slots, so flows replace each other in the cache.
+            // There are more flows than entries in the cache, so flows replace each other in the cache.
             for n in 0..100_u8 {
                 let (from, to) = (address(n, 4791), address(200, 4791 + round));
                 let flow = Flow::new(from, to).unwrap();

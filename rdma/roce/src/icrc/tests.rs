@@ -122,9 +122,9 @@ fn single_bit_errors_are_detected() {
 }
 
 /// A packet with one wrong bit behind the IPv4 identification is never accepted as a packet with another
-/// identification. The test computes, for each wrong bit, the change of the identification and of the fragment word
-/// (the IPv4 flags and the fragment offset) that would give the same ICRC. The computed change always includes the
-/// fragment word, so [`Solver::verify`] refuses the packet.
+/// identification. The test checks for each wrong bit that a receiver computes a wrong fragment word (the IPv4 flags
+/// and the fragment offset) from the ICRC. With the rule `Any`, [`Solver::verify`] refuses a packet with a wrong
+/// fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

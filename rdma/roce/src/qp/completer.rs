@@ -128,7 +128,8 @@ impl Requester {
     }
 
     /// Marks all packets up to and including `psn` as acknowledged, but stops at the first READ, because a READ is
-    /// completed only by its responses. Returns false if the function stopped at a READ.
+    /// completed only by its responses. Returns false if a READ at or before `psn` still waits for responses, so that
+    /// not all packets were marked.
     fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
         let (before, full) = (self.una, self.window_full());
         let mut reached = true;
@@ -168,7 +169,8 @@ impl Requester {
         self.wqes.pop_front()
     }
 
-    /// Updates timers, window and retries if `una` has advanced from `before`.
+    /// Updates the timers, the congestion window and the retry counts if new packets were acknowledged. `before` is the
+    /// oldest unacknowledged PSN before the acknowledgement.
     fn progressed(&mut self, now: Time, before: Psn, full: bool) {
         let packets = self.una.since(before);
         if packets <= 0 {
@@ -191,7 +193,8 @@ impl Requester {
         }
     }
 
-    /// Moves the cursor past packets that were waiting to be resent and that a late acknowledgement has acknowledged.
+    /// Moves the cursor past packets that need not be resent any more, because a late acknowledgement has arrived for
+    /// them.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
             && let Some(first) = self.wqes.front().and_then(|w| w.first)
@@ -201,8 +204,8 @@ impl Requester {
         }
     }
 
-    /// Handles the loss of packets from the PSN `una` on. If the packet `una` already waits to be resent, this function
-    /// does nothing.
+    /// Handles the loss of the oldest unacknowledged packet: this packet and all later packets are resent. If the
+    /// oldest unacknowledged packet already waits to be resent, this function does nothing.
     fn lost(&mut self, now: Time) {
         let (index, packet) = self.cursor;
         let resent = index > 0
@@ -307,9 +310,9 @@ impl Requester {
     }
 
     /// Resends only the last packet that was sent, as a tail probe. The peer's acknowledgement or NAK of the resent
-    /// packet shows which packets are missing. If all packets were sent again at once, a whole window would be repeated
-    /// even if the receiver were only slow. If the last packet that was sent is a READ request, no packet is resent,
-    /// because a READ request is never a tail probe.
+    /// packet shows which packets are missing. If the peer is only slow, no packet was lost, so it would be useless to
+    /// resend all packets. If the last packet that was sent is a READ request, no packet is resent, because a READ
+    /// request is never a tail probe.
     fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {

@@ -59,8 +59,8 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// True if the peer runs this stack. If the value is true, packets of this peer with an IPv4 identification of 128
-    /// or more are refused.
+    /// True if the peer runs this stack. If `embedded` is true, a packet of the peer with an IPv4 identification of 128
+    /// or more is refused, because this stack sends only lower identifications.
     pub(crate) embedded: bool,
 }
 
@@ -322,7 +322,8 @@ impl Qp {
         }
     }
 
-    /// Returns true if all packets that wait to be sent may wait until the program posts its next request.
+    /// Returns true if the queue pair has no packet that must be sent at once. If `late_acks` is true, ACKs need not be
+    /// sent before the program posts its next request.
     pub(crate) fn may_wait(&self) -> bool {
         match &self.phase {
             Phase::Connected(link) if self.cap.late_acks => {
@@ -332,10 +333,10 @@ impl Qp {
         }
     }
 
-    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If
-    /// acknowledgements may be late and the peer runs this stack, one request packet is sent before the
-    /// acknowledgements that wait. An acknowledgement is usually shorter than the request packet before it, so both fit
-    /// into one super-packet, in which only the last datagram may be shorter than the others.
+    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If the
+    /// program permits late acknowledgements and the peer runs this stack, one request packet is sent before the
+    /// acknowledgements in the queue. An acknowledgement is usually shorter than the request packet before it, so both
+    /// fit into one super-packet, in which only the last datagram may be shorter than the others.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (link, open) = match &mut self.phase {

@@ -55,7 +55,7 @@ pub enum Answer {
     Read {
         /// The PSN of the first response packet.
         psn: Psn,
-        /// The number of PSNs that the response takes.
+        /// The number of response packets.
         packets: u32,
         /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
@@ -101,7 +101,8 @@ pub struct Decision {
     pub receive: Option<Receive>,
     /// True if the packet ends the connection with an error.
     pub failed: bool,
-    /// The number of unanswered READs that were dropped because an earlier READ was requested again.
+    /// The number of waiting READ replies that were dropped because the packet repeats the requests of these READs, at
+    /// least in part. Replies to repeated READs are not counted.
     pub reads_dropped: usize,
 }
 
@@ -114,7 +115,7 @@ pub struct Settings {
     pub pd: PdId,
     /// The path MTU in bytes.
     pub mtu: u32,
-    /// The maximum number of READs that may be unanswered at a time.
+    /// The maximum number of READs that the peer may have outstanding.
     pub reads: u8,
     /// The length in bytes of each receive that is posted.
     pub receive: u32,
@@ -169,7 +170,7 @@ impl Model {
         self.shared.config.rnr_timer
     }
 
-    /// The counters of all queue pairs of the model together.
+    /// Returns the counters of all queue pairs of the model together.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -221,9 +222,9 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the oldest READ is answered. Returns true if the oldest READ counted towards [`Settings::reads`], the
-    /// maximum number of unanswered READs. A READ that repeats an earlier READ does not count towards
-    /// [`Settings::reads`].
+    /// Notes that the last response packet of the oldest READ was sent. Returns true if the oldest READ counted towards
+    /// [`Settings::reads`], the maximum number of outstanding READs. A READ that repeats an earlier READ does not count
+    /// towards [`Settings::reads`].
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())

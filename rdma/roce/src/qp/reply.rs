@@ -21,8 +21,8 @@ pub(super) enum Reply {
         msn: u32,
     },
     /// The next response packet to be sent is number `packet` of `packets`, counted from 0. `source` is `None` for a
-    /// READ of no bytes. If `repeated` is true, the reply does not count towards the READs that the peer may have
-    /// outstanding, because the network may duplicate a READ request without a fault of the peer.
+    /// READ of no bytes. If `repeated` is true, the reply does not count towards the limit of outstanding READs,
+    /// because the network may duplicate a READ request without a fault of the peer.
     Read {
         psn: Psn,
         packet: u32,
@@ -70,13 +70,12 @@ impl Replies {
         self.queue.is_empty()
     }
 
-    /// Returns true if all replies that wait are ACKs, and none is a NAK, RNR NAK or READ response.
+    /// Returns true if each reply in the queue is an ACK. The result is also true if the queue is empty.
     pub(super) fn are_acks(&self) -> bool {
         self.queue.iter().all(|reply| reply.acknowledged().is_some())
     }
 
-    /// Returns the number of READs that take a responder resource: the READs that are not answered in full yet, without
-    /// repeated READs.
+    /// Returns the number of outstanding READs, without repeated READs.
     pub(super) fn reads(&self) -> usize {
         self.reads
     }
@@ -120,8 +119,8 @@ impl Replies {
         }
     }
 
-    /// Removes the oldest reply, which has been sent. Returns true if the removed reply counted towards the READs that
-    /// the peer may have outstanding.
+    /// Removes the oldest reply, which has been sent. Returns true if the removed reply counted towards the limit of
+    /// outstanding READs.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
         self.reads -= usize::from(took);

@@ -28,7 +28,7 @@ pub(crate) struct Retry {
     pub(crate) count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub(crate) rnr: u8,
-    /// The local ACK timeout; zero means that the requester never gives up.
+    /// The local ACK timeout; if it is zero, the requester never gives up because of a silent peer.
     pub(crate) ack_timeout: Duration,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Requester {
     pub(super) cursor: (usize, u32),
     /// The oldest unacknowledged PSN.
     pub(super) una: Psn,
-    /// The PSN that the first packet of the next new work request gets.
+    /// The first PSN that is not assigned to a work request yet.
     pub(super) alloc: Psn,
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,

@@ -1,7 +1,7 @@
 //! The responder: turns request packets into memory writes, receive completions and acknowledgements (IBTA vol. 1,
-//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in this order: PSN, opcode sequence, length of the payload,
-//! resources, length and key in the RETH, length of the message. A packet that passes all checks is executed and, if
-//! the requester demands it, acknowledged.
+//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in this order: the PSN, the sequence of opcodes, the length of the
+//! payload, the number of posted receives or outstanding READs, the length and the RKey in the RETH, and the length of
+//! the message. A packet that passes all checks is executed and, if the requester demands it, acknowledged.
 
 use std::collections::VecDeque;
 
@@ -41,28 +41,28 @@ enum Message {
     },
 }
 
-/// A gap in the PSNs that arrived: packets behind the gap have arrived, but the packets of the gap are missing.
+/// A gap in the PSNs that arrived: packets are missing, and packets with later PSNs have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// The highest PSN that has arrived behind the gap since the gap was noticed, or since the requester last started
-    /// to resend packets.
+    /// The highest PSN that has arrived since the gap was noticed. When a packet shows that the requester resends
+    /// packets, `furthest` becomes the PSN of this packet.
     furthest: Psn,
     latest: Psn,
 }
 
 impl Gap {
-    /// The limit of reordering in packets: a packet whose PSN is at most this much below the latest PSN counts as
-    /// reordered by the network. If a packet's PSN is below the latest PSN by more than this limit, the packet counts
-    /// as sent again by the requester. TCP's limit of three duplicate ACKs is similar.
+    /// The limit of reordering in packets: a packet whose PSN is at most this much below the PSN that arrived last
+    /// counts as reordered by the network. If a packet's PSN is below the PSN that arrived last by more than this
+    /// limit, the packet counts as resent by the requester. TCP's limit of three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
         Self { first: psn, furthest: psn, latest: psn }
     }
 
-    /// Notes a packet whose PSN is behind the gap. Returns true if the requester has started to retransmit, or has sent
-    /// its last packet again.
+    /// Notes the PSN `psn` of a packet that arrived while earlier packets are missing. Returns true if this packet
+    /// shows that the requester resends packets.
     fn starts_over(&mut self, psn: Psn) -> bool {
         let back =
             psn.since(self.first) <= 0 || psn == self.furthest || self.latest.since(psn) > Self::REORDERING;
@@ -86,9 +86,9 @@ pub(crate) struct Responder {
     message: Message,
     /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
-    /// The first PSN of the READ that was executed last; `None` before the first READ. The responder answers a repeated
-    /// SEND or WRITE from before this READ with an ACK of the repeated packet's own PSN. An ACK of a PSN from this READ
-    /// on would tell a requester that still waits for this READ's responses that these responses were lost.
+    /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
+    /// with a PSN before `last_read` is acknowledged with its own PSN. If a requester still waits for responses of the
+    /// READ, it takes an ACK with the PSN `last_read` or a later PSN as a sign that these responses were lost.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
@@ -157,9 +157,10 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// Handles a packet that arrived behind a gap. The responder sends a NAK when the first packet behind a gap
-    /// arrives. If the requester then retransmits or sends its last packet again, but packets of the gap are still
-    /// missing, the responder sends another NAK, because the first NAK or the resent packets were lost.
+    /// Handles a packet with a later PSN than the expected PSN, which means that earlier packets are missing. The
+    /// responder sends a NAK when it notices that packets are missing. If the expected packet is still missing after
+    /// the requester has resent packets, the responder sends another NAK, because the first NAK or the resent packets
+    /// were lost.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -281,9 +282,8 @@ impl Responder {
         let Message::Write { target, len, filled } = &mut self.message else { return Err(OpcodeSequence) };
         let total = *len;
         let payload = packet.payload.len() as u32;
-        // The payload of all packets of a WRITE must be exactly as long as the RETH announces. A WRITE is refused if
-        // its last packet ends before the announced length, if an earlier packet already reaches this length, or if any
-        // packet exceeds this length.
+        // The payload of all packets of a WRITE together must have exactly the length that the RETH announces. The last
+        // packet of a WRITE must reach the announced length, and no earlier packet may reach it.
         let after = *filled + payload;
         if after > total || position.ends() != (after == total) {
             return Err(MessageLength);
@@ -373,8 +373,8 @@ impl Responder {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // The refused packet is noted as a gap, so the packets that the peer sent right behind the refused packet
-            // cause no NAK for a sequence error.
+            // The refused packet is noted as a gap, so the later packets that the peer has already sent cause no NAK
+            // for a sequence error.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
@@ -420,7 +420,8 @@ fn failed_recv(cx: &Context<'_>, wr_id: u64, cause: RefusalCause) -> Wc {
 mod tests {
     use super::*;
 
-    /// Returns the number of NAKs that are sent for a gap if packets with the PSNs `psns` arrive behind the gap.
+    /// Returns the number of NAKs that the responder sends if packets with the PSNs `psns` arrive while an earlier
+    /// packet is missing.
     fn naks(psns: &[u32]) -> usize {
         let mut gap = Gap::before(Psn::new(psns[0]));
         1 + psns[1..].iter().filter(|&&psn| gap.starts_over(Psn::new(psn))).count()
@@ -431,14 +432,15 @@ mod tests {
         assert_eq!(naks(&[11, 12, 13, 14]), 1);
         // A small reordering of packets does not count as a retransmission, so the gap causes only one NAK.
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
-        // If the first packet behind the gap arrives a second time, the retransmission of the gap was lost, too.
+        // If packet 11 arrives a second time, the requester has resent packets, and the missing packets before packet
+        // 11 were lost again.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
         // After packet 17, the requester resends the missing packets and the packets 11 to 17. The network loses the
         // resent packets up to packet 12, so packet 13 is the next packet that arrives.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
-        // If the last packet arrives twice in a row, the requester has sent it again as a probe.
+        // If the last packet arrives twice in a row, the requester has sent it again as a tail probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);
-        // The PSNs of the packets behind the gap wrap around to 0.
+        // The PSNs wrap around from 0xffffff to 0.
         assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! The round-trip time and the retransmission interval. When a peer is silent for the ACK timeout of the handshake, one
-//! of the retries is used up. If the end of a message was lost, it is sent again long before the ACK timeout, after a
-//! time that is computed from the measured round trip. The early retransmission of the end of a message uses up no
-//! retry.
+//! of the retries is used up. The last packet is resent as a tail probe long before the ACK timeout, so the loss of the
+//! end of a message is soon detected. The interval before a tail probe is computed from the measured round-trip time. A
+//! tail probe uses up no retry.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{psn::Psn, time::Time};
 
 #[derive(Debug)]
 pub(super) struct Rtt {
-    /// The smoothed round trip and its mean deviation (RFC 6298, 2).
+    /// The smoothed round-trip time and its mean deviation (RFC 6298, section 2); `None` before the first measurement.
     smoothed: Option<(Duration, Duration)>,
     /// The packet whose round trip is measured, with the time of its first transmission; `None` if no round trip is
     /// measured. A retransmission ends the measurement (Karn's rule), but a tail probe does not.
@@ -65,11 +65,11 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // The interval before a tail probe, which resends only the last packet, is short, because sending one
-            // packet costs little, and because a short interval soon detects the loss of the end of a message.
+            // A tail probe resends only one packet, so the interval before it can be short. A short interval soon
+            // detects the loss of the end of a message.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // The interval before all packets of the window are resent is long, because sending a window again costs
-            // much, and because a slow peer needs time to respond.
+            // After the tail probes, the interval is long, because resending all packets of the window costs much, and
+            // because a slow peer needs time to respond.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
@@ -88,8 +88,8 @@ impl Rtt {
         self.backoff < Self::PROBES
     }
 
-    /// Notes that the retransmission timer expired. Returns true if this expiry uses up one of the retries on which the
-    /// handshake agreed, because the peer was silent for a whole ACK timeout.
+    /// Notes that the retransmission timer expired. Returns true if the peer was silent for a whole ACK timeout, so
+    /// that the requester must use up one retry.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
         self.backoff = (self.backoff + 1).min(Self::PROBES + Self::MOST_DOUBLINGS);

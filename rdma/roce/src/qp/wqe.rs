@@ -67,8 +67,8 @@ pub(crate) struct SendWqe {
     pub(crate) len: u32,
     pub(crate) packets: u32,
     pub(crate) first: Option<Psn>,
-    /// True if the memory of the work request was deregistered. A broken work request fails as soon as all work
-    /// requests before it have completed.
+    /// True if the memory of the work request was deregistered. If `broken` is true, the work request fails as soon as
+    /// all earlier work requests have completed.
     pub(crate) broken: bool,
 }
 

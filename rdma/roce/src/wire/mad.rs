@@ -85,7 +85,7 @@ pub struct Req {
     pub responder_resources: u8,
     /// The maximum number of READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
-    /// The time within which the sender expects a response: 4.096 us * 2^n, where n has 5 bits.
+    /// The exponent n, 5 bits: the sender expects a response within 4.096 us * 2^n.
     pub remote_cm_timeout: u8,
     /// The transport service, 2 bits; 0 is RC.
     pub transport: u8,
@@ -93,7 +93,7 @@ pub struct Req {
     pub flow_control: bool,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
-    /// The time within which the sender responds to a message: 4.096 us * 2^n, where n has 5 bits.
+    /// The exponent n, 5 bits: the sender responds to a message within 4.096 us * 2^n.
     pub local_cm_timeout: u8,
     /// The retry count, 3 bits.
     pub retry_count: u8,
@@ -121,7 +121,8 @@ pub struct Req {
     pub traffic_class: u8,
     /// The hop limit of the connection's packets.
     pub hop_limit: u8,
-    /// The sender's local ACK timeout on the primary path: 4.096 us * 2^n, where n has 5 bits.
+    /// The exponent n, 5 bits: the sender's local ACK timeout on the primary path is 4.096 us * 2^n; 0 means no
+    /// timeout.
     pub ack_timeout: u8,
     /// The private data: the header of rdma_cm and the bytes of the program.
     pub private_data: [u8; Req::PRIVATE],
@@ -134,7 +135,7 @@ pub struct Mra {
     pub ids: CommIds,
     /// The message (REQ or REP) to which the sender of the MRA will respond later.
     pub about: Answered,
-    /// The time that the sender still needs for its response: 4.096 us * 2^n, where n has 5 bits.
+    /// The exponent n, 5 bits: the sender needs up to 4.096 us * 2^n more for its response.
     pub service_timeout: u8,
 }
 
@@ -181,9 +182,9 @@ pub struct Rep {
     pub responder_resources: u8,
     /// The maximum number of READs that the sender may have outstanding at the receiver.
     pub initiator_depth: u8,
-    /// The longest delay of the sender's ACKs: 4.096 us * 2^n, where n has 5 bits.
+    /// The exponent n, 5 bits: the sender delays an ACK by at most 4.096 us * 2^n.
     pub target_ack_delay: u8,
-    /// The sender's answer to an alternate path in the REQ, 2 bits.
+    /// The failover code, 2 bits: whether the sender accepts the alternate path that the REQ proposes.
     pub failover: u8,
     /// True if the sender uses end-to-end flow control.
     pub flow_control: bool,
@@ -324,7 +325,7 @@ impl Answered {
 impl Req {
     /// The number of bytes of private data in a REQ.
     pub const PRIVATE: usize = 92;
-    /// The number of bytes of private data in a REQ that the header of rdma_cm leaves to the application.
+    /// The number of bytes that remain for the application in a REQ's private data after the header of rdma_cm.
     pub const USER_PRIVATE: usize = Self::PRIVATE - CmaHeader::LEN;
 
     fn decode(b: &[u8]) -> Self {

@@ -14,7 +14,7 @@ use super::Setup;
 /// has a pattern, and the second half has zeros.
 pub(crate) const HALF: u32 = 1 << 16;
 
-/// The bytes of all regions of one end, by the number of the region.
+/// The bytes of all regions of one end. The index of an entry is the number of the region (`RegionId`).
 #[derive(Default)]
 pub(crate) struct Bytes(pub(crate) Vec<Vec<u8>>);
 

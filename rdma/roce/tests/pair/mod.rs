@@ -29,8 +29,8 @@ pub(crate) const PSN_A: u32 = 100;
 /// The PSN of B's first request packet.
 pub(crate) const PSN_B: u32 = 5000;
 pub(crate) const PORT: u16 = 12_345;
-/// A limit of the steps of a test and of the packets that an end sends at one time; a test that reaches the limit
-/// fails.
+/// A test fails if one run of the pair makes this number of steps, or if an end sends this number of packets at one
+/// time.
 const MANY: usize = 20_000;
 
 /// The two ends. In most tests, `A` is the requester and `B` is the responder.
@@ -105,14 +105,16 @@ pub(crate) struct Pair {
     pub(crate) sent: Vec<Sent>,
     /// The CM messages among the sent packets.
     pub(crate) mads: Vec<Message>,
-    /// For each packet that was refused, the end that refused it and the refusal cause.
+    /// An entry for each refused packet, with the end that refused the packet and the refusal cause.
     pub(crate) refused: Vec<(Side, RefusalCause)>,
-    /// True if an end handles all packets that arrive at one time before it sends a packet.
+    /// If true, an end handles all packets with the same arrival time, and only then sends packets. If false, an end
+    /// can send packets after each arrival.
     pub(crate) batches: bool,
     /// The IPv4 identification with which the ICRC of each packet is computed.
     pub(crate) ip_id: u16,
     rules: Vec<Rule>,
-    /// The datagrams on the wire, by the time and the order of their arrival.
+    /// The datagrams on the wire. A key has the arrival time of a datagram, and a serial number that decides the order
+    /// of datagrams with the same arrival time. A value has the receiving end and the bytes of the datagram.
     wire: BTreeMap<(Time, u64), (Side, Vec<u8>)>,
     order: u64,
     log: String,
@@ -221,8 +223,8 @@ impl Pair {
         if side == A { &mut self.a } else { &mut self.b }
     }
 
-    /// Adds a rule, by which the wire decides what it does with a packet. The wire does what the first rule with a
-    /// result says, and delivers the packet if no rule has a result.
+    /// Adds a rule that says what the wire does with a packet. The wire calls the rules in the order in which they were
+    /// added, until a rule returns a `Fate`. If all rules return `None`, the wire delivers the packet.
     pub(crate) fn rule(&mut self, rule: impl FnMut(&Sent) -> Option<Fate> + 'static) {
         self.rules.push(Box::new(rule));
     }

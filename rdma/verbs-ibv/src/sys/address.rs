@@ -20,8 +20,8 @@ pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: `place` points to the local variable `storage`. A `sockaddr_storage` has the size and alignment
-            // of every socket address.
+            // SAFETY: `place` points to the local variable `storage`. A `sockaddr_storage` is large enough and
+            // sufficiently aligned for every socket address.
             unsafe { place.cast::<libc::sockaddr_in>().write(c) };
         }
         SocketAddr::V6(v6) => {
@@ -32,8 +32,8 @@ pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: `place` points to the local variable `storage`, which has the size and alignment of every socket
-            // address.
+            // SAFETY: `place` points to the local variable `storage`, which is large enough and sufficiently aligned
+            // for every socket address.
             unsafe { place.cast::<libc::sockaddr_in6>().write(c) };
         }
     }

@@ -367,7 +367,7 @@ impl Drop for CmId {
             return;
         }
         // SAFETY: this `CmId` owns the identifier, and nobody uses it after `Drop`. The call waits until all events of
-        // the identifier are acknowledged. `EventChannel::next` acknowledges each event immediately.
+        // the identifier are acknowledged, so `EventChannel::next` acknowledges each event immediately.
         unsafe { self.library().rdma_destroy_id(self.id.as_ptr()) };
     }
 }

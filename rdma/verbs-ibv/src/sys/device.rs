@@ -15,7 +15,7 @@ use super::{
     cq::Cq,
 };
 
-/// The limits that the device and its port report. Negative counts are replaced by 0.
+/// The limits that the device and its port report. A limit is 0 if the device reports a negative number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) path_mtu: u32,
@@ -26,7 +26,8 @@ pub(crate) struct Limits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// The maximum numbers of outstanding READs of one queue pair: first as responder, then as requester.
+    /// The maximum numbers of outstanding READs of one queue pair. `max_reads.0` applies to the responder of the queue
+    /// pair, and `max_reads.1` applies to the requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }
@@ -100,8 +101,9 @@ impl Device {
         })
     }
 
-    /// Returns the maximum inline data of a queue pair in bytes. libibverbs has no query for this limit, so queue pairs
-    /// with decreasing limits are created until a creation succeeds.
+    /// Returns the number of bytes of inline data that one work request may have. libibverbs has no query for this
+    /// limit, so the function tries to create a queue pair with 512 bytes of inline data, and with fewer bytes if the
+    /// device refuses.
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(Pd::new(self)?);
         let cq = Arc::new(Cq::new(self, 1)?);
@@ -118,7 +120,7 @@ impl Device {
     }
 }
 
-/// Returns the path MTU in bytes of payload per packet, or `None` if the code is unknown.
+/// Returns the path MTU in bytes for the libibverbs code `code`, or `None` if the code is unknown.
 pub(super) fn mtu_bytes(code: std::ffi::c_uint) -> Option<u32> {
     match code {
         IBV_MTU_256 => Some(256),

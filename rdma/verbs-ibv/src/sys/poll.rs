@@ -16,7 +16,8 @@ pub(crate) fn sleep(
     timeout: Option<Duration>,
 ) -> io::Result<[bool; MOST]> {
     let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
-    // The Linux kernel ignores negative file descriptors.
+    // An entry without a file descriptor gets the number -1, because the Linux kernel ignores negative file
+    // descriptors.
     for (entry, fd) in polled.iter_mut().zip(fds) {
         entry.fd = fd.map_or(-1, |fd| fd.as_raw_fd());
     }

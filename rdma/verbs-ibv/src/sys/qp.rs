@@ -26,7 +26,7 @@ const MIN_RNR_TIMER: u8 = 12;
 const MOST_RETRIES: u8 = 6;
 /// The maximum number of work requests that one call passes to the device.
 const CHUNK: usize = 8;
-/// The maximum number of scatter-gather elements of all work requests that one call passes to the device.
+/// The maximum number of scatter-gather elements that all work requests of one call to the device have together.
 const SGES: usize = 64;
 
 /// The capacities of a queue pair and of its work requests.
@@ -38,24 +38,23 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// Values that limit or replace the queue pair attributes that librdmacm supplies. `reads` limits the numbers of
-/// outstanding READs. `ack_timeout` replaces the local ACK timeout; `None` keeps librdmacm's timeout.
+/// Values that limit or replace the queue pair attributes that librdmacm supplies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// The maximum numbers of outstanding READs: first, of the READs that the peer sends to this side; second, of the
-    /// READs that this side sends to the peer.
+    /// The maximum numbers of outstanding READs. `reads.0` applies to the READs that the peer sends to this side.
+    /// `reads.1` applies to the READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
-    /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n.
+    /// The exponent n of the local ACK timeout, which is 4.096 us * 2^n. `None` keeps librdmacm's timeout.
     pub(crate) ack_timeout: Option<u8>,
 }
 
 /// The attributes of a connection that both sides support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
-    /// The path MTU in bytes of payload per packet.
+    /// The path MTU in bytes.
     pub(crate) path_mtu: u32,
-    /// The maximum numbers of outstanding READs: first, of the READs that the peer sends to this side; second, of the
-    /// READs that this side sends to the peer.
+    /// The maximum numbers of outstanding READs. `reads.0` applies to the READs that the peer sends to this side.
+    /// `reads.1` applies to the READs that this side sends to the peer.
     pub(crate) reads: (u8, u8),
 }
 

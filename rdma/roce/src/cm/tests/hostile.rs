@@ -12,7 +12,7 @@ use crate::{
     wire::mad::{MAD_LEN, Mad, Message},
 };
 
-/// Returns a REQ that host 0 sent for a connection attempt which host 0 has destroyed since.
+/// Returns the REQ of a connection attempt that host 0 has already destroyed.
 fn request(net: &mut Net) -> Mad {
     let id = net.dial(0x11, &ConnParam::default());
     let (_, mad) = net.hosts[0].cm.poll_transmit().unwrap();

@@ -74,8 +74,8 @@ impl Host {
         }
     }
 
-    /// Collects outputs like a device whose application has not read its CM events yet. The CM events of withdrawn
-    /// requests are removed, because a device removes such CM events, too.
+    /// Collects the outputs of the connection manager, and removes the CM events of withdrawn requests. A device
+    /// removes the CM event of a withdrawn request if the application has not read the CM event yet.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
@@ -117,7 +117,7 @@ struct Net {
     duplication: u32,
     /// The filter of lost messages: a message is lost if the filter returns true.
     lose: Filter,
-    /// All messages that were sent.
+    /// All CM messages that the hosts sent, including the lost messages.
     sent: Vec<Message>,
 }
 
@@ -167,16 +167,15 @@ impl Net {
         self.hosts[1].cm.accept(self.now, id, qpn, Psn::new(qpn * 5), &param)
     }
 
-    /// Puts the datagrams of both hosts on the network, and collects the outputs of both hosts.
+    /// Sends the datagrams of both hosts, and collects the outputs (`CmOutput`) of both connection managers.
     fn pump(&mut self) {
         for side in 0..2 {
             self.hosts[side].collect();
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // The destination of a DREP to the RoCE port is not compared with the peer's address, because a side
-                // that has forgotten a connection sends the DREP to the RoCE port, the only port at which a Linux
-                // kernel peer receives.
+                // A host sends the DREP for a forgotten connection to the peer's RoCE port, because a Linux kernel peer
+                // receives only at this port. The destination of a DREP to the RoCE port is not checked.
                 let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
