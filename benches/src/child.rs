@@ -14,7 +14,7 @@ use nix::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    placement::Placement,
+    placement::CpuPlacement,
     side::{Done, Effort, Order, Ready, Role, parse},
     sides,
 };
@@ -55,7 +55,7 @@ impl Side {
         self.child.id()
     }
 
-    pub(crate) fn tell<T: DeserializeOwned>(&mut self, order: impl Serialize) -> anyhow::Result<T> {
+    pub(crate) fn order<T: DeserializeOwned>(&mut self, order: impl Serialize) -> anyhow::Result<T> {
         let line = serde_json::to_string(&order)?;
         let told = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
         // Why it cannot be told, the process has said on standard error, or its status says.
@@ -117,7 +117,7 @@ impl Pair {
     pub(crate) fn start(
         far: Option<sides::Far>,
         near: sides::Near,
-        placement: &Placement,
+        placement: &CpuPlacement,
     ) -> anyhow::Result<Self> {
         Self::start_with(far, None, near, placement)
     }
@@ -126,7 +126,7 @@ impl Pair {
         far: Option<sides::Far>,
         beside: Option<sides::Beside>,
         near: sides::Near,
-        placement: &Placement,
+        placement: &CpuPlacement,
     ) -> anyhow::Result<Self> {
         let stop_far = far.as_ref().is_some_and(sides::Far::never_sleeps);
         let far = far.map(|far| Side::start(&Role::Far(far), &placement.far, Vec::new())).transpose()?;
@@ -158,7 +158,7 @@ impl Pair {
 
     pub(crate) fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
         self.resume()?;
-        let remark = self.near.tell(Order::WarmUp(*effort))?;
+        let remark = self.near.order(Order::WarmUp(*effort))?;
         self.rest()?;
         Ok(remark)
     }
@@ -166,13 +166,13 @@ impl Pair {
     pub(crate) fn run(&mut self, effort: &Effort) -> anyhow::Result<Sample> {
         self.resume()?;
         for other in [&mut self.far, &mut self.beside].into_iter().flatten() {
-            other.tell::<()>(Order::Begin)?;
+            other.order::<()>(Order::Begin)?;
         }
-        let Done { work, cpu: near } = self.near.tell(Order::Run(*effort))?;
+        let Done { work, cpu: near } = self.near.order(Order::Run(*effort))?;
         let mut cpu = [near, 0.0, 0.0];
         for (other, cpu) in [&mut self.far, &mut self.beside].into_iter().zip(&mut cpu[1..]) {
             if let Some(other) = other {
-                *cpu = other.tell(Order::End)?;
+                *cpu = other.order(Order::End)?;
             }
         }
         self.rest()?;

@@ -7,9 +7,9 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{self, Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables},
+    lb::{self, DataPlane, Epoch, Forward, LbId, Member, Rule, Rules, Tables},
     reassembly::{Config, Reassembler},
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments},
     wire::{LbHeader, ReHeader},
 };
 
@@ -36,7 +36,7 @@ impl Reassembly {
     /// `None` if there are no such segments.
     pub(crate) fn new(bytes: usize, mtu: u16, shuffled: bool) -> Option<Self> {
         let size = SegmentSize::of_mtu(mtu, IpVersion::V4).ok()?;
-        let name = EventName { tick: 0, event: 0, data_id: 0, entropy: 0 };
+        let name = EventFields { tick: 0, event: 0, data_id: 0, entropy: 0 };
         let segments = Segments::new(LbVersion::V2, size, name, bytes as u64).ok()?;
         // As a worker gets them: without the load balancer's header.
         let datagram = |segment: ejfat::segment::Segment| {
@@ -124,7 +124,7 @@ fn packet(bytes: usize, numbers: &mut Numbers) -> Vec<u8> {
 
 /// Packets that are copied to a buffer and looked up there.
 pub(crate) struct Forwarding {
-    balancer: Balancer,
+    balancer: DataPlane,
     packets: Vec<Vec<u8>>,
     to: Vec<u8>,
     next: usize,
@@ -134,7 +134,7 @@ pub(crate) struct Forwarding {
 impl Forwarding {
     /// `None` if the tables do not hold the rules.
     pub(crate) fn new(bytes: usize) -> Option<Self> {
-        let balancer = Balancer::new(&Tables::new(&rules()?), 1);
+        let balancer = DataPlane::new(&Tables::new(&rules()?), 1);
         let numbers = &mut Numbers(3);
         let packets = (0..PACKETS).map(|_| packet(bytes, numbers)).collect();
         Some(Self { balancer, packets, to: vec![0; bytes], next: 0, members: [0; SLOTS] })

@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr};
 
 use roce::{
-    Config, Endpoint, Entropy, Memory, QpAttr, Received, RegionId, Time, Transmit,
+    Config, DatagramMeta, Endpoint, Entropy, QpAttr, RegionId, RegionWriter, Time, Transmit,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
@@ -34,8 +34,8 @@ impl Entropy for Numbers {
 #[derive(Debug)]
 struct Bytes(Vec<u8>);
 
-impl Memory for Bytes {
-    fn place(&mut self, _: RegionId, offset: u64, bytes: &[u8]) {
+impl RegionWriter for Bytes {
+    fn write(&mut self, _: RegionId, offset: u64, bytes: &[u8]) {
         let start = offset as usize;
         self.0[start..start + bytes.len()].copy_from_slice(bytes);
     }
@@ -130,7 +130,7 @@ impl Pair {
         let [a, b] = &mut self.ends;
         let (from, to) = if from == 0 { (a, b) } else { (b, a) };
         let flow = Flow::new(from.at, to.at)?;
-        let meta = Received { from: from.at, to: to.at, index: 0 };
+        let meta = DatagramMeta { from: from.at, to: to.at, index: 0 };
         let mut packets = 0;
         while from.endpoint.poll_transmit(Time(self.now), &mut self.transmit) {
             packets += 1;

@@ -8,7 +8,7 @@ use naa_measure::row::{
 use crate::{
     child::Pair,
     cpu,
-    runner::{Progress, Settings},
+    runner::{Progress, RunConfig},
     sides::{Far, Near, Wait},
 };
 
@@ -46,12 +46,12 @@ struct Sample {
     cpu_percent: f64,
 }
 
-pub(crate) fn run(settings: &Settings, progress: &Progress) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn run(config: &RunConfig, progress: &Progress) -> anyhow::Result<Vec<Row>> {
     progress.say("memory and CPU of idle sessions");
     let mut samples = Vec::new();
     // New processes for each repeat: memory grows once.
-    for _ in 0..=settings.repeats {
-        samples.push(watch(settings)?);
+    for _ in 0..=config.repeats {
+        samples.push(watch(config)?);
         progress.step();
     }
     // The first is the warm-up.
@@ -59,8 +59,8 @@ pub(crate) fn run(settings: &Settings, progress: &Progress) -> anyhow::Result<Ve
 }
 
 /// All numbers of sessions at the same time, since they hardly do anything.
-fn watch(settings: &Settings) -> anyhow::Result<[Sample; COUNTS.len()]> {
-    let Settings { effort, placement, .. } = settings;
+fn watch(config: &RunConfig) -> anyhow::Result<[Sample; COUNTS.len()]> {
+    let RunConfig { effort, placement, .. } = config;
     let mut pairs = Vec::new();
     for count in COUNTS {
         let mut pair = Pair::start(Some(Far::Call(Wait::Adaptive)), Near::Idle(count), placement)?;

@@ -39,8 +39,8 @@ use tracing_subscriber::{
 };
 
 use measures::Measure;
-use placement::Placement;
-use runner::Settings;
+use placement::CpuPlacement;
+use runner::RunConfig;
 use side::Effort;
 
 const EXAMPLES: &str = "\
@@ -72,11 +72,11 @@ struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    options: Options,
+    suite: SuiteArgs,
 }
 
 #[derive(Clone, Debug, clap::Args)]
-struct Options {
+struct SuiteArgs {
     /// Write the table to FILE as JSON too; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,24 +104,24 @@ enum Command {
     /// 64-byte calls by naaice_ap2.h and by naa.h, by a program that polls, and from Python if python3 can import naa;
     /// what a program costs that waits for ten seconds.
     #[command(after_help = CAPI_EXAMPLES)]
-    Capi(Options),
+    Capi(SuiteArgs),
     /// Measure the bridge from EJFAT's events into workers' memory
     ///
     /// Segments by UDP into a worker's memory, shared or by RDMA, beside reassembly alone and RDMA WRITEs; and beside ZeroMQ in a build with
     /// `cargo build --release -p naa-benches --features zeromq`, which needs a C++ compiler.
     #[command(after_help = BRIDGE_EXAMPLES)]
-    Bridge(Options),
+    Bridge(SuiteArgs),
     /// Measure EJFAT's data path
     ///
     /// The reassembler and the load balancer's tables in memory, beside copies of the same bytes.
     #[command(after_help = EJFAT_EXAMPLES)]
-    Ejfat(Options),
+    Ejfat(SuiteArgs),
     /// Measure the control plane of EJFAT's load balancer
     ///
     /// How many states of workers it takes per second, beside bare gRPC; how soon a new worker gets events, and how soon a dead
     /// worker gets none; what changes of tables cost the data plane.
     #[command(after_help = LB_EXAMPLES)]
-    Lb(Options),
+    Lb(SuiteArgs),
     Layouts(Box<layouts::Args>),
     /// One end of a measurement
     #[command(hide = true)]
@@ -251,16 +251,16 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
-        Some(Command::Capi(options)) => bench(options, Suite::capi()),
-        Some(Command::Bridge(options)) => bench(options, Suite::bridge()),
-        Some(Command::Lb(options)) => bench(options, Suite::lb()),
-        Some(Command::Ejfat(options)) => bench(options, Suite::ejfat()),
+        Some(Command::Capi(args)) => bench(args, Suite::capi()),
+        Some(Command::Bridge(args)) => bench(args, Suite::bridge()),
+        Some(Command::Lb(args)) => bench(args, Suite::lb()),
+        Some(Command::Ejfat(args)) => bench(args, Suite::ejfat()),
         Some(Command::Layouts(args)) => layouts::run(args),
-        None => bench(&args.options, Suite::network()),
+        None => bench(&args.suite, Suite::network()),
     }
 }
 
-fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
+fn bench(args: &SuiteArgs, suite: Suite) -> anyhow::Result<()> {
     let effort = suite.effort(args.quick);
     let Suite { command, mut measures, .. } = suite;
     if let Some(text) = &args.only {
@@ -276,7 +276,7 @@ fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
         return measures.iter().flat_map(|measure| measure.names()).try_for_each(|name| table.line(&name));
     }
     let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
-    let placement = if args.unpinned { Placement::default() } else { Placement::halves()? };
+    let placement = if args.unpinned { CpuPlacement::default() } else { CpuPlacement::halves()? };
     table.line(&placement::describe(&placement))?;
     if measures.iter().any(Measure::needs_python)
         && let Err(why) = sides::python::look()
@@ -284,8 +284,8 @@ fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
         measures.retain(|measure| !measure.needs_python());
         table.line(&format!("calls from Python are not measured: {why}"))?;
     }
-    let settings = Settings { repeats, effort, quick: args.quick, placement };
-    let rows = runner::run(&measures, args.only.as_deref(), &settings, &mut table)?;
+    let config = RunConfig { repeats, effort, quick: args.quick, placement };
+    let rows = runner::run(&measures, args.only.as_deref(), &config, &mut table)?;
     let report = Report { rows };
     table.line("")?;
     table.line(&summary(&report, repeats, args.quick, command))?;
@@ -293,14 +293,14 @@ fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
 }
 
 fn summary(report: &Report, repeats: u32, quick: bool, command: &str) -> String {
-    let judged = || report.rows.iter().filter(|row| row.target != row::Target::Report);
-    let targets = judged().count();
+    let with_target = || report.rows.iter().filter(|row| row.target != row::Target::Report);
+    let targets = with_target().count();
     let targets = format!("{targets} target{}", if targets == 1 { "" } else { "s" });
     if quick || repeats < LEAST_REPEATS {
         let why = if quick { "--quick measures for too short a time".into() } else { few(repeats) };
         return format!("{targets} without a verdict: {why}; `{command}` gives one");
     }
-    let count = |verdict| judged().filter(|row| row.verdict() == verdict).count();
+    let count = |verdict| with_target().filter(|row| row.verdict() == verdict).count();
     let (met, missed, unclear) = (count("pass"), count("MISSED"), count("no verdict"));
     format!("{targets}: {met} met, {missed} missed, {unclear} without a verdict (spread over 20 %)")
 }

@@ -197,11 +197,11 @@ fn pooled_call() -> Measure {
 
 fn sessions() -> Measure {
     let mut b = Builder::default();
-    let crowd = |b: &mut Builder, count| b.contender(Far::Call(Wait::Adaptive), Near::Sessions(count));
-    let one = crowd(&mut b, 1);
+    let sessions = |b: &mut Builder, count| b.contender(Far::Call(Wait::Adaptive), Near::Sessions(count));
+    let one = sessions(&mut b, 1);
     b.row("64-byte calls per second, 1 session", one, None, Report, None);
     for count in [8, 64] {
-        let many = crowd(&mut b, count);
+        let many = sessions(&mut b, count);
         b.row(format!("64-byte calls per second, {count} sessions, vs 1 session"), many, one, Report, None);
     }
     b.measure("calls/s", CALL_CPU)

@@ -13,14 +13,14 @@ use nix::{
 
 /// CPUs of the two ends; none: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Placement {
+pub(crate) struct CpuPlacement {
     pub(crate) near: Vec<usize>,
     pub(crate) far: Vec<usize>,
 }
 
 const THIS_PROCESS: Pid = Pid::from_raw(0);
 
-impl Placement {
+impl CpuPlacement {
     /// Half of the cores for each, as far as this process may use them. A single core is shared.
     pub(crate) fn halves() -> anyhow::Result<Self> {
         let allowed = sched_getaffinity(THIS_PROCESS).context("cannot read which CPUs may be used")?;
@@ -62,13 +62,13 @@ pub(crate) fn stay_on(cpus: &[usize]) -> anyhow::Result<()> {
 }
 
 /// The machine in a line, for whoever compares figures.
-pub(crate) fn describe(placement: &Placement) -> String {
+pub(crate) fn describe(placement: &CpuPlacement) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unnamed CPUs", |(_, name)| name.trim());
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
-    let Placement { near, far } = placement;
+    let CpuPlacement { near, far } = placement;
     let place = if near.is_empty() {
         "the kernel places the two ends".to_owned()
     } else {
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn cores_are_divided_and_one_is_shared() {
-        let placement = |near: &[usize], far: &[usize]| Placement { near: near.into(), far: far.into() };
-        assert_eq!(Placement::divide(vec![vec![0], vec![1]]), placement(&[0], &[1]));
+        let placement = |near: &[usize], far: &[usize]| CpuPlacement { near: near.into(), far: far.into() };
+        assert_eq!(CpuPlacement::divide(vec![vec![0], vec![1]]), placement(&[0], &[1]));
         assert_eq!(
-            Placement::divide(vec![vec![0, 4], vec![1, 5], vec![2, 6]]),
+            CpuPlacement::divide(vec![vec![0, 4], vec![1, 5], vec![2, 6]]),
             placement(&[0, 4], &[1, 5, 2, 6])
         );
-        assert_eq!(Placement::divide(vec![vec![0, 1]]), Placement::default());
-        Placement::halves().unwrap();
+        assert_eq!(CpuPlacement::divide(vec![vec![0, 1]]), CpuPlacement::default());
+        CpuPlacement::halves().unwrap();
     }
 }

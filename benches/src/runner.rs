@@ -12,37 +12,37 @@ use crate::{
     child::{Pair, Sample},
     idle,
     measures::{Comparison, Contender, Cpu, Measure, Turns},
-    placement::Placement,
+    placement::CpuPlacement,
     side::Effort,
 };
 
 /// How all of it is measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct RunConfig {
     pub(crate) repeats: u32,
     pub(crate) effort: Effort,
     /// Too short for verdicts.
     pub(crate) quick: bool,
-    pub(crate) placement: Placement,
+    pub(crate) placement: CpuPlacement,
 }
 
 /// Measures all of it, prints rows as they come, and gives those in whose name `only` is.
 pub(crate) fn run(
     measures: &[Measure],
     only: Option<&str>,
-    settings: &Settings,
+    config: &RunConfig,
     table: &mut TextTable,
 ) -> anyhow::Result<Vec<Row>> {
-    let progress = Progress::new(measures.len() as u64 * u64::from(settings.repeats + 1));
+    let progress = Progress::new(measures.len() as u64 * u64::from(config.repeats + 1));
     progress.suspend(|| table.row(Row::HEAD))?;
     let mut all = Vec::new();
     for measure in measures {
         let mut rows = match measure {
-            Measure::Turns(turns) => take_turns(turns, only, settings, &progress)?,
-            Measure::Idle => idle::run(settings, &progress)?,
+            Measure::Turns(turns) => take_turns(turns, only, config, &progress)?,
+            Measure::Idle => idle::run(config, &progress)?,
         };
         rows.retain(|row| only.is_none_or(|text| row.measure.contains(text)));
-        if settings.quick {
+        if config.quick {
             rows = rows.into_iter().map(Row::without_verdict).collect();
         }
         progress.suspend(|| {
@@ -58,10 +58,10 @@ pub(crate) fn run(
 fn take_turns(
     turns: &Turns,
     only: Option<&str>,
-    settings: &Settings,
+    config: &RunConfig,
     progress: &Progress,
 ) -> anyhow::Result<Vec<Row>> {
-    let Settings { repeats, effort, placement, .. } = settings;
+    let RunConfig { repeats, effort, placement, .. } = config;
     let rows: Vec<_> =
         turns.rows.iter().filter(|row| only.is_none_or(|text| row.name.contains(text))).collect();
     let needed = |place: &usize| rows.iter().any(|row| row.ours == *place || row.reference == Some(*place));
@@ -93,7 +93,7 @@ fn take_turns(
     Ok(rows.into_iter().flat_map(|row| rows_of(turns, row, &samples, &remarks)).collect())
 }
 
-fn start(contender: &Contender, placement: &Placement) -> anyhow::Result<Pair> {
+fn start(contender: &Contender, placement: &CpuPlacement) -> anyhow::Result<Pair> {
     Pair::start_with(contender.far, contender.beside, contender.near, placement)
 }
 

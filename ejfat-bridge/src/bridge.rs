@@ -4,8 +4,8 @@ mod function;
 mod kept;
 mod lengths;
 mod locals;
+mod loop_service;
 mod report;
-mod resident;
 
 use std::{
     net::SocketAddr,
@@ -15,25 +15,25 @@ use std::{
 
 use ejfat::{
     Time,
-    bridge::{Action, Dispatcher, Home, WorkerId},
-    reassembly::{Cause, EventId},
-    ring::{Descriptor, Geometry, Placing},
+    bridge::{DispatchAction, Dispatcher, EventLocation, WorkerId},
+    reassembly::{EventBufferId, SegmentDropCause},
+    ring::{DeliveryMode, Descriptor, Geometry},
 };
 use ejfat_udp::{PortCounters, Ports};
-use naa_server::{function::Handler, resident::StreamId};
-use verbs::lines::Lines;
+use naa_server::{function::Handler, loop_service::StreamId};
+use verbs::log_limit::LogLimit;
 
 use crate::{
-    BridgeConfig, Error, FillSink, Handle,
-    bells::Bells,
-    handle::Desk,
+    BridgeConfig, BridgeHandle, Error, FillSink,
+    handle::QueryQueue,
     intake::{self, Intake},
     local::Listener,
-    ring::{Ring, Way},
+    ring::{BridgeRing, RingTransport},
+    wake_set::WakeSet,
 };
 use function::info;
 use kept::Kept;
-use lengths::{Told, TooLong};
+use lengths::{LoggedLengths, TooLong};
 use report::level;
 
 /// The maximum number of batches that are received from one port before other ports and the RDMA device are served.
@@ -55,7 +55,7 @@ const STARVED: Duration = Duration::from_millis(1);
 /// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.
 const DEAD: Duration = Duration::from_secs(15);
 /// The time between two snapshots of the bridge's counters. Each handle of the bridge returns the newest snapshot.
-const TOLD: Duration = Duration::from_millis(100);
+const SNAPSHOT_PERIOD: Duration = Duration::from_millis(100);
 
 /// A bridge, which receives segments and puts events into the rings of workers.
 #[derive(Debug)]
@@ -63,34 +63,34 @@ pub struct Bridge {
     intake: Intake,
     dispatcher: Dispatcher,
     /// The rings of workers. The index of a worker's ring is `WorkerId::at`.
-    rings: Vec<Option<(WorkerId, Ring)>>,
+    rings: Vec<Option<(WorkerId, BridgeRing)>>,
     /// The rings of workers that ended, as long as events in such a ring may be delivered again to other workers.
     kept: Vec<Kept>,
-    placing: Placing,
+    placing: DeliveryMode,
     listener: Option<Listener>,
-    bells: Bells,
+    wake_set: WakeSet,
     /// The number of bytes of memory that are still available for rings of local workers.
     local_memory: u64,
     instance: u64,
     /// The worker and ring geometry of an accepted subscription for which the server loop has not called
-    /// [`Resident::begin`](naa_server::resident::Resident::begin) yet.
+    /// [`LoopService::begin`](naa_server::loop_service::LoopService::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
     /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes each worker
-    /// from `told`, and reports one event of the worker to the dispatcher as acknowledged.
-    told: Vec<WorkerId>,
+    /// from `announced`, and reports one event of the worker to the dispatcher as acknowledged.
+    announced: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
-    moved: Option<EventId>,
+    moved: Option<EventBufferId>,
     closing: Vec<(StreamId, String)>,
     fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
-    desk: Arc<Desk>,
+    queries: Arc<QueryQueue>,
     refused: u64,
     /// The log limit for log records about refused subscriptions of local workers.
-    lines: Lines<()>,
+    log_limit: LogLimit<()>,
     failed: Option<String>,
     /// True if the lack of address space for an event was logged already.
-    told_of_addresses: bool,
+    logged_addresses: bool,
     too_long: TooLong,
-    told_of_lengths: Told,
+    logged_lengths: LoggedLengths,
     /// The number of unreleased events of workers that were removed while the bridge was ending, which do not count as
     /// lost.
     left: u64,
@@ -103,7 +103,7 @@ pub struct Bridge {
     /// The last time at which segments or credits arrived.
     active: Instant,
     next_tick: Instant,
-    next_told: Instant,
+    next_snapshot: Instant,
     /// The counters of the ports as they were last reported.
     ports: Arc<[PortCounters]>,
     next_ports: Time,
@@ -119,7 +119,7 @@ impl Bridge {
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
-        let bells = Bells::new(&intake.ports, listener.as_ref()).map_err(Error::io("make an epoll"))?;
+        let wake_set = WakeSet::new(&intake.ports, listener.as_ref()).map_err(Error::io("make an epoll"))?;
         let slots = intake.reassembler.config().slots;
         let dispatcher = Dispatcher::new(config.dispatch, slots);
         let now = Instant::now();
@@ -130,28 +130,28 @@ impl Bridge {
             kept: Vec::new(),
             placing: config.placing,
             listener,
-            bells,
+            wake_set,
             local_memory: config.local_memory,
             instance,
             accepted: None,
-            told: Vec::new(),
+            announced: Vec::new(),
             moved: None,
             closing: Vec::new(),
             fill: config.fill.map(|(sink, interval)| (sink, interval, now)),
-            desk: Arc::default(),
+            queries: Arc::default(),
             refused: 0,
-            lines: Lines::default(),
+            log_limit: LogLimit::default(),
             failed: None,
-            told_of_addresses: false,
+            logged_addresses: false,
             too_long: TooLong::default(),
-            told_of_lengths: Told::default(),
+            logged_lengths: LoggedLengths::default(),
             left: 0,
             dry: Time::default(),
             ready: Vec::new(),
             finishing: false,
             active: now,
             next_tick: now,
-            next_told: now,
+            next_snapshot: now,
             ports: Arc::default(),
             next_ports: Time::default(),
         })
@@ -164,8 +164,8 @@ impl Bridge {
     }
 
     /// Returns a handle by which other threads read the state of the bridge.
-    pub fn handle(&self) -> Handle {
-        Handle(self.desk.clone())
+    pub fn handle(&self) -> BridgeHandle {
+        BridgeHandle(self.queries.clone())
     }
 
     /// Returns the addresses at which the bridge receives segments, with the ports that the system chose.
@@ -193,20 +193,20 @@ impl Bridge {
         self.listener.as_ref().map(Listener::path)
     }
 
-    fn ring(&mut self, worker: WorkerId) -> Option<&mut Ring> {
+    fn ring(&mut self, worker: WorkerId) -> Option<&mut BridgeRing> {
         let (id, ring) = self.rings.get_mut(worker.at())?.as_mut()?;
         (*id == worker).then_some(ring)
     }
 
     fn worker(&self, stream: StreamId) -> Option<WorkerId> {
-        let its = |(_, ring): &&(WorkerId, Ring)| match &ring.way {
-            Way::Remote(remote) => remote.stream().id == stream,
-            Way::Shared(_) => false,
+        let its = |(_, ring): &&(WorkerId, BridgeRing)| match &ring.transport {
+            RingTransport::Rdma(remote) => remote.stream().id == stream,
+            RingTransport::Shared(_) => false,
         };
         self.rings.iter().flatten().find(its).map(|(id, _)| *id)
     }
 
-    fn insert(&mut self, worker: WorkerId, ring: Ring) {
+    fn insert(&mut self, worker: WorkerId, ring: BridgeRing) {
         if self.rings.len() <= worker.at() {
             self.rings.resize_with(worker.at() + 1, || None);
         }
@@ -290,13 +290,13 @@ impl Bridge {
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
         let place = match self.intake.reassembler.handle(now, Some(source), datagram) {
             Ok(place) => place,
-            Err(Cause::TooLong) => {
+            Err(SegmentDropCause::TooLong) => {
                 self.too_long(now, source, buffer, from..to);
                 return;
             }
             Err(_) => return,
         };
-        let home = if place.opened {
+        let location = if place.opened {
             let opened = self.intake.opened(&place, datagram);
             // Before the dispatcher opens the new event, it must forget the evicted events, because the new event may
             // use the event buffer of an evicted event.
@@ -304,25 +304,25 @@ impl Bridge {
                 self.dispatcher.gave_up(evicted.id);
             }
             match self.dispatcher.open(now, intake::unix(), opened) {
-                Ok(home) => home,
+                Ok(location) => location,
                 Err(_) => {
                     self.intake.reassembler.release(place.id);
                     return;
                 }
             }
         } else {
-            self.dispatcher.home(place.id).unwrap_or(Home::Spill)
+            self.dispatcher.location(place.id).unwrap_or(EventLocation::Spill)
         };
         let payload = from + place.payload.start..from + place.payload.end;
-        match home {
-            Home::Spill => {
-                let Intake { arena, buffers, .. } = &mut self.intake;
-                if let Err(error) = arena.place(&place, &buffers.bytes(buffer)[payload]) {
+        match location {
+            EventLocation::Spill => {
+                let Intake { spill, buffers, .. } = &mut self.intake;
+                if let Err(error) = spill.place(&place, &buffers.bytes(buffer)[payload]) {
                     self.give_up(place.id, &error);
                     return;
                 }
             }
-            Home::Ring { worker, offset } => {
+            EventLocation::Ring { worker, offset } => {
                 self.place(worker, buffer, payload, offset + u64::from(place.offset));
             }
         }
@@ -338,17 +338,17 @@ impl Bridge {
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
-        match &mut ring.way {
+        match &mut ring.transport {
             // A segment is sent from its receive buffer only while enough buffers are free for the next batch, because
             // the segment's receive buffer stays in use until the worker acknowledges the WRITE.
-            Way::Remote(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
+            RingTransport::Rdma(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
-            Way::Remote(remote) if remote.is_cut() => {
+            RingTransport::Rdma(remote) if remote.is_cut() => {
                 ring.memory.write(at as usize, &buffers.bytes(buffer)[payload.clone()]);
                 remote.copy(at, payload.len() as u32);
             }
-            Way::Remote(_) | Way::Shared(_) => {
+            RingTransport::Rdma(_) | RingTransport::Shared(_) => {
                 ring.memory.write(at as usize, &buffers.bytes(buffer)[payload])
             }
         }
@@ -360,68 +360,68 @@ impl Bridge {
             while let Some(action) = self.dispatcher.poll_action() {
                 self.carry_out(action);
             }
-            let Some(worker) = self.told.pop() else { return };
+            let Some(worker) = self.announced.pop() else { return };
             self.dispatcher.acknowledged(now, worker);
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, action: DispatchAction) {
         match action {
-            Action::Move { id, length, worker, offset } => {
+            DispatchAction::Move { id, length, worker, offset } => {
                 if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
-                    ring.memory.write(offset as usize, self.intake.arena.bytes(id.slot(), length as usize));
+                    ring.memory.write(offset as usize, self.intake.spill.bytes(id.slot(), length as usize));
                 }
                 self.moved = Some(id);
             }
-            Action::Deliver { id, worker, descriptor } => {
-                let is_in_twin = self.moved.take() == Some(id);
+            DispatchAction::Deliver { id, worker, descriptor } => {
+                let is_in_staging = self.moved.take() == Some(id);
                 self.release(id);
-                self.tell(worker, descriptor, is_in_twin);
+                self.announce(worker, descriptor, is_in_staging);
             }
-            Action::Again { from, offset, worker, descriptor } => {
-                self.again(from, offset, worker, descriptor);
+            DispatchAction::Redeliver { from, offset, worker, descriptor } => {
+                self.deliver_again(from, offset, worker, descriptor);
             }
-            Action::Forget { worker, given_up } => self.forget(worker, given_up),
-            Action::Rescue { id, length, worker, offset } => {
+            DispatchAction::Forget { worker, given_up } => self.forget(worker, given_up),
+            DispatchAction::Rescue { id, length, worker, offset } => {
                 let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) else { return };
-                match self.intake.arena.bytes_mut(id, length as usize) {
+                match self.intake.spill.bytes_mut(id, length as usize) {
                     Ok(bytes) => ring.memory.read(offset as usize, bytes),
                     Err(error) => self.give_up(id, &error),
                 }
             }
-            Action::Drop { id } => self.release(id),
+            DispatchAction::Drop { id } => self.release(id),
         }
     }
 
-    /// Announces an event to a worker whose ring has the event. `is_in_twin` is true if the event was copied as a whole
-    /// into the staging ring, and false if the event was written segment by segment.
-    fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
+    /// Announces an event to a worker whose ring has the event. `is_in_staging` is true if the event was copied as a
+    /// whole into the staging ring, and false if the event was written segment by segment.
+    fn announce(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_staging: bool) {
         let Some(ring) = self.ring(worker) else { return };
-        match &mut ring.way {
-            Way::Remote(remote) => {
-                let is_in_twin = is_in_twin || !remote.is_cut();
-                remote.deliver(descriptor, is_in_twin);
+        match &mut ring.transport {
+            RingTransport::Rdma(remote) => {
+                let is_in_staging = is_in_staging || !remote.is_cut();
+                remote.deliver(descriptor, is_in_staging);
             }
-            Way::Shared(shared) => {
+            RingTransport::Shared(shared) => {
                 shared.deliver(&descriptor);
-                self.told.push(worker);
+                self.announced.push(worker);
             }
         }
     }
 
     /// Gives up an event because the system has no address space for the event's spill memory.
-    fn give_up(&mut self, id: EventId, error: &ejfat_udp::Error) {
-        if !std::mem::replace(&mut self.told_of_addresses, true) {
+    fn give_up(&mut self, id: EventBufferId, error: &ejfat_udp::Error) {
+        if !std::mem::replace(&mut self.logged_addresses, true) {
             tracing::warn!("an event is given up: {error}");
         }
         self.dispatcher.gave_up(id);
         self.intake.reassembler.abandon(id);
-        self.intake.arena.release(id);
+        self.intake.spill.release(id);
     }
 
-    fn release(&mut self, id: EventId) {
+    fn release(&mut self, id: EventBufferId) {
         self.intake.reassembler.release(id);
-        self.intake.arena.release(id);
+        self.intake.spill.release(id);
     }
 
     /// Posts the queued WRITEs of all remote workers. If a worker has the maximum number of unacknowledged WRITEs, the
@@ -429,7 +429,7 @@ impl Bridge {
     /// dispatcher.
     fn pump(&mut self) {
         for (worker, ring) in self.rings.iter_mut().flatten() {
-            let Way::Remote(remote) = &mut ring.way else { continue };
+            let RingTransport::Rdma(remote) = &mut ring.transport else { continue };
             if remote.has_waiting()
                 && let Err(error) = remote.pump()
             {
@@ -446,7 +446,7 @@ impl Bridge {
     /// the time `DEAD`.
     fn find_dead(&mut self, now: Instant) {
         for (_, ring) in self.rings.iter().flatten() {
-            let Way::Remote(remote) = &ring.way else { continue };
+            let RingTransport::Rdma(remote) = &ring.transport else { continue };
             if remote.waits_since(now) > DEAD {
                 self.closing.push((remote.stream().id, format!("it acknowledged nothing for {DEAD:?}")));
             }
@@ -474,7 +474,7 @@ impl Bridge {
     }
 
     /// Removes a worker whose subscription was accepted, but whose session ended before the server loop called
-    /// [`Resident::begin`](naa_server::resident::Resident::begin).
+    /// [`LoopService::begin`](naa_server::loop_service::LoopService::begin).
     fn forget_accepted(&mut self) {
         if let Some((worker, _)) = self.accepted.take() {
             self.remove(worker, self.intake.now());
@@ -500,7 +500,7 @@ impl Bridge {
         // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
-        if let Way::Remote(remote) = ring.way {
+        if let RingTransport::Rdma(remote) = ring.transport {
             remote.end(&mut self.intake.buffers);
         }
         if self.finishing {
@@ -520,7 +520,7 @@ impl Bridge {
         self.dispatcher.tick(time);
         self.act(time);
         self.pump();
-        self.tell_of_small_rings();
+        self.log_small_rings();
         if let Some((_, interval, next)) = &mut self.fill
             && now >= *next
         {
@@ -531,8 +531,8 @@ impl Bridge {
                 sink.levels(&levels, all);
             }
         }
-        if now >= self.next_told {
-            self.next_told = now + TOLD;
+        if now >= self.next_snapshot {
+            self.next_snapshot = now + SNAPSHOT_PERIOD;
             self.report(time);
         }
     }
@@ -543,16 +543,16 @@ impl Bridge {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;
         }
-        let starved = self.dispatcher.waiting() > 0 || self.dispatcher.waiting_again() > 0;
+        let starved = self.dispatcher.waiting() > 0 || self.dispatcher.waiting_for_redelivery() > 0;
         let most = if starved { STARVED } else { LATER };
         now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
     }
 
     /// Returns true if no event waits for room, and no WRITE to any worker is queued or unacknowledged.
     fn is_quiet(&self) -> bool {
-        let quiet = |(_, ring): &(WorkerId, Ring)| match &ring.way {
-            Way::Remote(remote) => remote.is_quiet(),
-            Way::Shared(_) => true,
+        let quiet = |(_, ring): &(WorkerId, BridgeRing)| match &ring.transport {
+            RingTransport::Rdma(remote) => remote.is_quiet(),
+            RingTransport::Shared(_) => true,
         };
         self.dispatcher.waiting() == 0 && self.rings.iter().flatten().all(quiet)
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use ejfat::{bridge, listen::Listen, reassembly, ring::Placing, wire::LbHeader};
+use ejfat::{bridge, listen::Listen, reassembly, ring::DeliveryMode, wire::LbHeader};
 
 /// Settings of a [`Bridge`](crate::Bridge).
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub struct BridgeConfig {
     /// The limits and settings of the dispatcher.
     pub dispatch: bridge::Config,
     /// The delivery mode for rings of remote workers.
-    pub placing: Placing,
+    pub placing: DeliveryMode,
     /// The rule that decides which worker gets an event.
-    pub route: Route,
+    pub route: WorkerSelection,
     /// The path of the socket at which local workers subscribe.
     pub local: Option<PathBuf>,
     /// The maximum number of bytes of all local workers' rings together.
@@ -40,8 +40,8 @@ impl BridgeConfig {
             buffer: None,
             reassembly: reassembly::Config::default(),
             dispatch: bridge::Config::default(),
-            placing: Placing::Store,
-            route: Route::LeastFilled,
+            placing: DeliveryMode::Store,
+            route: WorkerSelection::LeastFilled,
             local: None,
             local_memory: naa_server::default_memory(),
             receive_buffers: 256,
@@ -52,18 +52,18 @@ impl BridgeConfig {
 
 /// The rule that decides which worker gets an event.
 #[derive(Clone, Debug)]
-pub enum Route {
+pub enum WorkerSelection {
     /// The worker with the least filled ring gets the event.
     LeastFilled,
     /// Among the workers that take the event's data id, the worker with the least filled ring gets the event.
     DataId,
     /// The member that load-balancer tables name for the event's LB header gets the event. If the event has no LB
     /// header, or if the tables name no member, the worker with the least filled ring gets the event.
-    Tables(Arc<dyn Steering>),
+    Tables(Arc<dyn MemberLookup>),
 }
 
 /// The part of load-balancer tables that a bridge needs: the choice of an event's member.
-pub trait Steering: Send + Sync + fmt::Debug {
+pub trait MemberLookup: Send + Sync + fmt::Debug {
     /// Returns the number of the member that gets an event with the LB header `header`; `None` if the tables name no
     /// member for this header.
     fn member(&self, header: &LbHeader) -> Option<u16>;
@@ -71,7 +71,7 @@ pub trait Steering: Send + Sync + fmt::Debug {
 
 /// The fill level of a worker's ring.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Level {
+pub struct FillLevel {
     /// The number of the worker. Each new worker of a bridge has a higher number than all workers before.
     pub worker: u32,
     /// The name that the worker gave in its subscription. The bridge uses the name only in logs and reports.
@@ -91,5 +91,5 @@ pub struct Level {
 pub trait FillSink: Send + fmt::Debug {
     /// Reports the fill levels. `workers` has the fill level of each subscribed worker, and `all` is the fill level of
     /// all rings together.
-    fn levels(&mut self, workers: &[Level], all: f64);
+    fn levels(&mut self, workers: &[FillLevel], all: f64);
 }

@@ -12,19 +12,19 @@ use std::{
 
 use ejfat::{
     Time,
-    bridge::{Counters, Record},
+    bridge::{Counters, EventTrace},
     reassembly,
 };
 
 use ejfat_udp::PortCounters;
 
-use crate::{Level, Load};
+use crate::{FillLevel, Load};
 
 /// The state of a worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerReport {
     /// The fill level of the worker's ring, with the worker's number and name.
-    pub level: Level,
+    pub level: FillLevel,
     /// The name of the delivery mode: "store", "cut" or "shared".
     pub placing: &'static str,
     /// The address of a remote worker, or `None` for a worker on the bridge's machine.
@@ -89,16 +89,16 @@ pub struct Snapshot {
 }
 
 #[derive(Debug)]
-struct Question {
+struct Query {
     tick: u64,
-    answer: mpsc::Sender<Vec<Record>>,
+    answer: mpsc::Sender<Vec<EventTrace>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct QueryQueue {
     snapshot: Mutex<Snapshot>,
-    asked: AtomicBool,
-    questions: Mutex<Vec<Question>>,
+    has_queries: AtomicBool,
+    queries: Mutex<Vec<Query>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,26 +106,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The maximum number of queries for event traces that may wait.
-const MOST_QUESTIONS: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(2);
+const MOST_QUERIES: usize = 64;
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Desk {
+impl QueryQueue {
     pub(crate) fn put(&self, snapshot: Snapshot) {
         *lock(&self.snapshot) = snapshot;
     }
 
-    pub(crate) fn answer<'a, I: Iterator<Item = &'a Record>>(&self, find: impl Fn(u64) -> I) {
-        if !self.asked.load(Ordering::Acquire) {
+    pub(crate) fn answer<'a, I: Iterator<Item = &'a EventTrace>>(&self, find: impl Fn(u64) -> I) {
+        if !self.has_queries.load(Ordering::Acquire) {
             return;
         }
         // At most one query is answered in a turn of the server loop, because a query takes a millisecond.
-        let question = {
-            let mut questions = lock(&self.questions);
-            let question = questions.pop();
-            self.asked.store(!questions.is_empty(), Ordering::Release);
-            question
+        let query = {
+            let mut queries = lock(&self.queries);
+            let query = queries.pop();
+            self.has_queries.store(!queries.is_empty(), Ordering::Release);
+            query
         };
-        if let Some(Question { tick, answer }) = question {
+        if let Some(Query { tick, answer }) = query {
             // Usually few events have the same tick. The limit of 100 traces matters only if a sender sends the same
             // tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
@@ -135,9 +135,9 @@ impl Desk {
 
 /// A handle of a bridge. All clones of a handle refer to the same bridge.
 #[derive(Clone, Debug)]
-pub struct Handle(pub(crate) Arc<Desk>);
+pub struct BridgeHandle(pub(crate) Arc<QueryQueue>);
 
-impl Handle {
+impl BridgeHandle {
     /// Returns the latest snapshot, which is at most 150 ms old.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.0.snapshot).clone()
@@ -152,16 +152,16 @@ impl Handle {
     /// Returns the event traces of the events whose tick is `tick`. The result begins with the newest event trace, and
     /// has at most 100 event traces. If an event has no tick, its event number is compared with `tick`. Returns `None`
     /// if the bridge does not answer within two seconds, or if too many queries wait.
-    pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
+    pub fn trace(&self, tick: u64) -> Option<Vec<EventTrace>> {
         let (answer, records) = mpsc::channel();
         {
-            let mut questions = lock(&self.0.questions);
-            if questions.len() >= MOST_QUESTIONS {
+            let mut queries = lock(&self.0.queries);
+            if queries.len() >= MOST_QUERIES {
                 return None;
             }
-            questions.push(Question { tick, answer });
-            self.0.asked.store(true, Ordering::Release);
+            queries.push(Query { tick, answer });
+            self.0.has_queries.store(true, Ordering::Release);
         }
-        records.recv_timeout(PATIENCE).ok()
+        records.recv_timeout(QUERY_TIMEOUT).ok()
     }
 }

@@ -4,24 +4,24 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ejfat::{
     Time,
-    reassembly::{Incomplete, Place, Reassembler},
+    reassembly::{CopyCommand, Incomplete, Reassembler},
     wire::LbHeader,
 };
-use ejfat_udp::{Arena, Ports, Received};
+use ejfat_udp::{EventMemory, Ports, ReceivedSegments};
 use rustix::param::page_size;
 
-use crate::{BridgeConfig, Error, Route, buffers::Buffers};
-use ejfat::bridge::{Opened, Target};
+use crate::{BridgeConfig, Error, WorkerSelection, buffers::Buffers};
+use ejfat::bridge::{EligibleWorkers, Opened};
 
 /// The receiving part of a bridge: sockets, reassembler, receive buffers and spill memory.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) ports: Ports,
     pub(crate) reassembler: Reassembler,
-    pub(crate) arena: Arena,
+    pub(crate) spill: EventMemory,
     pub(crate) buffers: Buffers,
-    received: [Received; Ports::BATCH],
-    route: Route,
+    received: [ReceivedSegments; Ports::BATCH],
+    route: WorkerSelection,
     began: Instant,
 }
 
@@ -33,10 +33,10 @@ impl Intake {
         let buffers = Buffers::new(config.receive_buffers).map_err(Error::io("allocate receive buffers"))?;
         Ok(Self {
             ports: Ports::bind(&config.listen, config.buffer)?,
-            arena: Arena::new(reassembler.config()),
+            spill: EventMemory::new(reassembler.config()),
             reassembler,
             buffers,
-            received: [Received::NONE; Ports::BATCH],
+            received: [ReceivedSegments::NONE; Ports::BATCH],
             route: config.route.clone(),
             began: Instant::now(),
         })
@@ -61,20 +61,21 @@ impl Intake {
         buffers.take(|slices| ports.receive(port, slices, received))
     }
 
-    pub(crate) fn batch(&self, at: usize) -> (u32, Received) {
+    pub(crate) fn batch(&self, at: usize) -> (u32, ReceivedSegments) {
         (self.buffers.received(at), self.received[at])
     }
 
     /// Returns the description of a new event for the dispatcher. `datagram` is the segment that opened the event, and
     /// `place` is the result of [`Reassembler::handle`] for `datagram`.
-    pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
+    pub(crate) fn opened(&self, place: &CopyCommand, datagram: &[u8]) -> Opened {
         let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
         let header = header.map(|(header, _)| header);
         let target = match &self.route {
-            Route::LeastFilled => Target::Anybody,
-            Route::DataId => Target::DataId(place.name.data_id),
-            Route::Tables(tables) => {
-                header.and_then(|header| tables.member(&header)).map_or(Target::Anybody, Target::Member)
+            WorkerSelection::LeastFilled => EligibleWorkers::Anybody,
+            WorkerSelection::DataId => EligibleWorkers::DataId(place.name.data_id),
+            WorkerSelection::Tables(tables) => {
+                let member = header.and_then(|header| tables.member(&header));
+                member.map_or(EligibleWorkers::Anybody, EligibleWorkers::Member)
             }
         };
         let tick = header.map(|header| header.tick);
@@ -84,13 +85,13 @@ impl Intake {
     /// Takes the next event that was evicted to make room for another event.
     pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
         let incomplete = self.reassembler.poll_evicted()?;
-        self.arena.release(incomplete.id);
+        self.spill.release(incomplete.id);
         Some(incomplete)
     }
 
     pub(crate) fn given_up(&mut self, now: Time) -> Option<Incomplete> {
         let incomplete = self.reassembler.poll_given_up(now)?;
-        self.arena.release(incomplete.id);
+        self.spill.release(incomplete.id);
         Some(incomplete)
     }
 }

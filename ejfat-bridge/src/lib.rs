@@ -1,13 +1,13 @@
 //! The bridge, which puts EJFAT's events into the memory of workers, so that workers need no sockets for segments.
 //!
 //! ```text
-//! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► Remote: WRITEs  ─► worker's ring
-//!                                                                    └─► Shared: copies ─► memory that the worker mapped
+//! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► RdmaRing: WRITEs  ─► worker's ring
+//!                                                                    └─► SharedRing: copies ─► memory of the worker
 //! ```
 //!
 //! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80).
 //! Programs on the bridge's machine may also subscribe by a UNIX socket. The bridge runs in the server loop, which is
-//! one thread. Other threads read the bridge's state by a [`Handle`].
+//! one thread. Other threads read the bridge's state by a [`BridgeHandle`].
 //!
 //! # Example
 //! A server with a bridge receives segments at one UDP port:
@@ -35,22 +35,22 @@
 //! [`ejfat::ring`] describes the protocol of rings. [`ejfat::bridge`] decides which worker gets an event.
 #![warn(missing_docs)]
 
-mod bells;
 mod bridge;
 mod buffers;
+mod check;
 mod config;
 mod handle;
 mod intake;
-mod judge;
 mod load;
 mod local;
 mod remote;
 mod ring;
+mod wake_set;
 mod word;
 
 pub use bridge::Bridge;
-pub use config::{BridgeConfig, FillSink, Level, Route, Steering};
-pub use handle::{Handle, Snapshot, WorkerReport};
+pub use config::{BridgeConfig, FillLevel, FillSink, MemberLookup, WorkerSelection};
+pub use handle::{BridgeHandle, Snapshot, WorkerReport};
 pub use load::Load;
 
 /// The reason why a bridge could not be made.

@@ -1,7 +1,7 @@
 //! The load of a bridge, as it is reported to a control plane.
 
 use ejfat::{
-    bridge::{self, Dispatcher, Pressure},
+    bridge::{self, BackPressure, Dispatcher},
     reassembly::Reassembler,
 };
 
@@ -71,8 +71,8 @@ impl Load {
 /// Returns the maximum number of complete events that may wait for room.
 fn most_waiting(config: &bridge::Config) -> u64 {
     match config.pressure {
-        Pressure::Hold | Pressure::DropOldest => config.most_waiting.into(),
-        Pressure::DropNewest => 0,
+        BackPressure::Hold | BackPressure::DropOldest => config.most_waiting.into(),
+        BackPressure::DropNewest => 0,
     }
 }
 
@@ -85,9 +85,9 @@ fn part(used: u64, all: u64) -> f64 {
 mod tests {
     use ejfat::{
         Time,
-        bridge::{Config, Opened, Target},
-        reassembly::{self, Name},
-        ring::{Filter, Geometry, Placing, Subscription, WorkerName},
+        bridge::{Config, EligibleWorkers, Opened},
+        reassembly::{self, EventKey},
+        ring::{DeliveryMode, Filter, Geometry, Subscription, WorkerName},
         wire::ReHeader,
     };
 
@@ -100,12 +100,13 @@ mod tests {
         let header = ReHeader { data_id: 1, offset: 0, length: LENGTH, event: number };
         let segment = [&header.encode()[..], &[7; LENGTH as usize]].concat();
         let place = reassembler.handle(Time(0), None, &segment).unwrap();
-        let name = Name { event: number, data_id: 1 };
-        let opened = Opened { id: place.id, name, tick: None, length: LENGTH, target: Target::Anybody };
+        let name = EventKey { event: number, data_id: 1 };
+        let target = EligibleWorkers::Anybody;
+        let opened = Opened { id: place.id, name, tick: None, length: LENGTH, target };
         dispatcher.open(Time(0), 0, opened).unwrap();
         dispatcher.complete(Time(0), place.id);
         while let Some(action) = dispatcher.poll_action() {
-            if let bridge::Action::Deliver { id, .. } | bridge::Action::Drop { id } = action {
+            if let bridge::DispatchAction::Deliver { id, .. } | bridge::DispatchAction::Drop { id } = action {
                 assert!(reassembler.release(id));
             }
         }
@@ -122,8 +123,8 @@ mod tests {
 
         let geometry = Geometry::new(4, LENGTH).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry, filter, name, again: false };
-        let worker = dispatcher.subscribe(Time(0), &subscription, Placing::Store).unwrap();
+        let subscription = Subscription { geometry, filter, name, redelivery: false };
+        let worker = dispatcher.subscribe(Time(0), &subscription, DeliveryMode::Store).unwrap();
         dispatcher.ready(Time(0), worker);
         assert_eq!(Load::of(&dispatcher, &reassembler).fill, 0.0);
         let mut number = 0;
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn where_nothing_may_wait_nothing_does() {
-        let config = Config { pressure: Pressure::DropNewest, ..Config::default() };
+        let config = Config { pressure: BackPressure::DropNewest, ..Config::default() };
         assert_eq!(part(0, most_waiting(&config)), 0.0);
         assert_eq!(part(5, 4), 1.0);
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use ejfat::ring::{
-    Answer, BLOCK, Descriptor, Geometry, Refusal, Subscription,
+    BLOCK, Descriptor, Geometry, SubscribeRefusal, SubscribeResponse, Subscription,
     shared::{ASLEEP_AT, DESCRIPTORS_AT, HEAD_AT},
 };
 use rustix::{
@@ -29,10 +29,10 @@ use rustix::{
 };
 use verbs::{
     Memory,
-    seats::{Room, Seats},
+    admission::{Admission, Decision},
 };
 
-use crate::{Error, bells::Bells, word::Word};
+use crate::{Error, wake_set::WakeSet, word::Word};
 
 /// The maximum number of connections that have not subscribed yet.
 const MOST_PENDING: usize = 16;
@@ -40,11 +40,11 @@ const MOST_PENDING: usize = 16;
 /// for the next call of [`Listener::next`].
 const MOST_AT_ONCE: usize = 64;
 /// The time limit within which a new connection must subscribe.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ring that a local worker maps.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedRing {
     socket: OwnedFd,
     geometry: Geometry,
     events: Memory,
@@ -58,7 +58,7 @@ pub(crate) struct Files {
     credits: OwnedFd,
 }
 
-impl Shared {
+impl SharedRing {
     /// Makes a ring in shared memory. Returns the ring, the memory of its slots, the memory of its credits, and the
     /// files that the worker gets.
     pub(crate) fn new(socket: OwnedFd, geometry: Geometry) -> io::Result<(Self, Memory, Memory, Files)> {
@@ -74,9 +74,9 @@ impl Shared {
         self.geometry
     }
 
-    pub(crate) fn answer(&self, answer: Answer, files: &Files) -> io::Result<()> {
+    pub(crate) fn answer(&self, answer: SubscribeResponse, files: &Files) -> io::Result<()> {
         let fds = [files.events.as_fd(), files.credits.as_fd()];
-        Ok(tell(self.socket.as_fd(), &Ok(answer), &fds)?)
+        Ok(send_answer(self.socket.as_fd(), &Ok(answer), &fds)?)
     }
 
     /// Announces to the worker an event that is in the ring.
@@ -103,12 +103,12 @@ impl Shared {
     }
 }
 
-fn tell(
+fn send_answer(
     socket: BorrowedFd<'_>,
-    answer: &Result<Answer, Refusal>,
+    answer: &Result<SubscribeResponse, SubscribeRefusal>,
     files: &[BorrowedFd<'_>],
 ) -> rustix::io::Result<()> {
-    let block = Answer::encode(answer);
+    let block = SubscribeResponse::encode(answer);
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
@@ -125,7 +125,7 @@ struct Pending {
 }
 
 /// The state of a connection that has not subscribed yet, after a try to read its subscription.
-enum Said {
+enum PendingState {
     Nothing(OwnedFd),
     Wants(Applicant),
     /// The connection was refused, or the other end closed it.
@@ -141,7 +141,7 @@ pub(crate) struct Listener {
     pending: BTreeMap<u64, Pending>,
     /// Decides by the user IDs of the connected processes which connections stay in `pending`, so that one user's
     /// connections that send nothing do not keep other users out.
-    seats: Seats<u64, u32>,
+    admission: Admission<u64, u32>,
     arrived: u64,
     /// The number of messages that were no valid subscription.
     pub(crate) refused: u64,
@@ -181,7 +181,7 @@ impl Listener {
             socket,
             path: path.to_owned(),
             pending: BTreeMap::new(),
-            seats: Seats::default(),
+            admission: Admission::default(),
             arrived: 0,
             refused: 0,
             ignored: false,
@@ -193,9 +193,9 @@ impl Listener {
     }
 
     /// Accepts connections, and returns the next worker that has sent its subscription.
-    pub(crate) fn next(&mut self, now: Instant, bells: &Bells) -> Option<Applicant> {
+    pub(crate) fn next(&mut self, now: Instant, wake_set: &WakeSet) -> Option<Applicant> {
         if std::mem::take(&mut self.ignored) {
-            let _ = bells.hear(self.socket.as_fd());
+            let _ = wake_set.add(self.socket.as_fd());
         }
         let late = |pending: &Pending| pending.until <= now;
         let late: Vec<_> = self.pending.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key).collect();
@@ -208,29 +208,32 @@ impl Listener {
                 // process has no free file descriptor. The new connection then stays in the queue of the listening
                 // socket. The listening socket does not wake the server loop until `next` is called again.
                 Err(_) => {
-                    bells.ignore(self.socket.as_fd());
+                    wake_set.remove(self.socket.as_fd());
                     self.ignored = true;
                     break;
                 }
             };
-            // If `hear` fails, the new connection does not wake the server loop. The error is ignored, because each
+            // If `add` fails, the new connection does not wake the server loop. The error is ignored, because each
             // call of `next` reads all connections that have not subscribed yet.
-            let _ = bells.hear(socket.as_fd());
-            // If too many connections have not subscribed yet, `seat` returns the socket of the connection that must be
-            // ended. The socket that `seat` returns is read once more, because a subscription may have arrived since
-            // the last read.
-            if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
+            let _ = wake_set.add(socket.as_fd());
+            // If too many connections have not subscribed yet, `admit` returns the socket of the connection that must
+            // be ended. The socket that `admit` returns is read once more, because a subscription may have arrived
+            // since the last read.
+            let lost = self.admit(socket, now).map(|lost| self.read_subscription(lost));
+            if let Some(PendingState::Wants(applicant)) = lost {
                 return Some(applicant);
             }
         }
         let keys: Vec<_> = self.pending.keys().copied().collect();
         for key in keys {
             let Some(pending) = self.pending.remove(&key) else { continue };
-            match self.listen_to(pending.socket) {
-                Said::Nothing(socket) => drop(self.pending.insert(key, Pending { socket, ..pending })),
-                Said::Over => self.seats.leave(key),
-                Said::Wants(applicant) => {
-                    self.seats.leave(key);
+            match self.read_subscription(pending.socket) {
+                PendingState::Nothing(socket) => {
+                    self.pending.insert(key, Pending { socket, ..pending });
+                }
+                PendingState::Over => self.admission.leave(key),
+                PendingState::Wants(applicant) => {
+                    self.admission.leave(key);
                     return Some(applicant);
                 }
             }
@@ -240,52 +243,52 @@ impl Listener {
 
     /// Admits a new connection if possible. If [`MOST_PENDING`] connections have not subscribed yet, returns the
     /// connection that must be ended: an older connection, or the new connection itself.
-    fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
+    fn admit(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
-        let lost = match self.seats.room(MOST_PENDING, user) {
-            Room::Free => None,
-            Room::InPlaceOf(key) => self.leave(key),
-            Room::None => return Some(socket),
+        let lost = match self.admission.decide(MOST_PENDING, user) {
+            Decision::Admit => None,
+            Decision::InPlaceOf(key) => self.leave(key),
+            Decision::Refuse => return Some(socket),
         };
         self.arrived += 1;
-        self.seats.take(self.arrived, user);
-        self.pending.insert(self.arrived, Pending { socket, until: now + PATIENCE });
+        self.admission.admit(self.arrived, user);
+        self.pending.insert(self.arrived, Pending { socket, until: now + SUBSCRIBE_TIMEOUT });
         lost
     }
 
     fn leave(&mut self, key: u64) -> Option<OwnedFd> {
-        self.seats.leave(key);
+        self.admission.leave(key);
         self.pending.remove(&key).map(|pending| pending.socket)
     }
 
-    fn listen_to(&mut self, socket: OwnedFd) -> Said {
+    fn read_subscription(&mut self, socket: OwnedFd) -> PendingState {
         // The buffer is one byte longer than a subscription, so that a longer message is noticed.
         let mut bytes = [0; BLOCK + 1];
         let length = match recv(&socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN | Errno::INTR) => return Said::Nothing(socket),
+            Err(Errno::AGAIN | Errno::INTR) => return PendingState::Nothing(socket),
             Ok((length, _)) => length,
             Err(_) => 0,
         };
         let block = bytes.first_chunk::<BLOCK>().filter(|_| length == BLOCK);
         match block.map(Subscription::decode) {
-            Some(Ok(subscription)) => return Said::Wants(Applicant { socket, subscription }),
+            Some(Ok(subscription)) => return PendingState::Wants(Applicant { socket, subscription }),
             Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
             // A length of 0 means that the other end closed the connection without sending a subscription.
             None if length == 0 => {}
-            None => self.refuse(&socket, Refusal::Malformed),
+            None => self.refuse(&socket, SubscribeRefusal::Malformed),
         }
-        Said::Over
+        PendingState::Over
     }
 
-    fn refuse(&mut self, socket: &OwnedFd, refusal: Refusal) {
+    fn refuse(&mut self, socket: &OwnedFd, refusal: SubscribeRefusal) {
         self.refused += 1;
         refuse(socket, refusal);
     }
 }
 
 /// Sends a refusal. Errors are ignored, because the other end may have closed the connection already.
-pub(crate) fn refuse(socket: &OwnedFd, refusal: Refusal) {
-    let _ = tell(socket.as_fd(), &Err(refusal), &[]);
+pub(crate) fn refuse(socket: &OwnedFd, refusal: SubscribeRefusal) {
+    let _ = send_answer(socket.as_fd(), &Err(refusal), &[]);
 }
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
@@ -322,29 +325,29 @@ mod tests {
     fn connections_that_say_nothing_keep_no_worker_waiting() {
         let path = std::env::temp_dir().join(format!("ejfat-bridge-local-{}", std::process::id()));
         let mut listener = Listener::new(&path).unwrap();
-        let bells = Bells::new(&Ports::bind(&[], None).unwrap(), Some(&listener)).unwrap();
+        let wake_set = WakeSet::new(&Ports::bind(&[], None).unwrap(), Some(&listener)).unwrap();
         let now = Instant::now();
         let mut silent = Vec::new();
         for _ in 0..3 * MOST_PENDING {
             silent.push(connected(&path));
-            assert!(listener.next(now, &bells).is_none());
+            assert!(listener.next(now, &wake_set).is_none());
         }
         // Between two calls of `next`, a worker subscribes, and then `MOST_PENDING` further connections arrive that
         // send nothing.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry, filter, name, again: true };
+        let subscription = Subscription { geometry, filter, name, redelivery: true };
         send(&worker, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
         silent.extend((0..MOST_PENDING).map(|_| connected(&path)));
-        let applicant = listener.next(now, &bells).expect("it is heard at once");
+        let applicant = listener.next(now, &wake_set).expect("it is heard at once");
         assert_eq!(applicant.subscription, subscription);
-        assert!(listener.next(now, &bells).is_none());
+        assert!(listener.next(now, &wake_set).is_none());
         assert_eq!(
-            (listener.pending.len(), listener.seats.len(), listener.refused),
+            (listener.pending.len(), listener.admission.len(), listener.refused),
             (MOST_PENDING, MOST_PENDING, 0)
         );
-        assert!(listener.next(now + PATIENCE, &bells).is_none());
-        assert_eq!((listener.pending.len(), listener.seats.len()), (0, 0), "their time is over");
+        assert!(listener.next(now + SUBSCRIBE_TIMEOUT, &wake_set).is_none());
+        assert_eq!((listener.pending.len(), listener.admission.len()), (0, 0), "their time is over");
     }
 }

@@ -7,15 +7,15 @@ use std::{
 };
 
 use arrayvec::ArrayVec;
-use ejfat::ring::{BLOCK, Descriptor, Geometry, Placing, call::Parameter};
-use naa_server::resident::{Stream, StreamRegion};
+use ejfat::ring::{BLOCK, DeliveryMode, Descriptor, Geometry, call::Parameter};
+use naa_server::loop_service::{StreamRegion, StreamingSession};
 use verbs::{Mr, Payload, SendFlags, SendOp, SendWr, Sge};
 
 use crate::buffers::Buffers;
 
 /// The maximum number of scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// The maximum number of queued entries that are posted by one call of [`Stream::post`].
+/// The maximum number of queued entries that are posted by one call of [`StreamingSession::post`].
 const TOGETHER: usize = 16;
 /// The maximum number of bytes of a WRITE. An event of more than `LONGEST` bytes is written by several WRITEs, so that
 /// the acknowledgements of these WRITEs show that the worker is alive.
@@ -26,7 +26,7 @@ const BEHIND: usize = 4096;
 
 /// A WRITE to one contiguous range of the worker's ring.
 #[derive(Debug)]
-struct Piece {
+struct RingWrite {
     at: u64,
     length: u32,
     elements: ArrayVec<Sge, ELEMENTS>,
@@ -38,10 +38,10 @@ struct Piece {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "in cut-through nearly all are pieces, and none is worth an allocation"
+    reason = "in cut-through nearly all are writes, and none is worth an allocation"
 )]
 enum Post {
-    Piece(Piece),
+    Write(RingWrite),
     /// Announces an event to the worker. If `whole` is true, the whole event is written from the staging ring before it
     /// is announced.
     Event {
@@ -54,7 +54,7 @@ impl Post {
     /// Returns the number of work requests that this entry of the queue needs.
     fn cost(&self) -> u32 {
         match self {
-            Self::Piece(_) | Self::Event { whole: false, .. } => 1,
+            Self::Write(_) | Self::Event { whole: false, .. } => 1,
             Self::Event { whole: true, .. } => 2,
         }
     }
@@ -62,21 +62,21 @@ impl Post {
 
 /// The kind of a posted entry, which decides what happens when the entry completes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Done {
-    Piece { buffer: Option<u32> },
+pub(crate) enum WriteKind {
+    Bytes { buffer: Option<u32> },
     Event,
 }
 
 #[derive(Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RdmaRing {
     geometry: Geometry,
-    placing: Placing,
+    placing: DeliveryMode,
     /// The maximum number of bytes of a WRITE to this worker.
     longest: u32,
     elements: usize,
     /// The entries that were not posted yet, in the order in which they will be posted.
     waiting: VecDeque<Post>,
-    posted: VecDeque<(Done, u32)>,
+    posted: VecDeque<(WriteKind, u32)>,
     /// The time since which the bridge waits for the next acknowledgement of a WRITE. `progress` is set when a WRITE is
     /// acknowledged, and when a WRITE is posted after all earlier WRITEs were acknowledged.
     progress: Instant,
@@ -86,16 +86,16 @@ pub(crate) struct Remote {
     /// mode is not cut-through. This field is declared before `stream`, so that the registration is dropped before
     /// `stream`.
     receive: Option<Mr>,
-    stream: Stream,
+    stream: StreamingSession,
 }
 
-impl Remote {
+impl RdmaRing {
     /// Makes the ring of a remote worker. Returns `None` if `stream` does not have as many regions as
     /// [`Parameter::ALL`] has parameters.
     pub(crate) fn new(
-        stream: Stream,
+        stream: StreamingSession,
         geometry: Geometry,
-        placing: Placing,
+        placing: DeliveryMode,
         buffers: &Buffers,
     ) -> Result<Option<Self>, verbs::Error> {
         if stream.regions.len() != Parameter::ALL.len() {
@@ -104,7 +104,7 @@ impl Remote {
         let attr = stream.pd.context().attr();
         let longest = u32::try_from(attr.max_msg).unwrap_or(u32::MAX).min(LONGEST);
         let elements = ELEMENTS.min(attr.max_sge.max(1) as usize);
-        let receive = (placing == Placing::Cut).then(|| buffers.register(&stream.pd)).transpose()?;
+        let receive = (placing == DeliveryMode::Cut).then(|| buffers.register(&stream.pd)).transpose()?;
         let (waiting, posted) = (VecDeque::new(), VecDeque::new());
         let remote = Self {
             geometry,
@@ -122,7 +122,7 @@ impl Remote {
         Ok(Some(remote))
     }
 
-    pub(crate) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &StreamingSession {
         &self.stream
     }
 
@@ -136,7 +136,7 @@ impl Remote {
 
     /// Returns true if segments are sent directly from their receive buffers (cut-through).
     pub(crate) fn is_cut(&self) -> bool {
-        self.placing == Placing::Cut
+        self.placing == DeliveryMode::Cut
     }
 
     /// Queues a WRITE of `length` bytes. The WRITE copies the bytes from the offset `from` of the receive buffer
@@ -144,19 +144,19 @@ impl Remote {
     pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
         let Some(receive) = &self.receive else { return };
         let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
-        if let Some(Post::Piece(piece)) = self.waiting.back_mut()
-            && piece.buffer == Some(buffer)
-            && piece.at + u64::from(piece.length) == at
-            && piece.elements.len() < self.elements
-            && piece.length.checked_add(length).is_some_and(|length| length <= self.longest)
+        if let Some(Post::Write(write)) = self.waiting.back_mut()
+            && write.buffer == Some(buffer)
+            && write.at + u64::from(write.length) == at
+            && write.elements.len() < self.elements
+            && write.length.checked_add(length).is_some_and(|length| length <= self.longest)
         {
-            piece.elements.push(element);
-            piece.length += length;
+            write.elements.push(element);
+            write.length += length;
             return;
         }
         buffers.hold(buffer);
         let elements = ArrayVec::from_iter([element]);
-        self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: Some(buffer) }));
+        self.waiting.push_back(Post::Write(RingWrite { at, length, elements, buffer: Some(buffer) }));
     }
 
     /// Queues WRITEs that copy `length` bytes from the offset `at` of the staging ring to the same offset of the
@@ -166,17 +166,17 @@ impl Remote {
         while left > 0 {
             let length = left.min(self.longest);
             let elements = ArrayVec::from_iter([self.ring().sge(at, length)]);
-            self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: None }));
+            self.waiting.push_back(Post::Write(RingWrite { at, length, elements, buffer: None }));
             (at, left) = (at + u64::from(length), left - length);
         }
     }
 
-    /// Queues the announcement of an event. If `is_in_twin` is true, the event's bytes are in the staging ring, and are
-    /// written to the worker's ring before the announcement. If `is_in_twin` is false, the WRITEs of the event's bytes
-    /// were queued before.
-    pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_twin: bool) {
-        let whole = is_in_twin && descriptor.length <= self.longest;
-        if is_in_twin && !whole {
+    /// Queues the announcement of an event. If `is_in_staging` is true, the event's bytes are in the staging ring, and
+    /// are written to the worker's ring before the announcement. If `is_in_staging` is false, the WRITEs of the event's
+    /// bytes were queued before.
+    pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_staging: bool) {
+        let whole = is_in_staging && descriptor.length <= self.longest;
+        if is_in_staging && !whole {
             self.copy(descriptor.offset, descriptor.length);
         }
         self.waiting.push_back(Post::Event { descriptor, whole });
@@ -219,8 +219,8 @@ impl Remote {
             let cost = post.cost();
             self.in_flight += cost;
             let done = match post {
-                Post::Piece(piece) => Done::Piece { buffer: piece.buffer },
-                Post::Event { .. } => Done::Event,
+                Post::Write(write) => WriteKind::Bytes { buffer: write.buffer },
+                Post::Event { .. } => WriteKind::Event,
             };
             self.posted.push_back((done, cost));
         }
@@ -238,9 +238,9 @@ impl Remote {
         let mut wrs = ArrayVec::new();
         for post in self.waiting.iter().take(count) {
             match post {
-                Post::Piece(piece) => {
+                Post::Write(write) => {
                     let (op, payload) =
-                        (SendOp::Write(ring.remote(piece.at)), Payload::Sges(&piece.elements));
+                        (SendOp::Write(ring.remote(write.at)), Payload::Sges(&write.elements));
                     wrs.push(SendWr { wr_id, op, payload, flags: SendFlags::SIGNALED });
                 }
                 Post::Event { descriptor, whole: is_whole } => {
@@ -263,7 +263,7 @@ impl Remote {
 
     /// Removes and returns the oldest posted entry. The caller calls this function when the last WRITE of the oldest
     /// posted entry has completed.
-    pub(crate) fn completed(&mut self) -> Option<Done> {
+    pub(crate) fn completed(&mut self) -> Option<WriteKind> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;
         self.progress = Instant::now();
@@ -274,11 +274,11 @@ impl Remote {
     /// unacknowledged WRITEs use.
     pub(crate) fn end(self, buffers: &mut Buffers) {
         let posted = self.posted.iter().filter_map(|(done, _)| match done {
-            Done::Piece { buffer } => *buffer,
-            Done::Event => None,
+            WriteKind::Bytes { buffer } => *buffer,
+            WriteKind::Event => None,
         });
         let waiting = self.waiting.iter().filter_map(|post| match post {
-            Post::Piece(piece) => piece.buffer,
+            Post::Write(write) => write.buffer,
             Post::Event { .. } => None,
         });
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));

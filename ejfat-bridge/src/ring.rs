@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ejfat::ring::{CREDIT, Geometry};
 use verbs::Memory;
 
-use crate::{local::Shared, remote::Remote, word::Word};
+use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
 /// If a ring has more than this number of credit words, the bridge reads the credit words at most once in the time
 /// `REST`. If a ring has at most `MANY` credit words, the bridge reads the credit words after each change of the count
@@ -67,15 +67,15 @@ impl Credits {
 
 /// The means by which events get to a worker: WRITEs or shared memory.
 #[derive(Debug)]
-pub(crate) enum Way {
-    Remote(Remote),
-    Shared(Shared),
+pub(crate) enum RingTransport {
+    Rdma(RdmaRing),
+    Shared(SharedRing),
 }
 
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct BridgeRing {
     /// The ring of a local worker, or the staging ring of a remote worker.
     pub(crate) memory: Memory,
     pub(crate) credits: Credits,
-    pub(crate) way: Way,
+    pub(crate) transport: RingTransport,
 }

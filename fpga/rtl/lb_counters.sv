@@ -6,7 +6,7 @@
 //   answer comes 2 to 4 cycles later, with taken_valid. The next request must wait for it.
 // newest, has_newest: the newest tick of each load balancer that was forwarded since it was read, 2 cycles after the packet was done.
 //
-// The counters are those of the Rust types ejfat::lb::LbCounters and Balancer; lb_csr_pkg tells how they are numbered.
+// The counters are those of the Rust types ejfat::lb::LbCounters and DataPlane; lb_csr_pkg tells how they are numbered.
 module lb_counters
   import lb_pkg::*;
   import lb_csr_pkg::*;

@@ -7,7 +7,7 @@
 // The module takes one key per cycle, and the route comes 38 cycles later. There is no back-pressure. A key is looked up in the image that the
 // port `image` names in the cycle in which the key comes.
 //
-// The module does the same as the Rust type ejfat::lb::Balancer, whose sets of tables are compiled into one image. If there are several causes
+// The module does the same as the Rust type ejfat::lb::DataPlane, whose sets of tables are compiled into one image. If there are several causes
 // to drop a packet, the first one in the order of cause_e counts.
 module lb_lookup
   import lb_pkg::*;

@@ -8,7 +8,7 @@
 //   cycles after it came if nothing stops it. tuser of the last beat marks a frame as bad, which its MAC must not send.
 // s_axil_*: the registers of lb_csr_pkg.
 //
-// The module forwards packets to own_mac, as the Rust type ejfat::lb::Balancer does, and answers ARP, neighbour solicitations and echo requests.
+// The module forwards packets to own_mac, as the Rust type ejfat::lb::DataPlane does, and answers ARP, neighbour solicitations and echo requests.
 module lb_top
   import lb_pkg::*;
   import lb_tables_pkg::*;

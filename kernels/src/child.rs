@@ -13,7 +13,7 @@ use std::{
 
 /// What the server starts such a process with.
 #[derive(Clone, Copy, Debug)]
-pub struct Started {
+pub struct LaunchArgs {
     /// The server's process.
     pub parent: u32,
     /// Bytes of private memory it may have; 0 for any number.
@@ -24,11 +24,11 @@ pub struct Started {
 ///
 /// # Errors
 /// Fails if the limits of the process cannot be set, or if the socket fails.
-pub fn run(started: Started) -> io::Result<()> {
-    confine::die_with(started.parent)?;
+pub fn run(arguments: LaunchArgs) -> io::Result<()> {
+    confine::die_with(arguments.parent)?;
     confine::close_inherited()?;
     let socket = own_socket()?;
-    confine::limit(started.memory)?;
+    confine::limit(arguments.memory)?;
     serve::Child::new(socket).run()
 }
 

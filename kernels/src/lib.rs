@@ -6,8 +6,8 @@
 //! process transports one small message for each call and direction, and never the data of regions.
 //!
 //! **The server does not trust the process.** The server checks the form and the bounds of all messages, and each wait
-//! for the process has a deadline. While the process may write the memory that it maps ([`Lease`]), the server makes no
-//! Rust references to this memory.
+//! for the process has a deadline. While the process may write the memory that it maps ([`ChildAccess`]), the server
+//! makes no Rust references to this memory.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@
 //! // This kernel has no parameters, so its session has no regions.
 //! let kernel = &kernels.kernels()[0];
 //! let deadline = Instant::now() + Duration::from_secs(10);
-//! let outcome = kernel.session().call(kernel, 0, deadline, |_lease| Some(Vec::new()))?;
+//! let outcome = kernel.session().call(kernel, 0, deadline, |_access| Some(Vec::new()))?;
 //! assert_eq!(outcome.code, 0);
 //! # Ok(())
 //! # }
@@ -31,7 +31,9 @@
 #![warn(missing_docs)]
 
 pub mod child;
-mod host;
 mod message;
+mod parent;
 
-pub use host::{CallError, Kernel, Kernels, Launch, Lease, LoadError, Outcome, RegionFile, SessionProcess};
+pub use parent::{
+    CallError, ChildAccess, Kernel, KernelResult, Kernels, Launch, LoadError, RegionFile, SessionProcess,
+};

@@ -27,7 +27,7 @@ const ERROR: u8 = 4;
 const DIRECTIONS: [Direction; 4] =
     [Direction::Input, Direction::Output, Direction::InOut, Direction::Internal];
 
-/// A region as the child is told.
+/// A region as the child gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// The offset of the region in its file, in bytes.
@@ -37,14 +37,14 @@ pub(crate) struct Mapped {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
+pub(crate) enum ChildRequest<'a> {
     Load(&'a Path),
     Map(Vec<Mapped>),
     Call { sequence: u64, user: u32, code: u8 },
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply<'a> {
+pub(crate) enum ChildReply<'a> {
     /// Bytes of a catalogue.
     Table(&'a [u8]),
     Mapped,
@@ -57,7 +57,7 @@ pub(crate) enum Reply<'a> {
     Error(&'a [u8]),
 }
 
-impl Request<'_> {
+impl ChildRequest<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         match self {
@@ -83,7 +83,7 @@ impl Request<'_> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> ChildRequest<'a> {
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (&tag, mut rest) = bytes.split_first()?;
         match tag {
@@ -110,7 +110,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Reply<'_> {
+impl ChildReply<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         match self {
@@ -130,7 +130,7 @@ impl Reply<'_> {
     }
 }
 
-/// [`Reply::Done`] of a call that should allocate nothing.
+/// [`ChildReply::Done`] of a call that should allocate nothing.
 pub(crate) fn encode_done(
     out: &mut Vec<u8>,
     sequence: u64,
@@ -147,7 +147,7 @@ pub(crate) fn encode_done(
     out.extend(text);
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ChildReply<'a> {
     /// `None` for what no child of this binary says.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (&tag, mut rest) = bytes.split_first()?;
@@ -197,23 +197,23 @@ mod tests {
             Mapped { offset: 0, size: 0, direction: Direction::Internal },
         ];
         for request in [
-            Request::Load(Path::new("/a/b.so")),
-            Request::Map(regions),
-            Request::Call { sequence: 7, user: 0xff_ffff, code: 96 },
+            ChildRequest::Load(Path::new("/a/b.so")),
+            ChildRequest::Map(regions),
+            ChildRequest::Call { sequence: 7, user: 0xff_ffff, code: 96 },
         ] {
             let mut bytes = Vec::new();
             request.encode(&mut bytes);
-            assert_eq!(Request::decode(&bytes), Some(request));
+            assert_eq!(ChildRequest::decode(&bytes), Some(request));
         }
         for reply in [
-            Reply::Table(b"table"),
-            Reply::Mapped,
-            Reply::Done { sequence: 7, code: -1, produced: vec![1, u64::MAX], text: b"why" },
-            Reply::Error(b"no"),
+            ChildReply::Table(b"table"),
+            ChildReply::Mapped,
+            ChildReply::Done { sequence: 7, code: -1, produced: vec![1, u64::MAX], text: b"why" },
+            ChildReply::Error(b"no"),
         ] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
-            assert_eq!(Reply::decode(&bytes), Some(reply));
+            assert_eq!(ChildReply::decode(&bytes), Some(reply));
         }
     }
 
@@ -223,10 +223,10 @@ mod tests {
         done.extend([0; 12]);
         done.extend(u32::MAX.to_ne_bytes());
         done.extend([0; 64]);
-        assert_eq!(Reply::decode(&done), None, "claims more numbers than it has");
+        assert_eq!(ChildReply::decode(&done), None, "claims more numbers than it has");
         let long = [&[ERROR][..], &[b'x'; MOST_TEXT + 1]].concat();
         for bytes in [&[][..], &[0], &[9, 1], &[MAP, 1], &[CALL, 1, 2], &long] {
-            assert_eq!(Reply::decode(bytes), None, "{bytes:?}");
+            assert_eq!(ChildReply::decode(bytes), None, "{bytes:?}");
         }
         assert_eq!(printable(b"a\x1b[2J\n\xff"), "a [2J \u{fffd}");
         assert_eq!(clipped(&"\u{e4}".repeat(MOST_TEXT)).len(), MOST_TEXT);

@@ -134,7 +134,7 @@ pub fn name(code: FunctionCode) -> Option<&'static str> {
 
 /// The group to which a function belongs, according to its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum FunctionGroup {
     /// The functions with codes from 1 to 15, which NAAICE defines.
     Naaice,
     /// The built-in functions of this project's server, with codes from 16 to 63.
@@ -142,19 +142,19 @@ pub enum Group {
     /// The services, with codes from 64 to 95.
     Service,
     /// The kernels, with codes from 96 to 126.
-    PlugIn,
+    Kernel,
     /// The function with code 127, which returns the catalogue.
     Catalogue,
 }
 
-impl Group {
+impl FunctionGroup {
     /// Returns the group to which the function `code` belongs.
     pub const fn of(code: FunctionCode) -> Self {
         match code.get() {
             ..=15 => Self::Naaice,
             16..=63 => Self::BuiltIn,
             64..=95 => Self::Service,
-            96..=126 => Self::PlugIn,
+            96..=126 => Self::Kernel,
             127.. => Self::Catalogue,
         }
     }

@@ -38,12 +38,12 @@ const POOLED: u8 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
     /// The functions, each with a higher code than the function before it.
-    pub functions: Vec<Function>,
+    pub functions: Vec<FunctionInfo>,
 }
 
 /// A function of an accelerator, as the catalogue describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct FunctionInfo {
     /// The code with which a host calls the function.
     pub code: FunctionCode,
     /// The function's name, up to 255 bytes.
@@ -54,17 +54,18 @@ pub struct Function {
     pub pooled: bool,
     /// The function's parameters, up to 255, in their order in the AAR. The list is empty if the function accepts every
     /// list of parameters.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<ParamInfo>,
 }
 
-impl Function {
+impl FunctionInfo {
     /// Returns the parameters as a text for people, for example `<a:f64 <b:f64 >c:f64`. The sign `<` marks an input,
     /// `>` an output, `=` an in-out parameter, and `~` an internal region. Argument blocks and status blocks are not in
     /// the text. If a function has no parameters except argument blocks and status blocks, the text is `any`.
     pub fn signature(&self) -> String {
-        let shown = self.parameters.iter().filter(|it| !matches!(it.kind, Kind::Arguments | Kind::Status));
+        let is_shown = |it: &&ParamInfo| !matches!(it.kind, ParamKind::Arguments | ParamKind::Status);
+        let shown = self.parameters.iter().filter(is_shown);
         let shown: Vec<_> = shown
-            .map(|Parameter { direction, kind, name, .. }| {
+            .map(|ParamInfo { direction, kind, name, .. }| {
                 let sign = match direction {
                     Direction::Input => '<',
                     Direction::Output => '>',
@@ -80,11 +81,11 @@ impl Function {
 
 /// A parameter of a function, as the catalogue describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
+pub struct ParamInfo {
     /// The direction in which the parameter is sent.
     pub direction: Direction,
     /// The kind of data that the parameter contains.
-    pub kind: Kind,
+    pub kind: ParamKind,
     /// The parameter's name, up to 255 bytes.
     pub name: String,
     /// A description of the parameter, up to 255 bytes.
@@ -112,7 +113,7 @@ impl Direction {
 /// The kind of data that a parameter contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ParamKind {
     /// Bytes without a number type.
     Bytes = 0,
     /// The argument block of a built-in function, see [`ArgumentBlock`](crate::builtin::ArgumentBlock).
@@ -131,7 +132,7 @@ pub enum Kind {
     ComplexF64 = 7,
 }
 
-impl Kind {
+impl ParamKind {
     const ALL: [Self; 8] = [
         Self::Bytes,
         Self::Arguments,

@@ -14,7 +14,7 @@
 //! bytes as padding, because the C library does not clear the padding of an ERR.
 
 use crate::{
-    layout::block::{self, Slot},
+    layout::block::{self, LayoutEntry},
     message::{ErrorCode, Message},
     region::{MAX_REGIONS, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
@@ -124,9 +124,9 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
 /// Decodes an AAR, including its layout block if the message has one.
 fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     if let Some((regions, rest)) = body.split_at_checked(usize::from(count) * REQUEST_BYTES)
-        && let Some(slots) = block::decode(rest)
+        && let Some(layout) = block::decode(rest)
     {
-        return entries(count, regions).map(|entries| Message::Arranged(RegionRequests(entries), slots));
+        return entries(count, regions).map(|entries| Message::Arranged(RegionRequests(entries), layout));
     }
     entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
@@ -151,14 +151,17 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// Encodes an AAR for `regions`, followed by a layout block with the layout entries `slots`. `slots` must have at most
-/// 255 elements.
+/// Encodes an AAR for `regions`, followed by a layout block with the layout entries `entries`. `entries` must have at
+/// most 255 elements.
 ///
 /// # Errors
 /// Returns an error if there are more than 255 regions.
-pub fn encode_arranged(regions: &[RegionRequest], slots: &[Slot]) -> Result<Vec<u8>, TooManyEntries> {
+pub fn encode_arranged(
+    regions: &[RegionRequest],
+    entries: &[LayoutEntry],
+) -> Result<Vec<u8>, TooManyEntries> {
     let mut message = encode_request(regions)?;
-    block::encode(slots, &mut message);
+    block::encode(entries, &mut message);
     Ok(message)
 }
 

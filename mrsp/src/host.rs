@@ -28,7 +28,7 @@ mod setup;
 use crate::{
     address::OutOfAddresses,
     codec::{self, DecodeError, RemoteRegions},
-    immediate::{Answer, Dialect, FunctionCode, Request, U24},
+    immediate::{CallResponse, Dialect, FunctionCode, RequestImmediate, U24},
     layout::Placed,
     message::{ErrorCode, Message},
     plan::{self, CallPlan, Part, PartError},
@@ -36,7 +36,7 @@ use crate::{
 };
 
 use arranged::Arranged;
-pub use setup::{HostConfig, Param, SetupError};
+pub use setup::{AnnouncedParam, HostConfig, SetupError};
 
 /// The error if the accelerator broke the protocol or refused the regions. After this error, the session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,11 +109,11 @@ pub enum CallError {
 
 /// The result of a call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallOutcome {
+pub struct ReceivedResponse {
     /// The function that the host called.
     pub function: FunctionCode,
     /// The meaning of the response immediate.
-    pub answer: Answer,
+    pub answer: CallResponse,
     /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE of a successful
     /// call's response goes to the last output, if the session has outputs.
     pub last_write_bytes: u32,
@@ -121,7 +121,7 @@ pub struct CallOutcome {
 
 /// The result of the session setup.
 #[derive(Debug)]
-struct Agreed {
+struct AgreedRegions {
     /// The accelerator's regions. In the symmetric layout, each parameter has one region; in other layouts, parameters
     /// share regions.
     peer: Vec<RemoteRegion>,
@@ -132,8 +132,8 @@ struct Agreed {
 enum State {
     Idle,
     AwaitAdvertisement,
-    Ready(Agreed),
-    Calling { agreed: Agreed, function: FunctionCode },
+    Ready(AgreedRegions),
+    Calling { agreed: AgreedRegions, function: FunctionCode },
     Failed,
 }
 
@@ -169,7 +169,11 @@ impl HostSession {
     /// # Errors
     /// Returns an error if `params` is empty, if there are more regions than `config` allows, or if a parameter or an
     /// internal region is not valid. [`SetupError`] lists all reasons.
-    pub fn new(config: &HostConfig, params: &[Param], internals: &[u64]) -> Result<Self, SetupError> {
+    pub fn new(
+        config: &HostConfig,
+        params: &[AnnouncedParam],
+        internals: &[u64],
+    ) -> Result<Self, SetupError> {
         let requests = setup::requests(config, params, internals)?;
         let (shared, dialect) = (params.len(), config.dialect);
         Ok(Self { requests, shared, arranged: None, dialect, state: State::Idle })
@@ -187,7 +191,7 @@ impl HostSession {
     /// all reasons.
     pub fn arranged(
         config: &HostConfig,
-        params: &[Param],
+        params: &[AnnouncedParam],
         internals: &[u64],
         placed: &Placed,
     ) -> Result<Self, SetupError> {
@@ -224,7 +228,7 @@ impl HostSession {
         self.state = State::AwaitAdvertisement;
         let message = match &self.arranged {
             None => codec::encode_request(&self.requests),
-            Some(arranged) => codec::encode_arranged(&self.requests, arranged.slots()),
+            Some(arranged) => codec::encode_arranged(&self.requests, arranged.entries()),
         };
         Ok(message.expect("a session has at most 255 regions"))
     }
@@ -247,11 +251,11 @@ impl HostSession {
         }
     }
 
-    fn agree(&self, bytes: &[u8]) -> Result<Agreed, PeerError> {
+    fn agree(&self, bytes: &[u8]) -> Result<AgreedRegions, PeerError> {
         match (&self.state, codec::decode(bytes)?) {
             (_, Message::Error(code)) => Err(PeerError::Refused(code)),
             (State::AwaitAdvertisement, Message::Advertisement(regions)) => {
-                Ok(Agreed { peer: self.check(&regions)?, single_send_done: false })
+                Ok(AgreedRegions { peer: self.check(&regions)?, single_send_done: false })
             }
             (state, message) => {
                 Err(PeerError::UnexpectedMessage { message: message.name(), state: state.name() })
@@ -299,7 +303,7 @@ impl HostSession {
             None => self.plan_symmetric(agreed, parts, plan)?,
             Some(arranged) => arranged.plan(&agreed.peer, agreed.single_send_done, parts, plan)?,
         }
-        plan.finish(Request::call(function, user), first(agreed));
+        plan.finish(RequestImmediate::call(function, user), first(agreed));
         self.step(|state| match state {
             State::Ready(agreed) => State::Calling { agreed, function },
             other => other,
@@ -309,7 +313,7 @@ impl HostSession {
 
     fn plan_symmetric(
         &self,
-        agreed: &Agreed,
+        agreed: &AgreedRegions,
         parts: &[Option<Part>],
         plan: &mut CallPlan,
     ) -> Result<(), PartError> {
@@ -342,18 +346,18 @@ impl HostSession {
     ///
     /// # Errors
     /// Returns an error if no call is running. After an error, the session has failed.
-    pub fn handle_response(&mut self, immediate: u32, bytes: u32) -> Result<CallOutcome, PeerError> {
+    pub fn handle_response(&mut self, immediate: u32, bytes: u32) -> Result<ReceivedResponse, PeerError> {
         let State::Calling { function, .. } = self.state else {
             let state = self.state.name();
             self.state = State::Failed;
             return Err(PeerError::UnsolicitedResponse { immediate, state });
         };
         self.step(|state| match state {
-            State::Calling { agreed, .. } => State::Ready(Agreed { single_send_done: true, ..agreed }),
+            State::Calling { agreed, .. } => State::Ready(AgreedRegions { single_send_done: true, ..agreed }),
             other => other,
         });
-        let answer = Answer::decode(immediate, self.dialect);
-        Ok(CallOutcome { function, answer, last_write_bytes: bytes })
+        let answer = CallResponse::decode(immediate, self.dialect);
+        Ok(ReceivedResponse { function, answer, last_write_bytes: bytes })
     }
 
     /// Ends the session, and plans the WRITE that signals an error to the accelerator.
@@ -365,7 +369,7 @@ impl HostSession {
             return Err(self.wrong_state("ready"));
         };
         plan.clear();
-        plan.finish(Request::HOST_ERROR, first(agreed));
+        plan.finish(RequestImmediate::HOST_ERROR, first(agreed));
         self.state = State::Failed;
         Ok(())
     }
@@ -413,6 +417,6 @@ impl HostSession {
     }
 }
 
-fn first(agreed: &Agreed) -> &RemoteRegion {
+fn first(agreed: &AgreedRegions) -> &RemoteRegion {
     agreed.peer.first().expect("a session has at least one parameter")
 }

@@ -81,7 +81,7 @@ impl fmt::Display for FunctionCode {
 
 /// The meaning of a request immediate, which a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum RequestImmediate {
     /// The host signals an error and ends the session.
     HostError,
     /// The host calls a function.
@@ -98,8 +98,8 @@ pub struct CallRequest {
     pub user: U24,
 }
 
-impl Request {
-    /// The immediate of [`Request::HostError`].
+impl RequestImmediate {
+    /// The immediate of [`RequestImmediate::HostError`].
     pub const HOST_ERROR: u32 = 0;
 
     /// Returns the request immediate that calls `function` with the user bits `user`, in host byte order.
@@ -133,7 +133,7 @@ pub enum Dialect {
 
 /// The meaning of a response immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CallResponse {
     /// The call succeeded.
     Success,
     /// The call failed for the reason that the return code names.
@@ -143,7 +143,7 @@ pub enum Answer {
     User(U24),
 }
 
-impl Answer {
+impl CallResponse {
     /// Returns the response immediate, whose low byte is 0.
     pub const fn encode(self) -> u32 {
         match self {

@@ -23,11 +23,11 @@
 
 pub mod block;
 mod choice;
-mod place;
+mod location;
 
-pub use block::Slot;
-pub use choice::{Choice, Layout, ParseError, Rule};
-pub use place::{Place, Placed, Unplaceable, place};
+pub use block::LayoutEntry;
+pub use choice::{Layout, LayoutChoice, LayoutRule, ParseError};
+pub use location::{ParamLocation, Placed, Unplaceable, place};
 
 /// The alignment of parameters in a region, in bytes. The alignment guarantees that functions find aligned numbers, and
 /// that no two parameters share a cache line.

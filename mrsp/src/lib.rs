@@ -8,9 +8,9 @@
 //!  │◄──────── WRITE outputs, last one WITH_IMM: code┤
 //! ```
 //!
-//! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates as input, and return bytes and
-//! [`plan::CallPlan`]s, which the caller sends. A program with the C library waits forever if its peer breaks one of
-//! the following rules, which are about solicited events, posted receives and acknowledgements:
+//! [`host::HostSession`] and [`accelerator::AcceleratorSession`] take bytes and immediates as input, and return bytes
+//! and [`plan::CallPlan`]s, which the caller sends. A program with the C library waits forever if its peer breaks one
+//! of the following rules, which are about solicited events, posted receives and acknowledgements:
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - Before a side sends a message to which its peer responds, it posts the receive for the response.
@@ -21,16 +21,16 @@
 //! In the example, the two sides of a session agree on two regions, and the host makes one call:
 //!
 //! ```rust
-//! use mrsp::{CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, U24};
-//! use mrsp::{host::HostConfig, immediate::Answer, naa::{Limits, Placement}};
+//! use mrsp::{AcceleratorSession, AnnouncedParam, CallPlan, FunctionCode, HostSession, RegionFlags, U24};
+//! use mrsp::{accelerator::{RegionAddress, SessionLimits}, host::HostConfig, immediate::CallResponse};
 //!
-//! let input = Param { flags: RegionFlags::INPUT, addr: 0x1000, rkey: 1, size: 16 };
-//! let output = Param { flags: RegionFlags::OUTPUT, addr: 0x2000, rkey: 2, size: 32 };
+//! let input = AnnouncedParam { flags: RegionFlags::INPUT, addr: 0x1000, rkey: 1, size: 16 };
+//! let output = AnnouncedParam { flags: RegionFlags::OUTPUT, addr: 0x2000, rkey: 2, size: 32 };
 //! let mut host = HostSession::new(&HostConfig::default(), &[input, output], &[])?;
-//! let mut naa = NaaSession::new(Limits::default());
+//! let mut naa = AcceleratorSession::new(SessionLimits::default());
 //! assert_eq!(naa.handle_message(&host.start()?)?.len(), 2);
-//! let placements = [Placement { addr: 0x8000, rkey: 3 }, Placement { addr: 0x9000, rkey: 4 }];
-//! host.handle_message(&naa.allocated(&placements)?)?;
+//! let addresses = [RegionAddress { addr: 0x8000, rkey: 3 }, RegionAddress { addr: 0x9000, rkey: 4 }];
+//! host.handle_message(&naa.allocated(&addresses)?)?;
 //!
 //! let mut plan = CallPlan::with_capacity(2);
 //! host.begin_call(FunctionCode::constant(1), U24::ZERO, &[], &mut plan)?;
@@ -40,7 +40,7 @@
 //! naa.respond(Ok(&[]), 0, &mut plan)?;
 //! let write = plan.writes()[0];
 //! let outcome = host.handle_response(write.immediate.expect("the last WRITE"), write.length)?;
-//! assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Success, 32));
+//! assert_eq!((outcome.answer, outcome.last_write_bytes), (CallResponse::Success, 32));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -63,6 +63,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod accelerator;
 pub mod address;
 pub mod builtin;
 pub mod catalogue;
@@ -72,18 +73,17 @@ pub mod immediate;
 pub mod layout;
 pub mod liveness;
 pub mod message;
-pub mod naa;
 pub mod plan;
 pub mod private_data;
 pub mod region;
 pub mod return_code;
 
-pub use host::{HostSession, Param};
+pub use accelerator::AcceleratorSession;
+pub use host::{AnnouncedParam, HostSession};
 pub use immediate::{Dialect, FunctionCode, U24};
 pub use layout::Layout;
 pub use liveness::Liveness;
 pub use message::{ErrorCode, Message};
-pub use naa::NaaSession;
 pub use plan::{CallPlan, Write};
 pub use private_data::Abilities;
 pub use region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion};

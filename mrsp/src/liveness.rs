@@ -28,7 +28,7 @@ impl Time for Duration {
 ///
 /// | the owner | calls |
 /// |---|---|
-/// | received anything from the peer | [`heard`](Self::heard) |
+/// | received anything from the peer | [`received`](Self::received) |
 /// | posted a work request that the peer must acknowledge | [`expect`](Self::expect) |
 /// | received the acknowledgements of all these work requests | [`acknowledged`](Self::acknowledged) |
 /// | posted a probe that was [due](Self::is_probe_due) | [`probed`](Self::probed) |
@@ -37,7 +37,7 @@ impl Time for Duration {
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness<T = Instant> {
     interval: Option<Duration>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     /// The time of the last sign of life or of the last probe, whichever is later.
     since: T,
     /// The time at which the unacknowledged probe was posted; `None` if no probe is unacknowledged.
@@ -61,14 +61,14 @@ impl<T: Time> Liveness<T> {
     ///
     /// A probe is due when the time `interval` has passed since the last sign of life and since the last probe. If
     /// `interval` is `None`, no probe is ever due. If a probe is unacknowledged, the peer counts as dead when more time
-    /// than `patience` has passed since the probe and since the last sign of life. If `patience` is `None`, only the
+    /// than `timeout` has passed since the probe and since the last sign of life. If `timeout` is `None`, only the
     /// transport detects a peer that does not acknowledge a probe.
-    pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: T) -> Self {
-        Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
+    pub fn new(interval: Option<Duration>, timeout: Option<Duration>, now: T) -> Self {
+        Self { interval, timeout, since: now, probe: None, expected: Expected::Nothing }
     }
 
     /// Records that the peer gave a sign of life at `now`.
-    pub fn heard(&mut self, now: T) {
+    pub fn received(&mut self, now: T) {
         self.since = self.since.max(now);
     }
 
@@ -123,8 +123,8 @@ impl<T: Time> Liveness<T> {
     /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. When a sign of
     /// life or an acknowledgement arrives, the deadline may change.
     pub fn deadline(&self) -> Option<T> {
-        let silent = self.patience.filter(|_| self.probe.is_some());
-        let silent = silent.and_then(|patience| self.since.after(patience));
+        let silent = self.timeout.filter(|_| self.probe.is_some());
+        let silent = silent.and_then(|timeout| self.since.after(timeout));
         let late = match self.expected {
             Expected::By(deadline) => Some(deadline),
             Expected::Nothing | Expected::Sometime => None,
@@ -190,12 +190,12 @@ mod tests {
     #[test]
     fn whatever_is_heard_puts_the_probe_and_the_death_off() {
         let (mut peer, start) = peer();
-        peer.heard(start + SECOND / 2);
+        peer.received(start + SECOND / 2);
         assert_eq!(peer.next_probe(), Some(start + SECOND * 3 / 2));
-        peer.heard(start);
+        peer.received(start);
         assert_eq!(peer.next_probe(), Some(start + SECOND * 3 / 2), "time does not run backwards");
         peer.probed(start + 2 * SECOND);
-        peer.heard(start + 4 * SECOND);
+        peer.received(start + 4 * SECOND);
         assert_eq!(peer.deadline(), Some(start + 7 * SECOND));
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     codec::{RegionRequests, RemoteRegions},
-    layout::block::Slots,
+    layout::block::LayoutEntries,
 };
 
 /// The reason why an accelerator refuses a host's regions.
@@ -61,7 +61,7 @@ pub enum Message<'a> {
     /// The message AAR, type 1, from host to accelerator.
     AdvertiseAndRequest(RegionRequests<'a>),
     /// An AAR with a layout block, which is an extension of MRSP.
-    Arranged(RegionRequests<'a>, Slots<'a>),
+    Arranged(RegionRequests<'a>, LayoutEntries<'a>),
     /// The message A, type 2, from accelerator to host, with the requested regions that are not INTERNAL, in the order
     /// of the AAR.
     Advertisement(RemoteRegions<'a>),

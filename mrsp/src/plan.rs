@@ -30,19 +30,19 @@ pub struct Write {
     /// solicited-event bit.
     pub immediate: Option<u32>,
     /// The range of the WRITE's pieces in the plan's list of pieces. The range is empty if the WRITE is not gathered.
-    pub pieces: Pieces,
+    pub pieces: WriteElements,
 }
 
 /// The range of a gathered WRITE's pieces in the plan's list of pieces (see [`CallPlan::gathered`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pieces {
+pub struct WriteElements {
     first: u32,
     count: u32,
 }
 
 /// One element of a WRITE's scatter-gather list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct WriteElement {
     /// The number of the parameter from which the piece is read, counted as in [`Write::param`].
     pub param: usize,
     /// The offset of the piece in its parameter, in bytes.
@@ -109,7 +109,7 @@ pub enum PartError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     writes: Vec<Write>,
-    pieces: Vec<Piece>,
+    pieces: Vec<WriteElement>,
     longest: u32,
     most_pieces: u32,
 }
@@ -151,8 +151,8 @@ impl CallPlan {
 
     /// Returns the pieces of `write`, a WRITE of this plan, in order. If `write` is not gathered, the returned list is
     /// empty, and the fields of `write` describe its only piece.
-    pub fn gathered(&self, write: &Write) -> &[Piece] {
-        let Pieces { first, count } = write.pieces;
+    pub fn gathered(&self, write: &Write) -> &[WriteElement] {
+        let WriteElements { first, count } = write.pieces;
         self.pieces.get(first as usize..).and_then(|pieces| pieces.get(..count as usize)).unwrap_or_default()
     }
 
@@ -171,14 +171,14 @@ impl CallPlan {
 
     /// Adds `piece` to the last WRITE. The caller must check with [`has_room`](Self::has_room) that the last WRITE has
     /// room for `piece`.
-    pub(crate) fn append(&mut self, piece: Piece) {
+    pub(crate) fn append(&mut self, piece: WriteElement) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
             // A plan has at most one piece for each parameter and one for each gap, so the number of pieces fits into
             // 32 bits.
-            last.pieces = Pieces { first: self.pieces.len() as u32, count: 1 };
+            last.pieces = WriteElements { first: self.pieces.len() as u32, count: 1 };
             let Write { param, offset, length, .. } = *last;
-            self.pieces.push(Piece { param, offset, length });
+            self.pieces.push(WriteElement { param, offset, length });
         }
         last.pieces.count += 1;
         last.length += piece.length;
@@ -209,7 +209,7 @@ impl CallPlan {
         loop {
             let length = (total - done).min(self.longest);
             let (offset, remote_addr) = (start + u64::from(done), addr.wrapping_add(done.into()));
-            let (immediate, pieces) = (None, Pieces::default());
+            let (immediate, pieces) = (None, WriteElements::default());
             self.writes.push(Write { param, offset, length, remote_addr, rkey, immediate, pieces });
             done += length;
             if done == total {

@@ -41,7 +41,7 @@ codes! {
 
 impl ReturnCode {
     /// The return codes that kernels may use.
-    pub const PLUG_INS: std::ops::RangeInclusive<u32> = 0x40..=0x7f;
+    pub const KERNELS: std::ops::RangeInclusive<u32> = 0x40..=0x7f;
 
     /// Returns the return code with the number `code`, or `None` if `code` is 0, because 0 means success.
     pub const fn new(code: U24) -> Option<Self> {

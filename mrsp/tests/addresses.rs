@@ -1,14 +1,14 @@
 //! Tests of accelerator addresses that the host's program chooses.
 
 use mrsp::{
-    HostSession, Param, RegionFlags,
+    AnnouncedParam, HostSession, RegionFlags,
     host::{HostConfig, SetupError},
     region::NaaAddress,
 };
 
 #[test]
 fn given_addresses_are_asked_for_in_the_order_of_the_wire() {
-    let param = Param { flags: RegionFlags::INPUT, addr: 0x1000, rkey: 7, size: 64 };
+    let param = AnnouncedParam { flags: RegionFlags::INPUT, addr: 0x1000, rkey: 7, size: 64 };
     let mut session = HostSession::new(&HostConfig::default(), &[param], &[4096]).unwrap();
     let last = NaaAddress::new(NaaAddress::END - 1).unwrap();
     let beyond = session.place(&[NaaAddress::ZERO, last]);

@@ -6,7 +6,7 @@ use common::{Random, code};
 use mrsp::{
     FunctionCode, ReturnCode, U24,
     builtin::{
-        self, ArgumentBlock, Arguments, BlockError, CRC32C, DGEMM, Element, FFT, FftDirection, Group,
+        self, ArgumentBlock, Arguments, BlockError, CRC32C, DGEMM, Element, FFT, FftDirection, FunctionGroup,
         HISTOGRAM, SHA256, SORT, SortOrder, StatusBlock, VECTOR_ADD,
     },
 };
@@ -54,7 +54,7 @@ fn arguments_round_trip() {
             let mut region = arguments.encode().to_vec();
             region.extend(random.bytes(5));
             assert_eq!(Arguments::decode(&region), Ok(arguments));
-            assert_eq!(Group::of(arguments.function()), Group::BuiltIn);
+            assert_eq!(FunctionGroup::of(arguments.function()), FunctionGroup::BuiltIn);
         }
     }
 }
@@ -116,7 +116,7 @@ fn codes_have_texts() {
     for &(code, name, text) in ReturnCode::TABLE {
         assert_eq!(code.text(), Some(text));
         assert_eq!(format!("{code:?}"), name);
-        assert!(!ReturnCode::PLUG_INS.contains(&code.get()));
+        assert!(!ReturnCode::KERNELS.contains(&code.get()));
         assert!(matches!(code.get(), 0x01..=0x02 | 0x10..=0x3f));
     }
     let mut codes: Vec<_> = ReturnCode::TABLE.iter().map(|(code, ..)| code).collect();
@@ -136,7 +136,7 @@ fn numbers_and_names() {
     }
     assert_eq!((DGEMM.get(), builtin::by_name("no such")), (18, None));
     assert_eq!((FunctionCode::new(0), FunctionCode::new(128)), (None, None));
-    let groups = [1, 15, 16, 63, 64, 95, 96, 126, 127].map(|number| Group::of(code(number)));
-    use Group::*;
-    assert_eq!(groups, [Naaice, Naaice, BuiltIn, BuiltIn, Service, Service, PlugIn, PlugIn, Catalogue]);
+    let groups = [1, 15, 16, 63, 64, 95, 96, 126, 127].map(|number| FunctionGroup::of(code(number)));
+    use FunctionGroup::*;
+    assert_eq!(groups, [Naaice, Naaice, BuiltIn, BuiltIn, Service, Service, Kernel, Kernel, Catalogue]);
 }

@@ -5,10 +5,10 @@ mod common;
 use common::{IN, IN_OUT, NONE, ONCE, OUT, Pair, Random, code, user};
 use mrsp::{
     CallPlan, ReturnCode, U24,
+    accelerator::{LocalError, RequestError},
     builtin::{SHA256, StatusBlock},
     host::{CallError, PeerError},
-    immediate::{Answer, CallRequest},
-    naa::{LocalError, RequestError},
+    immediate::{CallRequest, CallResponse},
     plan::{Part, PartError},
 };
 
@@ -27,7 +27,10 @@ fn inputs_there_outputs_back() {
     pair.naa_memory[3].fill(5);
     let outcome = pair.respond(Ok(&[]));
     assert_eq!(pair.lengths(), [(2, 20), (3, 30)]);
-    assert_eq!((outcome.function, outcome.answer, outcome.last_write_bytes), (code(17), Answer::Success, 30));
+    assert_eq!(
+        (outcome.function, outcome.answer, outcome.last_write_bytes),
+        (code(17), CallResponse::Success, 30)
+    );
     assert_eq!(pair.host_memory, [vec![1; 10], vec![2; 5], vec![4; 20], vec![5; 30]]);
 }
 
@@ -110,7 +113,7 @@ fn nothing_to_send() {
         assert_eq!(request, CallRequest { function: Some(code(9)), user: user(7) });
         assert_eq!(pair.lengths(), [(0, 0)]);
         let outcome = pair.respond(Ok(&[]));
-        assert_eq!(outcome.answer, Answer::Success);
+        assert_eq!(outcome.answer, CallResponse::Success);
         assert_eq!(outcome.last_write_bytes, if flags == OUT { 8 } else { 0 });
     }
 }
@@ -121,7 +124,7 @@ fn failures() {
     pair.call(16, U24::ZERO, &[]);
     let outcome = pair.respond(Err(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(pair.lengths(), [(0, 0)]);
-    assert_eq!(outcome.answer, Answer::Failure(ReturnCode::UNKNOWN_FUNCTION));
+    assert_eq!(outcome.answer, CallResponse::Failure(ReturnCode::UNKNOWN_FUNCTION));
     assert_eq!(outcome.last_write_bytes, 0);
 
     // The response to a failed call has two WRITEs: the status block, and a WRITE of no bytes with the immediate.
@@ -132,7 +135,7 @@ fn failures() {
     pair.naa_memory[1].copy_from_slice(&status.encode());
     let outcome = pair.respond_with(Err(code), 64);
     assert_eq!(pair.lengths(), [(1, 64), (0, 0)]);
-    assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Failure(code), 0));
+    assert_eq!((outcome.answer, outcome.last_write_bytes), (CallResponse::Failure(code), 0));
     assert_eq!(StatusBlock::decode(&pair.host_memory[1]), Ok(status));
 
     pair.call(16, U24::ZERO, &[]);
@@ -247,7 +250,7 @@ fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlag
     let mut expected = pair.host_memory.clone();
     if random.chance(4) {
         let failure = ReturnCode::new(user(1 + random.below(0xff_ffff) as u32)).unwrap();
-        assert_eq!(pair.respond(Err(failure)).answer, Answer::Failure(failure));
+        assert_eq!(pair.respond(Err(failure)).answer, CallResponse::Failure(failure));
     } else {
         for (i, &(flags, size)) in params.iter().enumerate() {
             if flags.contains(OUT) {
@@ -256,7 +259,7 @@ fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlag
                 expected[i][part.clone()].copy_from_slice(&pair.naa_memory[i][part]);
             }
         }
-        assert_eq!(pair.respond(Ok(&back)).answer, Answer::Success);
+        assert_eq!(pair.respond(Ok(&back)).answer, CallResponse::Success);
     }
     assert_eq!(pair.host_memory, expected);
 }

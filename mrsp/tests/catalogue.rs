@@ -4,31 +4,32 @@ mod common;
 
 use common::{Random, code};
 use mrsp::catalogue::{
-    Catalogue, CatalogueError, Direction, EncodeError, Function, HEADER_BYTES, Header, Kind, Parameter,
+    Catalogue, CatalogueError, Direction, EncodeError, FunctionInfo, HEADER_BYTES, Header, ParamInfo,
+    ParamKind,
 };
 
-fn parameter(direction: Direction, kind: Kind, name: &str, description: &str) -> Parameter {
-    Parameter { direction, kind, name: name.into(), description: description.into() }
+fn parameter(direction: Direction, kind: ParamKind, name: &str, description: &str) -> ParamInfo {
+    ParamInfo { direction, kind, name: name.into(), description: description.into() }
 }
 
 fn example() -> Catalogue {
-    let nothing = Function {
+    let nothing = FunctionInfo {
         code: code(3),
         name: "nothing".into(),
         description: String::new(),
         pooled: false,
         parameters: Vec::new(),
     };
-    let sha256 = Function {
+    let sha256 = FunctionInfo {
         code: code(16),
         name: "sha256".into(),
         description: "SHA-256 (FIPS 180-4) – of input 1".into(),
         pooled: true,
         parameters: vec![
-            parameter(Direction::Input, Kind::Arguments, "arguments", "bytes"),
-            parameter(Direction::Input, Kind::Bytes, "data", ""),
-            parameter(Direction::Output, Kind::Status, "status", ""),
-            parameter(Direction::Internal, Kind::ComplexF64, "π", "scratch"),
+            parameter(Direction::Input, ParamKind::Arguments, "arguments", "bytes"),
+            parameter(Direction::Input, ParamKind::Bytes, "data", ""),
+            parameter(Direction::Output, ParamKind::Status, "status", ""),
+            parameter(Direction::Internal, ParamKind::ComplexF64, "π", "scratch"),
         ],
     };
     Catalogue { functions: vec![nothing, sha256] }
@@ -78,20 +79,28 @@ fn random_catalogues_round_trip() {
     }
 }
 
-fn random_function(random: &mut Random, number: u8) -> Function {
+fn random_function(random: &mut Random, number: u8) -> FunctionInfo {
     let directions = [Direction::Input, Direction::Output, Direction::InOut, Direction::Internal];
-    let kinds = [Kind::Bytes, Kind::Arguments, Kind::U32, Kind::U64, Kind::F32, Kind::F64, Kind::ComplexF64];
+    let kinds = [
+        ParamKind::Bytes,
+        ParamKind::Arguments,
+        ParamKind::U32,
+        ParamKind::U64,
+        ParamKind::F32,
+        ParamKind::F64,
+        ParamKind::ComplexF64,
+    ];
     let mut text = |limit| "aé∑x".chars().cycle().take(random.below(limit) as usize / 4).collect::<String>();
     let (name, description) = (text(256), text(3000));
     let parameters = (0..random.below(20))
-        .map(|_| Parameter {
+        .map(|_| ParamInfo {
             direction: directions[random.below(4) as usize],
             kind: kinds[random.below(7) as usize],
             name: "p".repeat(random.below(256) as usize),
             description: "d".repeat(random.below(256) as usize),
         })
         .collect();
-    Function { code: code(number), name, description, pooled: random.chance(2), parameters }
+    FunctionInfo { code: code(number), name, description, pooled: random.chance(2), parameters }
 }
 
 #[test]

@@ -4,10 +4,12 @@ mod common;
 
 use common::{IN_OUT, ONCE, code, hex, user};
 use mrsp::{
-    CallPlan, ErrorCode, HostSession, Message, NaaAddress, NaaSession, Param, ReturnCode, U24, Write, codec,
+    AcceleratorSession, AnnouncedParam, CallPlan, ErrorCode, HostSession, Message, NaaAddress, ReturnCode,
+    U24, Write,
+    accelerator::{RegionAddress, SessionLimits},
+    codec,
     host::HostConfig,
-    immediate::{Answer, CallRequest, Dialect, Request},
-    naa::{Limits, Placement},
+    immediate::{CallRequest, CallResponse, Dialect, RequestImmediate},
     plan::Part,
 };
 
@@ -22,13 +24,13 @@ const LARGE_AAR: &str = "01 04 0000
 
 #[test]
 fn one_region() {
-    let param = Param { flags: IN_OUT, addr: 0x55be_6772_0810, rkey: 0x269, size: 64 };
+    let param = AnnouncedParam { flags: IN_OUT, addr: 0x55be_6772_0810, rkey: 0x269, size: 64 };
     let mut host = HostSession::new(&HostConfig::default(), &[param], &[]).unwrap();
     assert_eq!(host.start().unwrap(), hex(SMALL_AAR));
 
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     assert_eq!(naa.handle_message(&hex(SMALL_AAR)).unwrap(), host.requests());
-    let advertisement = naa.allocated(&[Placement { addr: 0x7f7f_8000_0bf0, rkey: 0x371 }]).unwrap();
+    let advertisement = naa.allocated(&[RegionAddress { addr: 0x7f7f_8000_0bf0, rkey: 0x371 }]).unwrap();
     assert_eq!(advertisement, hex(SMALL_A));
     host.handle_message(&advertisement).unwrap();
 
@@ -51,7 +53,7 @@ fn one_region() {
     let write = Write { length: 64, remote_addr: 0x55be_6772_0810, rkey: 0x269, immediate: Some(0), ..write };
     assert_eq!(plan.writes(), [write]);
     let outcome = host.handle_response(0, 64).unwrap();
-    assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Success, 64));
+    assert_eq!((outcome.answer, outcome.last_write_bytes), (CallResponse::Success, 64));
 }
 
 #[test]
@@ -59,14 +61,14 @@ fn internal_regions_and_single_send() {
     let config =
         HostConfig { address_start: NaaAddress::new(0x1234_5678_9000).unwrap(), ..HostConfig::default() };
     let params = [
-        Param { flags: IN_OUT, addr: 0x556e_6185_6810, rkey: 0x8f7, size: 256 },
-        Param { flags: IN_OUT | ONCE, addr: 0x556e_6185_6920, rkey: 0x95d, size: 4096 },
+        AnnouncedParam { flags: IN_OUT, addr: 0x556e_6185_6810, rkey: 0x8f7, size: 256 },
+        AnnouncedParam { flags: IN_OUT | ONCE, addr: 0x556e_6185_6920, rkey: 0x95d, size: 4096 },
     ];
     let mut host = HostSession::new(&config, &params, &[5000, 64]).unwrap();
     let aar = host.start().unwrap();
     assert_eq!(aar, hex(LARGE_AAR));
 
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     let advertisement = common::grant(&mut naa, &aar);
     assert_eq!(advertisement.len(), 4 + 2 * 16);
     host.handle_message(&advertisement).unwrap();
@@ -97,20 +99,21 @@ fn errors() {
 
 #[test]
 fn immediates() {
-    assert_eq!(Request::call(code(127), U24::MAX), 0xffff_ffff);
-    assert_eq!(Request::decode(0), Request::HostError);
+    assert_eq!(RequestImmediate::call(code(127), U24::MAX), 0xffff_ffff);
+    assert_eq!(RequestImmediate::decode(0), RequestImmediate::HostError);
     // A request without the start bit is decoded as a call.
     let call = CallRequest { function: Some(code(5)), user: user(1) };
-    assert_eq!(Request::decode(0x105), Request::Call(call));
+    assert_eq!(RequestImmediate::decode(0x105), RequestImmediate::Call(call));
     // A C host that calls function 128 sends the immediate 0x80.
-    assert_eq!(Request::decode(0x80), Request::Call(CallRequest { function: None, user: U24::ZERO }));
+    let call = CallRequest { function: None, user: U24::ZERO };
+    assert_eq!(RequestImmediate::decode(0x80), RequestImmediate::Call(call));
     // A C host decoded the response immediate 0x1100 as return code 17.
-    assert_eq!(Answer::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);
-    assert_eq!(Answer::decode(0x11ff, Dialect::Main), Answer::Failure(ReturnCode::BAD_ARGUMENTS));
+    assert_eq!(CallResponse::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);
+    assert_eq!(CallResponse::decode(0x11ff, Dialect::Main), CallResponse::Failure(ReturnCode::BAD_ARGUMENTS));
     // If an accelerator does not shift its return code by 8 bits to the left, a C host and this crate both decode the
     // response immediate as success.
-    assert_eq!(Answer::decode(0x11, Dialect::Main), Answer::Success);
-    assert_eq!(Answer::decode(0xabcd_ef00, Dialect::Next), Answer::User(user(0xab_cdef)));
+    assert_eq!(CallResponse::decode(0x11, Dialect::Main), CallResponse::Success);
+    assert_eq!(CallResponse::decode(0xabcd_ef00, Dialect::Next), CallResponse::User(user(0xab_cdef)));
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{IN, IN_OUT, ONCE, OUT, Pair, Random, code, param, placement};
+use common::{IN, IN_OUT, ONCE, OUT, Pair, Random, code, param, region_address};
 use mrsp::{
-    CallPlan, ErrorCode, HostSession, NaaSession, ReturnCode, U24,
+    AcceleratorSession, CallPlan, ErrorCode, HostSession, ReturnCode, U24,
+    accelerator::SessionLimits,
     builtin::{ArgumentBlock, Arguments, StatusBlock},
-    catalogue::{Catalogue, Direction, Function, Header, Kind, Parameter},
+    catalogue::{Catalogue, Direction, FunctionInfo, Header, ParamInfo, ParamKind},
     codec,
     host::HostConfig,
-    immediate::Request,
-    naa::Limits,
+    immediate::RequestImmediate,
     plan::Part,
 };
 
@@ -19,19 +19,19 @@ fn messages() -> Vec<Vec<u8>> {
     let params: Vec<_> = (0..5).map(|i| param(i, IN_OUT, 100)).collect();
     let mut host = HostSession::new(&HostConfig::default(), &params, &[5000]).unwrap();
     let aar = host.start().unwrap();
-    let advertisement = common::grant(&mut NaaSession::new(Limits::default()), &aar);
+    let advertisement = common::grant(&mut AcceleratorSession::new(SessionLimits::default()), &aar);
     let error = codec::encode_error(ErrorCode::Address).to_vec();
     vec![aar, advertisement, error, vec![1, 0, 0, 0], vec![2, 0, 0, 0]]
 }
 
 fn catalogue() -> Vec<u8> {
-    let parameter = Parameter {
+    let parameter = ParamInfo {
         direction: Direction::InOut,
-        kind: Kind::F64,
+        kind: ParamKind::F64,
         name: "données".into(),
         description: "some".into(),
     };
-    let function = |number| Function {
+    let function = |number| FunctionInfo {
         code: code(number),
         name: "name".into(),
         description: "a line of text".into(),
@@ -54,7 +54,7 @@ fn decode_everything(bytes: &[u8]) {
         let encoded = catalogue.encode().expect("what can be decoded can be encoded");
         assert_eq!(bytes[..encoded.len()], encoded);
     }
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     if let Ok(regions) = naa.handle_message(bytes) {
         assert!(4 + regions.len() * 24 == bytes.len());
     }
@@ -133,7 +133,7 @@ fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     }
 }
 
-fn naa_step(random: &mut Random, naa: &NaaSession) -> u64 {
+fn naa_step(random: &mut Random, naa: &AcceleratorSession) -> u64 {
     match naa.regions().len() {
         _ if random.chance(8) => random.below(12),
         0 => 0,
@@ -194,10 +194,10 @@ fn host_under_any_sequence() {
 fn naa_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0009);
     let corpus = messages();
-    let placements: Vec<_> = (0..5).map(placement).collect();
+    let addresses: Vec<_> = (0..5).map(region_address).collect();
     let mut answers = 0;
     for _ in 0..5000 {
-        let mut naa = NaaSession::new(Limits::default());
+        let mut naa = AcceleratorSession::new(SessionLimits::default());
         let mut plan = CallPlan::default();
         for _ in 0..20 {
             let failed = naa.is_failed();
@@ -208,7 +208,7 @@ fn naa_under_any_sequence() {
                     random.mutate(&mut bytes);
                     let _ = naa.handle_message(&bytes);
                 }
-                4..6 => drop(naa.allocated(&placements[..5 - random.below(5) as usize / 4])),
+                4..6 => drop(naa.allocated(&addresses[..5 - random.below(5) as usize / 4])),
                 6 if random.chance(4) => drop(naa.allocation_failed(ErrorCode::Memory)),
                 7..9 => drop(naa.handle_request(random.any() as u32)),
                 9..12 => answers += u32::from(answer(&mut random, &mut naa, &mut plan)),
@@ -220,7 +220,7 @@ fn naa_under_any_sequence() {
     assert!(answers > 5000, "only {answers} answers: the sequences end too early to show anything");
 }
 
-fn answer(random: &mut Random, naa: &mut NaaSession, plan: &mut CallPlan) -> bool {
+fn answer(random: &mut Random, naa: &mut AcceleratorSession, plan: &mut CallPlan) -> bool {
     let parts = [Some(Part::prefix(random.below(110))), None, Some(Part::prefix(random.any()))];
     let status_bytes = random.below(200) as u32;
     let result =
@@ -244,7 +244,8 @@ fn every_immediate_bit() {
     let mut random = Random::seeded(0x5eed_000a);
     for _ in 0..10_000 {
         let (function, user) = (code(1 + random.below(127) as u8), common::user(random.any() as u32 >> 8));
-        let Request::Call(call) = Request::decode(Request::call(function, user)) else { panic!() };
+        let immediate = RequestImmediate::call(function, user);
+        let RequestImmediate::Call(call) = RequestImmediate::decode(immediate) else { panic!() };
         assert_eq!((call.function, call.user), (Some(function), user));
     }
 }

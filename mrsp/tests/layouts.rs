@@ -4,10 +4,12 @@ mod common;
 
 use common::{Random, code};
 use mrsp::{
-    CallPlan, HostSession, Layout, NaaSession, Param, RegionFlags, RegionRequest, U24, Write, codec,
+    AcceleratorSession, AnnouncedParam, CallPlan, HostSession, Layout, RegionFlags, RegionRequest, U24,
+    Write,
+    accelerator::{RegionAddress, RegionRefusal, Rejection, SessionLimits},
+    codec,
     host::HostConfig,
-    layout::{Place, Placed, Slot, place},
-    naa::{Limits, Placement, Refusal, Rejection},
+    layout::{LayoutEntry, ParamLocation, Placed, place},
     plan::Part,
 };
 
@@ -28,7 +30,7 @@ struct Pair {
     placed: Placed,
     params: Vec<(RegionFlags, u32)>,
     host: HostSession,
-    naa: NaaSession,
+    naa: AcceleratorSession,
     /// The memory of each parameter, followed by the staging region.
     host_memory: Vec<Vec<u8>>,
     /// The host's memory to which outputs are written.
@@ -57,18 +59,18 @@ impl Pair {
             .zip(&lands)
             .map(|(&(flags, size), &(memory, offset))| {
                 let Memory { addr, rkey, .. } = landing[memory];
-                Param { flags, addr: addr + offset as u64, rkey, size: size.into() }
+                AnnouncedParam { flags, addr: addr + offset as u64, rkey, size: size.into() }
             })
             .collect();
         let mut host = HostSession::arranged(&HostConfig::default(), &announced, &[5000], &placed).unwrap();
-        let mut naa = NaaSession::new(Limits::default());
+        let mut naa = AcceleratorSession::new(SessionLimits::default());
         let asked = naa.handle_message(&host.start().unwrap()).unwrap();
         let shared = asked.iter().filter(|region| !region.is_internal());
         let naa_memory: Vec<_> =
             shared.zip(1_u32..).map(|(region, n)| memory(n << 8, region.host.size)).collect();
-        let placements: Vec<_> =
-            naa_memory.iter().map(|m| Placement { addr: m.addr, rkey: m.rkey }).collect();
-        host.handle_message(&naa.allocated(&placements).unwrap()).unwrap();
+        let addresses: Vec<_> =
+            naa_memory.iter().map(|m| RegionAddress { addr: m.addr, rkey: m.rkey }).collect();
+        host.handle_message(&naa.allocated(&addresses).unwrap()).unwrap();
         assert!(naa.places().unwrap().eq(placed.places.iter().copied()));
         let mut host_memory: Vec<_> = params.iter().map(|&(_, size)| vec![0; size as usize]).collect();
         host_memory.push(vec![0; placed.staging_bytes() as usize]);
@@ -78,7 +80,7 @@ impl Pair {
 
     /// Returns the bytes of a parameter on the accelerator.
     fn on_naa(&mut self, param: usize) -> &mut [u8] {
-        let Place { region, offset } = self.placed.places[param];
+        let ParamLocation { region, offset } = self.placed.places[param];
         let size = self.params[param].1 as usize;
         &mut self.naa_memory[usize::from(region)].bytes[offset as usize..][..size]
     }
@@ -114,7 +116,7 @@ impl Pair {
         self.naa.respond(Ok(parts), 0, &mut self.plan).unwrap();
         for write in self.plan.writes() {
             assert!(self.plan.gathered(write).is_empty());
-            let Place { region, offset } = self.placed.places[write.param];
+            let ParamLocation { region, offset } = self.placed.places[write.param];
             let start = u64::from(offset) + write.offset;
             let from = &self.naa_memory[usize::from(region)].bytes;
             let bytes = from[start as usize..][..write.length as usize].to_vec();
@@ -282,72 +284,77 @@ fn planning_allocates_nothing_in_the_long_run() {
     assert_eq!(pair.plan.gathered(&pair.plan.writes()[0]).as_ptr(), pieces);
 }
 
-fn message(slots: &[Slot], sizes: &[u32]) -> Vec<u8> {
+fn message(entries: &[LayoutEntry], sizes: &[u32]) -> Vec<u8> {
     let region = |&size: &u32| RegionRequest {
         host: mrsp::RemoteRegion { addr: 0, rkey: 0, size },
         ..RegionRequest::default()
     };
     let mut regions: Vec<_> = sizes.iter().map(region).collect();
     regions.push(RegionRequest { flags: RegionFlags::INTERNAL, ..region(&4096) });
-    codec::encode_arranged(&regions, slots).unwrap()
+    codec::encode_arranged(&regions, entries).unwrap()
 }
 
-fn slot(region: u8, offset: u32, size: u32) -> Slot {
-    Slot { flags: BOTH, region, offset, host: mrsp::RemoteRegion { addr: 0, rkey: 0, size } }
+fn entry(region: u8, offset: u32, size: u32) -> LayoutEntry {
+    LayoutEntry { flags: BOTH, region, offset, host: mrsp::RemoteRegion { addr: 0, rkey: 0, size } }
 }
 
 #[test]
 fn contradictory_layouts_are_refused() {
-    let answer = |limits: Limits, slots: &[Slot]| {
-        NaaSession::new(limits).handle_message(&message(slots, &[1000, 64])).map(<[_]>::len)
+    let answer = |limits: SessionLimits, entries: &[LayoutEntry]| {
+        AcceleratorSession::new(limits).handle_message(&message(entries, &[1000, 64])).map(<[_]>::len)
     };
-    let default = || Limits::default();
-    assert_eq!(answer(default(), &[slot(0, 0, 64), slot(0, 64, 936), slot(1, 0, 64), slot(1, 64, 0)]), Ok(3));
-    let wraps = Slot { host: mrsp::RemoteRegion { addr: u64::MAX, rkey: 0, size: 2 }, ..slot(0, 0, 0) };
-    let internal = Slot { flags: RegionFlags::INTERNAL, ..slot(0, 0, 64) };
+    let default = || SessionLimits::default();
+    let fitting = [entry(0, 0, 64), entry(0, 64, 936), entry(1, 0, 64), entry(1, 64, 0)];
+    assert_eq!(answer(default(), &fitting), Ok(3));
+    let host = mrsp::RemoteRegion { addr: u64::MAX, rkey: 0, size: 2 };
+    let wraps = LayoutEntry { host, ..entry(0, 0, 0) };
+    let internal = LayoutEntry { flags: RegionFlags::INTERNAL, ..entry(0, 0, 64) };
     let wrong = [
-        slot(0, 32, 64),
-        slot(0, 64, 937),
-        slot(0, u32::MAX - 63, u32::MAX),
-        slot(1, 64, 1),
-        slot(2, 0, 64),
-        slot(3, 0, 0),
+        entry(0, 32, 64),
+        entry(0, 64, 937),
+        entry(0, u32::MAX - 63, u32::MAX),
+        entry(1, 64, 1),
+        entry(2, 0, 64),
+        entry(3, 0, 0),
         wraps,
         internal,
     ];
     for wrong in wrong {
-        let refused = answer(default(), &[slot(0, 0, 10), wrong]);
+        let refused = answer(default(), &[entry(0, 0, 10), wrong]);
         assert!(
-            matches!(refused, Err(Rejection::Refused(Refusal::Slot { slot: 1, .. }))),
+            matches!(refused, Err(Rejection::Refused(RegionRefusal::LayoutEntry { entry: 1, .. }))),
             "{wrong:?}: {refused:?}"
         );
     }
-    for overlap in [slot(0, 0, 1), slot(0, 0, 64), slot(0, 64, 64)] {
-        let refused = answer(default(), &[slot(0, 0, 128), overlap]);
-        assert!(matches!(refused, Err(Rejection::Refused(Refusal::Slot { .. }))), "{overlap:?}: {refused:?}");
+    for overlap in [entry(0, 0, 1), entry(0, 0, 64), entry(0, 64, 64)] {
+        let refused = answer(default(), &[entry(0, 0, 128), overlap]);
+        assert!(
+            matches!(refused, Err(Rejection::Refused(RegionRefusal::LayoutEntry { .. }))),
+            "{overlap:?}: {refused:?}"
+        );
     }
-    assert_eq!(answer(default(), &[]), Err(Refusal::NoParameters.into()));
-    let one = Limits { max_slots: 1, ..Limits::default() };
-    let refused = answer(one, &[slot(0, 0, 10), slot(0, 64, 10)]);
-    assert_eq!(refused, Err(Refusal::TooManySlots { asked: 2, limit: 1 }.into()));
-    let none = Limits { max_slots: 0, ..Limits::default() };
-    assert_eq!(answer(none, &[slot(0, 0, 10)]), Err(Refusal::NoLayouts.into()));
-    let mut naa = NaaSession::new(none);
-    let rejection = naa.handle_message(&message(&[slot(0, 0, 10)], &[64])).unwrap_err();
+    assert_eq!(answer(default(), &[]), Err(RegionRefusal::NoParameters.into()));
+    let one = SessionLimits { max_slots: 1, ..SessionLimits::default() };
+    let refused = answer(one, &[entry(0, 0, 10), entry(0, 64, 10)]);
+    assert_eq!(refused, Err(RegionRefusal::TooManyLayoutEntries { asked: 2, limit: 1 }.into()));
+    let none = SessionLimits { max_slots: 0, ..SessionLimits::default() };
+    assert_eq!(answer(none, &[entry(0, 0, 10)]), Err(RegionRefusal::NoLayouts.into()));
+    let mut naa = AcceleratorSession::new(none);
+    let rejection = naa.handle_message(&message(&[entry(0, 0, 10)], &[64])).unwrap_err();
     assert_eq!(rejection.reply(), Some([0, 2, 0, 0]));
 }
 
 #[test]
 fn bytes_of_a_layout_that_are_not_one_are_refused() {
     let mut random = Random::seeded(0x1b);
-    let whole = message(&[slot(0, 0, 64), slot(0, 64, 10)], &[1000]);
+    let whole = message(&[entry(0, 0, 64), entry(0, 64, 10)], &[1000]);
     for _ in 0..20_000 {
         let mut bytes = whole.clone();
         random.mutate(&mut bytes);
-        let mut naa = NaaSession::new(Limits::default());
+        let mut naa = AcceleratorSession::new(SessionLimits::default());
         let Ok(regions) = naa.handle_message(&bytes) else { continue };
         let shared = regions.iter().filter(|region| !region.is_internal()).count();
-        naa.allocated(&vec![Placement::default(); shared]).unwrap();
+        naa.allocated(&vec![RegionAddress::default(); shared]).unwrap();
         let sizes: Vec<_> = naa.regions().iter().map(|param| param.host.size).collect();
         naa.handle_request(0x81).unwrap();
         let mut plan = CallPlan::default();

@@ -2,18 +2,19 @@
 
 mod common;
 
-use common::{IN, IN_OUT, NONE, ONCE, OUT, Random, grant, param, placement};
+use common::{IN, IN_OUT, NONE, ONCE, OUT, Random, grant, param, region_address};
 use mrsp::{
-    ErrorCode, HostSession, Message, NaaAddress, NaaSession, Param, RegionFlags, RegionRequest, RemoteRegion,
+    AcceleratorSession, AnnouncedParam, ErrorCode, HostSession, Message, NaaAddress, RegionFlags,
+    RegionRequest, RemoteRegion,
+    accelerator::{LocalError, RegionRefusal, Rejection, RequestError, SessionLimits},
     address::{AddressPlan, OutOfAddresses},
     codec,
     host::{CallError, HostConfig, PeerError, SetupError},
-    naa::{Limits, LocalError, Refusal, Rejection, RequestError},
 };
 
 const GIB: u64 = 1 << 30;
 
-fn host(params: &[Param], internals: &[u64]) -> Result<HostSession, SetupError> {
+fn host(params: &[AnnouncedParam], internals: &[u64]) -> Result<HostSession, SetupError> {
     HostSession::new(&HostConfig::default(), params, internals)
 }
 
@@ -22,14 +23,14 @@ fn request(flags: RegionFlags, size: u32) -> RegionRequest {
     RegionRequest { flags, naa_addr: NaaAddress::ZERO, host }
 }
 
-fn ask(limits: Limits, regions: &[RegionRequest]) -> Result<(), Rejection> {
-    let mut naa = NaaSession::new(limits);
+fn ask(limits: SessionLimits, regions: &[RegionRequest]) -> Result<(), Rejection> {
+    let mut naa = AcceleratorSession::new(limits);
     let result = naa.handle_message(&codec::encode_request(regions).unwrap()).map(drop);
     assert_eq!(naa.is_failed(), result.is_err());
     result
 }
 
-fn refusal(limits: Limits, regions: &[RegionRequest]) -> (Refusal, u8) {
+fn refusal(limits: SessionLimits, regions: &[RegionRequest]) -> (RegionRefusal, u8) {
     let rejection = ask(limits, regions).unwrap_err();
     let Some([0, code, 0, 0]) = rejection.reply() else { panic!("no ERR for {rejection:?}") };
     let Rejection::Refused(refusal) = rejection else { panic!("{rejection:?}") };
@@ -67,7 +68,7 @@ fn host_refuses_what_cannot_be_asked() {
         let error = SetupError::Flags { param: 0, flags };
         assert_eq!(host(&[param(0, flags, 1)], &[]).unwrap_err(), error);
     }
-    let end = |size| Param { addr: u64::MAX - 9, ..param(0, IN, size) };
+    let end = |size| AnnouncedParam { addr: u64::MAX - 9, ..param(0, IN, size) };
     assert!(host(&[end(10)], &[]).is_ok());
     assert_eq!(host(&[end(11)], &[]).unwrap_err(), SetupError::Wraps { param: 0 });
     let config = HostConfig { max_regions: 255, ..HostConfig::default() };
@@ -83,43 +84,47 @@ fn single_send_implies_input() {
 
 #[test]
 fn accelerator_refuses_with_the_right_code() {
-    let limits = Limits { max_regions: 3, max_region_bytes: 100, max_session_bytes: 150, max_slots: 1 };
+    let limits =
+        SessionLimits { max_regions: 3, max_region_bytes: 100, max_session_bytes: 150, max_slots: 1 };
     assert_eq!(ask(limits, &[request(IN, 100), request(OUT, 50), request(NONE, 0)]), Ok(()));
 
     let (why, code) = refusal(limits, &[request(IN, 1); 4]);
-    assert_eq!((why, code), (Refusal::TooManyRegions { asked: 4, limit: 3 }, 3));
-    assert_eq!(refusal(limits, &[]), (Refusal::NoParameters, 3));
-    assert_eq!(refusal(limits, &[request(RegionFlags::INTERNAL, 1)]), (Refusal::NoParameters, 3));
+    assert_eq!((why, code), (RegionRefusal::TooManyRegions { asked: 4, limit: 3 }, 3));
+    assert_eq!(refusal(limits, &[]), (RegionRefusal::NoParameters, 3));
+    assert_eq!(refusal(limits, &[request(RegionFlags::INTERNAL, 1)]), (RegionRefusal::NoParameters, 3));
     let (why, code) = refusal(limits, &[request(IN, 1), request(IN, 101)]);
-    assert_eq!((why, code), (Refusal::RegionTooLarge { region: 1, bytes: 101, limit: 100 }, 1));
+    assert_eq!((why, code), (RegionRefusal::RegionTooLarge { region: 1, bytes: 101, limit: 100 }, 1));
     let (why, code) = refusal(limits, &[request(IN, 100), request(IN, 51)]);
-    assert_eq!((why, code), (Refusal::SessionTooLarge { limit: 150 }, 1));
+    assert_eq!((why, code), (RegionRefusal::SessionTooLarge { limit: 150 }, 1));
 
     for other in [IN, OUT, ONCE] {
         let flags = RegionFlags::INTERNAL | other;
         let (why, code) = refusal(limits, &[request(IN, 1), request(flags, 1)]);
-        assert_eq!((why, code), (Refusal::Contradiction { region: 1, flags }, 2));
+        assert_eq!((why, code), (RegionRefusal::Contradiction { region: 1, flags }, 2));
     }
-    let boundless = Limits { max_region_bytes: u64::MAX, max_session_bytes: u64::MAX, ..limits };
+    let boundless = SessionLimits { max_region_bytes: u64::MAX, max_session_bytes: u64::MAX, ..limits };
     assert!(ask(boundless, &[request(IN, 1 << 31); 3]).is_ok());
     let (why, code) = refusal(boundless, &[request(IN, u32::MAX)]);
-    assert_eq!((why, code), (Refusal::RegionTooLarge { region: 0, bytes: u32::MAX, limit: 1 << 31 }, 1));
+    assert_eq!(
+        (why, code),
+        (RegionRefusal::RegionTooLarge { region: 0, bytes: u32::MAX, limit: 1 << 31 }, 1)
+    );
 }
 
 #[test]
 fn accelerator_refuses_addresses_that_wrap() {
-    let limits = Limits::default();
+    let limits = SessionLimits::default();
     let last = NaaAddress::new((1 << 56) - 10).unwrap();
     assert!(ask(limits, &[RegionRequest { naa_addr: last, ..request(IN, 10) }]).is_ok());
     let (why, code) = refusal(limits, &[RegionRequest { naa_addr: last, ..request(IN, 11) }]);
-    assert_eq!((why, code), (Refusal::NaaAddressWraps { region: 0 }, 1));
+    assert_eq!((why, code), (RegionRefusal::NaaAddressWraps { region: 0 }, 1));
 
     let at_end = |flags, size| {
         let host = RemoteRegion { addr: u64::MAX - 9, rkey: 1, size };
         RegionRequest { host, ..request(flags, 0) }
     };
     assert!(ask(limits, &[at_end(IN, 10)]).is_ok());
-    assert_eq!(refusal(limits, &[at_end(IN, 11)]), (Refusal::HostAddressWraps { region: 0 }, 2));
+    assert_eq!(refusal(limits, &[at_end(IN, 11)]), (RegionRefusal::HostAddressWraps { region: 0 }, 2));
     // The host address of an internal region is not checked, because the accelerator never writes an internal region to
     // the host.
     assert!(ask(limits, &[request(IN, 1), at_end(RegionFlags::INTERNAL, 11)]).is_ok());
@@ -129,10 +134,10 @@ fn accelerator_refuses_addresses_that_wrap() {
 fn accelerator_tolerates_odd_regions() {
     let unknown = RegionFlags::from_bits(0xf0);
     let regions = [request(RegionFlags::INTERNAL | unknown, 1), request(unknown, 0), request(ONCE, 5)];
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     let aar = codec::encode_request(&regions).unwrap();
     assert_eq!(naa.handle_message(&aar).unwrap(), regions);
-    let advertisement = naa.allocated(&[placement(0), placement(1)]).unwrap();
+    let advertisement = naa.allocated(&[region_address(0), region_address(1)]).unwrap();
     let Ok(Message::Advertisement(announced)) = codec::decode(&advertisement) else { panic!() };
     assert_eq!(announced.iter().map(|region| region.size).collect::<Vec<_>>(), [0, 5]);
 }
@@ -140,7 +145,7 @@ fn accelerator_tolerates_odd_regions() {
 #[test]
 fn allocation_may_fail() {
     let mut session = host(&[param(0, IN, 1)], &[]).unwrap();
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     naa.handle_message(&session.start().unwrap()).unwrap();
     let error = naa.allocated(&[]).unwrap_err();
     assert_eq!(error, LocalError::RegionCount { given: 0, params: 1 });
@@ -179,7 +184,7 @@ fn messages_out_of_order() {
     let mut session = host(&[param(0, IN_OUT, 8)], &[]).unwrap();
     let aar = session.start().unwrap();
     assert!(matches!(session.start(), Err(CallError::State { .. })));
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     let advertisement = grant(&mut naa, &aar);
     session.handle_message(&advertisement).unwrap();
 
@@ -196,12 +201,12 @@ fn messages_out_of_order() {
     let mut session = host(&[param(0, IN, 8)], &[]).unwrap();
     assert!(matches!(session.handle_message(&advertisement), Err(PeerError::UnexpectedMessage { .. })));
     // An accelerator's session fails if an advertisement, an ERR or a call arrives before the AAR.
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     assert!(matches!(naa.handle_message(&advertisement), Err(Rejection::Unexpected { .. })));
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     let rejection = naa.handle_message(&[0, 1, 0, 0]).unwrap_err();
     assert_eq!((rejection.reply(), rejection), (None, Rejection::HostError(ErrorCode::Memory)));
-    let mut naa = NaaSession::new(Limits::default());
+    let mut naa = AcceleratorSession::new(SessionLimits::default());
     assert!(matches!(naa.handle_request(0x81), Err(RequestError::Unexpected { .. })));
 }
 

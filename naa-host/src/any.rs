@@ -8,7 +8,7 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::WaitMode;
 
-use crate::{Error, Outcome, Session};
+use crate::{CallOutcome, Error, Session};
 
 /// The result of waiting for several calls.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ use crate::{Error, Outcome, Session};
 pub enum Any {
     /// The call of a session has ended, or the session itself has ended. The number is the session's index in the slice
     /// that was passed to [`wait_any`].
-    Ended(usize, Result<Outcome, Error>),
+    Ended(usize, Result<CallOutcome, Error>),
     /// All calls still run at the deadline.
     Running,
     /// No session had a call.
@@ -93,11 +93,11 @@ fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
 
 /// Sleeps on the file descriptors of all sessions until a call has ended, or until `deadline`.
 fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
-    // The loop tests only the sessions for which `rang` is true: first all sessions, and after each sleep the sessions
-    // whose file descriptor became readable.
-    let mut rang = vec![true; sessions.len()];
+    // The loop tests only the sessions for which `readable` is true: first all sessions, and after each sleep the
+    // sessions whose file descriptor became readable.
+    let mut readable = vec![true; sessions.len()];
     loop {
-        for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {
+        for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| readable[*number]) {
             let session = session.borrow_mut();
             if !session.is_in_call() {
                 continue;
@@ -111,7 +111,7 @@ fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(Any::Running);
         }
-        rang.fill(false);
+        readable.fill(false);
         let (mut fds, mut numbers) = (Vec::with_capacity(sessions.len()), Vec::with_capacity(sessions.len()));
         for (number, session) in sessions.iter_mut().enumerate() {
             let session = session.borrow_mut();
@@ -127,7 +127,7 @@ fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -
             }
         }
         for (fd, number) in fds.iter().zip(numbers) {
-            rang[number] = !fd.revents().is_empty();
+            readable[number] = !fd.revents().is_empty();
         }
     }
 }

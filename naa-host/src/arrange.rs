@@ -2,7 +2,7 @@
 
 use mrsp::{
     RegionFlags,
-    layout::{self, Choice, Layout, Placed, Rule},
+    layout::{self, Layout, LayoutChoice, LayoutRule, Placed},
     region::MAX_REGION_BYTES,
 };
 
@@ -13,13 +13,13 @@ pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
 /// Returns the default layout rule of a provider. The rule of the embedded provider was fitted with `naa bench layouts`
 /// on the Intel Xeon machine of docs/explanation/layouts.md.
-pub fn default_rule(provider: &str) -> Rule {
+pub fn default_rule(provider: &str) -> LayoutRule {
     match provider {
         // The numbers in this rule were not measured on a NIC. A WRITE costs less on a NIC than with the embedded
         // provider, so `small` is less than in the rule of the embedded provider. The program can copy bytes while the
         // NIC sends, so `most` is more than in the rule of the embedded provider.
-        "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
-        _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
+        "verbs" => LayoutRule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
+        _ => LayoutRule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
 }
 
@@ -31,8 +31,8 @@ pub(crate) fn arrange(
     params: &[&Param<'_>],
 ) -> Result<Option<Placed>, Error> {
     let layout = match config.layout {
-        Choice::Fixed(layout) => layout,
-        Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
+        LayoutChoice::Fixed(layout) => layout,
+        LayoutChoice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
     // If the program asks for the address of a parameter, each parameter needs a region of its own, because only
     // regions have addresses. If one parameter is larger than a region may be, each parameter also gets a region of its
@@ -47,7 +47,7 @@ pub(crate) fn arrange(
     }
 }
 
-fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
+fn rule(config: &SessionConfig, provider: &str) -> Result<LayoutRule, Error> {
     match config.layout_rule {
         Some(rule) => Ok(rule),
         None => Ok(rule_from_env()?.unwrap_or_else(|| default_rule(provider))),
@@ -59,7 +59,7 @@ fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
 ///
 /// # Errors
 /// Fails with [`Error::Environment`] if the value of [`LAYOUT_RULE_VARIABLE`] is not a layout rule.
-pub fn rule_from_env() -> Result<Option<Rule>, Error> {
+pub fn rule_from_env() -> Result<Option<LayoutRule>, Error> {
     let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
     match value.parse() {
         Ok(rule) => Ok(Some(rule)),

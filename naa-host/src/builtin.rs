@@ -1,8 +1,9 @@
-//! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first output.
+//! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first
+//! output.
 //!
-//! [`call`] connects, calls a function and disconnects. With [`Job`], a program can read a file directly into the
-//! region of an input. If the device revokes the accelerator's access after each call, a program with a [`Job`] can
-//! write a file directly from the region of an output.
+//! [`call`] connects, calls a function and disconnects. With [`BuiltinSession`], a program can read a file directly
+//! into the region of an input. If the device revokes the accelerator's access after each call, a program with a
+//! [`BuiltinSession`] can write a file directly from the region of an output.
 
 use std::{borrow::Cow, net::SocketAddr};
 
@@ -13,12 +14,12 @@ use mrsp::{
 
 use crate::{Device, Error, Param, Session, SessionConfig};
 
-pub use mrsp::builtin::{Arguments, Element, FftDirection, Group, NAMES, SortOrder, by_name, name};
+pub use mrsp::builtin::{Arguments, Element, FftDirection, FunctionGroup, NAMES, SortOrder, by_name, name};
 
 /// A session with the regions that a built-in function needs. Inputs and outputs are counted from 0; the argument block
 /// and the status block are not counted.
 #[derive(Debug)]
-pub struct Job {
+pub struct BuiltinSession {
     session: Session,
     inputs: usize,
     outputs: usize,
@@ -26,7 +27,7 @@ pub struct Job {
     produced: Vec<usize>,
 }
 
-impl Job {
+impl BuiltinSession {
     /// Connects with regions for inputs and outputs of the sizes in `inputs` and `outputs`, in bytes.
     ///
     /// # Errors
@@ -53,12 +54,12 @@ impl Job {
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no input `index`. The method can also fail with the errors of
-    /// [`Session::lease_mut`].
+    /// [`Session::slice_mut`].
     pub fn input(&mut self, index: usize) -> Result<&mut [u8], Error> {
         if index >= self.inputs {
             return Err(Error::NoSuchParam { index, params: self.inputs });
         }
-        self.session.lease_mut(1 + index)
+        self.session.slice_mut(1 + index)
     }
 
     /// Lets later calls send only the first `bytes` bytes of input `index`, or the whole input if `bytes` is `None`.
@@ -134,7 +135,7 @@ impl Job {
 /// `outputs` has the maximum size in bytes of each output.
 ///
 /// # Errors
-/// Fails with the same errors as [`Job::connect`] and [`Job::run`].
+/// Fails with the same errors as [`BuiltinSession::connect`] and [`BuiltinSession::run`].
 pub fn call(
     device: &Device,
     peer: SocketAddr,
@@ -143,12 +144,12 @@ pub fn call(
     outputs: &[usize],
 ) -> Result<Vec<Vec<u8>>, Error> {
     let sizes: Vec<_> = inputs.iter().map(|input| input.len()).collect();
-    let mut job = Job::connect(device, peer, &sizes, outputs, &SessionConfig::default())?;
+    let mut session = BuiltinSession::connect(device, peer, &sizes, outputs, &SessionConfig::default())?;
     for (index, input) in inputs.iter().enumerate() {
-        job.input(index)?.copy_from_slice(input);
+        session.input(index)?.copy_from_slice(input);
     }
-    job.run(arguments)?;
-    let produced = (0..outputs.len()).map(|index| job.output(index).map(Cow::into_owned)).collect();
-    job.finalize()?;
+    session.run(arguments)?;
+    let produced = (0..outputs.len()).map(|index| session.output(index).map(Cow::into_owned)).collect();
+    session.finalize()?;
     produced
 }

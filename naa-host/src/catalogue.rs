@@ -38,16 +38,16 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
         ..config.clone()
     };
     match query(device, peer, &config, USUAL_BYTES)? {
-        Answer::Whole(catalogue) => Ok(catalogue),
-        Answer::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),
-        Answer::Larger { bytes, .. } => match query(device, peer, &config, bytes)? {
-            Answer::Whole(catalogue) => Ok(catalogue),
-            Answer::Larger { error, .. } => Err(error),
+        QueryResult::Whole(catalogue) => Ok(catalogue),
+        QueryResult::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),
+        QueryResult::Larger { bytes, .. } => match query(device, peer, &config, bytes)? {
+            QueryResult::Whole(catalogue) => Ok(catalogue),
+            QueryResult::Larger { error, .. } => Err(error),
         },
     }
 }
 
-enum Answer {
+enum QueryResult {
     Whole(Catalogue),
     /// The catalogue does not fit into the output, and needs an output of `bytes` bytes.
     Larger {
@@ -56,16 +56,21 @@ enum Answer {
     },
 }
 
-fn query(device: &Device, peer: SocketAddr, config: &SessionConfig, bytes: usize) -> Result<Answer, Error> {
+fn query(
+    device: &Device,
+    peer: SocketAddr,
+    config: &SessionConfig,
+    bytes: usize,
+) -> Result<QueryResult, Error> {
     let params = [Param::output(bytes)];
     let mut session = Session::connect(device, peer, &params, config)?;
     let called = session.call(CATALOGUE);
     let unusable = |source| Error::Catalogue { peer, source };
     let answer = match called {
-        Ok(_) => Answer::Whole(Catalogue::decode(&session.bytes(0, ..)?).map_err(unusable)?),
+        Ok(_) => QueryResult::Whole(Catalogue::decode(&session.bytes(0, ..)?).map_err(unusable)?),
         Err(error) if error.return_code() == Some(ReturnCode::OUTPUT_TOO_SMALL) => {
             let header = Header::decode(&session.bytes(0, ..)?).map_err(unusable)?;
-            Answer::Larger { error, bytes: header.bytes as usize }
+            QueryResult::Larger { error, bytes: header.bytes as usize }
         }
         Err(error) => return Err(error),
     };

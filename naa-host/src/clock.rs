@@ -12,24 +12,24 @@ use crate::CallTimeout;
 /// ended, the clock reads the exact time at each test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The coarse time of the Linux kernel at the last call of [`look`](Self::look). If `tick` is `None`, the next call
-    /// of `look` reads the exact time, even if the coarse time has not advanced.
-    tick: Option<Timespec>,
+    /// The coarse time of the Linux kernel at the last call of [`look`](Self::look). If `coarse` is `None`, the next
+    /// call of `look` reads the exact time, even if the coarse time has not advanced.
+    coarse: Option<Timespec>,
     now: Instant,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { tick: None, now: Instant::now() }
+        Self { coarse: None, now: Instant::now() }
     }
 
     /// Returns the exact time if the coarse time has advanced since the last call of this method, else `None`.
     pub(crate) fn look(&mut self) -> Option<Instant> {
-        let tick = Some(clock_gettime(ClockId::MonotonicCoarse));
-        if tick == self.tick {
+        let coarse = Some(clock_gettime(ClockId::MonotonicCoarse));
+        if coarse == self.coarse {
             return None;
         }
-        self.tick = tick;
+        self.coarse = coarse;
         self.now = Instant::now();
         Some(self.now)
     }
@@ -42,8 +42,8 @@ impl Clock {
 
     /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method after a wait that a
     /// timer may have ended, because the coarse time need not have advanced during the wait.
-    pub(crate) fn rang(&mut self) {
-        self.tick = None;
+    pub(crate) fn refresh(&mut self) {
+        self.coarse = None;
     }
 }
 
@@ -80,8 +80,8 @@ mod tests {
             let before = Instant::now();
             assert!(clock.look().is_some_and(|now| now >= before));
         }
-        clock.rang();
+        clock.refresh();
         let before = Instant::now();
-        assert!(clock.look().is_some_and(|now| now >= before), "whatever the tick is");
+        assert!(clock.look().is_some_and(|now| now >= before), "whatever the coarse time is");
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use mrsp::{
     host::HostConfig,
     immediate::Dialect,
-    layout::{Choice, Rule},
+    layout::{LayoutChoice, LayoutRule},
     region::NaaAddress,
 };
 use verbs::{ConnParam, WaitMode};
 
-use crate::{Error, overdue::Limits, variable};
+use crate::{Error, overdue::CallTimes, variable};
 
 /// The environment variable that has the time limit, in seconds, of a call and of session setup.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
@@ -102,10 +102,10 @@ pub struct SessionConfig {
     pub max_regions: u8,
     /// The layout of the parameters in the accelerator's regions. If the accelerator supports no layouts, the layout is
     /// symmetric. [`Session::layout`](crate::Session::layout) returns the layout that is used.
-    pub layout: Choice,
-    /// The layout rule of [`Choice::Auto`]. If `layout_rule` is `None`, the rule in `NAA_LAYOUT_RULE` is used, or the
-    /// provider's default rule if `NAA_LAYOUT_RULE` is not set.
-    pub layout_rule: Option<Rule>,
+    pub layout: LayoutChoice,
+    /// The layout rule of [`LayoutChoice::Auto`]. If `layout_rule` is `None`, the rule in `NAA_LAYOUT_RULE` is used, or
+    /// the provider's default rule if `NAA_LAYOUT_RULE` is not set.
+    pub layout_rule: Option<LayoutRule>,
 }
 
 const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ impl Default for SessionConfig {
             dialect,
             address_start,
             max_regions,
-            layout: Choice::default(),
+            layout: LayoutChoice::default(),
             layout_rule: None,
         }
     }
@@ -138,8 +138,8 @@ impl SessionConfig {
         HostConfig { address_start: self.address_start, max_regions: self.max_regions, dialect: self.dialect }
     }
 
-    pub(crate) fn limits(&self) -> Result<Limits, Error> {
-        Ok(Limits { report_after: self.report_after, call_timeout: self.call_timeout.limit()? })
+    pub(crate) fn limits(&self) -> Result<CallTimes, Error> {
+        Ok(CallTimes { report_after: self.report_after, call_timeout: self.call_timeout.limit()? })
     }
 
     pub(crate) fn connection(&self, timeout: Duration) -> ConnParam {

@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use naa_provider::{BadChoice, Choice, DeviceConfig, Opened, Provider, VARIABLE as PROVIDER_VARIABLE};
+use naa_provider::{
+    BadChoice, DeviceConfig, Opened, Provider, ProviderChoice, VARIABLE as PROVIDER_VARIABLE,
+};
 use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
@@ -72,7 +74,7 @@ impl Device {
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used.
-    pub fn open_with(local: IpAddr, choice: Choice) -> Result<Self, Error> {
+    pub fn open_with(local: IpAddr, choice: ProviderChoice) -> Result<Self, Error> {
         Self::open_because(local, choice, "which the program gave")
     }
 
@@ -91,7 +93,7 @@ impl Device {
     ///
     /// # Errors
     /// Fails with the same errors as [`Self::towards`].
-    pub fn towards_with(peer: SocketAddr, choice: Choice) -> Result<Self, Error> {
+    pub fn towards_with(peer: SocketAddr, choice: ProviderChoice) -> Result<Self, Error> {
         match variable(LOCAL_IP_VARIABLE)? {
             Some(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
             None => Self::open_because(
@@ -102,7 +104,7 @@ impl Device {
         }
     }
 
-    fn open_because(local: IpAddr, choice: Choice, reason: &str) -> Result<Self, Error> {
+    fn open_because(local: IpAddr, choice: ProviderChoice, reason: &str) -> Result<Self, Error> {
         let chosen = naa_provider::choose(local, choice)?;
         let key = (std::process::id(), local.to_canonical(), chosen.provider);
         // The lock is held while a device is opened, since two devices cannot use one address at the same time.
@@ -188,7 +190,7 @@ impl Device {
     /// Opens an embedded device on which an accelerator keeps its access to outputs after a call, as on a NIC.
     pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
         let config = DeviceConfig { keeps_access: true, ..DeviceConfig::default() };
-        let context = naa_provider::open(local, Choice::Embedded, &config).unwrap().context;
+        let context = naa_provider::open(local, ProviderChoice::Embedded, &config).unwrap().context;
         let key = (std::process::id(), local, Provider::Embedded);
         let text = || "embedded, keeping access: for tests".to_owned();
         let (why, description) = (text(), text());
@@ -196,8 +198,8 @@ impl Device {
     }
 }
 
-fn from_env() -> Result<Choice, Error> {
-    Choice::from_env().map_err(|BadChoice { value }| Error::Environment {
+fn from_env() -> Result<ProviderChoice, Error> {
+    ProviderChoice::from_env().map_err(|BadChoice { value }| Error::Environment {
         name: PROVIDER_VARIABLE,
         value,
         problem: format!("no provider; {}", BadChoice::REMEDY),
@@ -243,12 +245,12 @@ mod tests {
 
     #[test]
     fn a_device_says_whose_it_is_and_why() {
-        let device = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Embedded).unwrap();
+        let device = Device::open_with("127.0.3.202".parse().unwrap(), ProviderChoice::Embedded).unwrap();
         assert_eq!((device.provider(), device.why()), ("embedded", "embedded: as asked"));
         assert!(device.describe().contains("(embedded: as asked)"), "{device:?}");
-        let same = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Auto).unwrap();
+        let same = Device::open_with("127.0.3.202".parse().unwrap(), ProviderChoice::Auto).unwrap();
         assert!(Arc::ptr_eq(&device.0, &same.0));
-        let error = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Verbs).unwrap_err();
+        let error = Device::open_with("127.0.3.202".parse().unwrap(), ProviderChoice::Verbs).unwrap_err();
         assert!(error.to_string().contains("--provider embedded"), "{error}");
     }
 

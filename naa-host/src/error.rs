@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use mrsp::{
     ErrorCode, FunctionCode, ReturnCode,
-    builtin::{self, BlockError, Group},
+    builtin::{self, BlockError, FunctionGroup},
     catalogue::CatalogueError,
     host::{CallError, PeerError, SetupError},
 };
@@ -336,7 +336,7 @@ impl Error {
 /// Returns the errors of all addresses as one text. The errors are numbered, and the text of each error begins with the
 /// address that was tried.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
-    let told = tried.iter().zip(1..).map(|((address, error), number)| {
+    let texts = tried.iter().zip(1..).map(|((address, error), number)| {
         let (address, error) = (address.to_string(), error.to_string());
         if error.starts_with(&address) {
             format!("({number}) {error}")
@@ -344,7 +344,7 @@ fn each(tried: &[(SocketAddr, Error)]) -> String {
             format!("({number}) {address}: {error}")
         }
     });
-    told.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn refusal(reason: RejectReason, said: Option<&str>) -> String {
@@ -392,7 +392,7 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
         format!("; {detail} bytes are needed")
     } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
         format!("; it is no {format}, or one that is cut off or damaged")
-    } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
+    } else if FunctionGroup::of(function) == FunctionGroup::Kernel && RAN.contains(&code) || is_own(code) {
         // A response contains no text, so only the log of the accelerator may say more about the failure.
         "; the accelerator's log may say more".into()
     } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
@@ -421,5 +421,5 @@ const RAN: [ReturnCode; 4] = [
 ];
 
 fn is_own(code: ReturnCode) -> bool {
-    ReturnCode::PLUG_INS.contains(&code.get())
+    ReturnCode::KERNELS.contains(&code.get())
 }

@@ -20,8 +20,8 @@
 //! | a connection with its regions; calls on it | [`Session`], [`Param`], [`SessionConfig`] |
 //! | memory of regions that outlives sessions, or is the program's | [`Buffer`] |
 //! | the first of several calls to end | [`wait_any`] |
-//! | a call after which the accelerator goes on sending | [`Stream`], [`Writer`] |
-//! | setting a session up without waiting | [`Opening`] |
+//! | a call after which the accelerator goes on sending | [`StreamingCall`], [`Writer`] |
+//! | setting a session up without waiting | [`SessionSetup`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
 //! | how many calls ended without the function's result | [`calls_cut`] |
@@ -39,19 +39,18 @@
 mod alarm;
 mod any;
 mod arrange;
+mod buffer;
 pub mod builtin;
 mod catalogue;
 mod clock;
 mod config;
+mod connection;
 mod cut;
 mod device;
 mod environment;
 mod error;
-mod lease;
-mod link;
 mod log;
 mod names;
-mod opening;
 mod overdue;
 mod param;
 mod post;
@@ -59,39 +58,40 @@ mod post;
 mod reach;
 mod regions;
 mod session;
+mod setup;
 mod spec;
-mod stream;
+mod streaming_call;
 mod writer;
 
 pub use any::{Any, wait_any};
 pub use arrange::{
     LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule, rule_from_env as layout_rule_from_env,
 };
+pub use buffer::Buffer;
 pub use catalogue::{functions, functions_with};
 pub use config::{CallTimeout, SessionConfig, TIMEOUT_VARIABLE, timeout_from_env};
 pub use cut::calls_cut;
 pub use device::{Device, LOCAL_IP_VARIABLE};
 pub use environment::variable;
 pub use error::{Error, Gone, Party};
-pub use lease::Buffer;
 pub use log::{LOG_VARIABLE, log_filter};
 pub use names::{addresses_of, find, try_each};
-pub use opening::{Opening, Stage};
 pub use param::Param;
-pub use session::{Outcome, Session};
-pub use spec::{Claim, DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
-pub use stream::{Stream, StreamRoom};
+pub use session::{CallOutcome, Session};
+pub use setup::{SessionSetup, SetupStage};
+pub use spec::{Claim, DEFAULT_PORT, SPEC_VARIABLE, Spec, SpecEntry, SpecError};
+pub use streaming_call::{StreamingCall, StreamingLimits};
 pub use writer::Writer;
 
 pub use mrsp::{
     FunctionCode, ReturnCode, U24,
-    catalogue::{Catalogue, Function},
-    immediate::{Answer, Dialect},
-    layout::{Choice as LayoutChoice, Layout, Rule as LayoutRule},
+    catalogue::{Catalogue, FunctionInfo},
+    immediate::{CallResponse, Dialect},
+    layout::{Layout, LayoutChoice, LayoutRule},
     plan::Part,
     region::NaaAddress,
 };
-pub use naa_provider::{Choice, VARIABLE as PROVIDER_VARIABLE};
+pub use naa_provider::{ProviderChoice, VARIABLE as PROVIDER_VARIABLE};
 pub use verbs::WaitMode;
 
 /// Makes rustdoc compile the Rust program in the README at the root.

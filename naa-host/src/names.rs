@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Device, Error, Opening, SessionConfig, Stage, clock};
+use crate::{Device, Error, SessionConfig, SessionSetup, SetupStage, clock};
 
 /// Returns the addresses of the machine with the name `host`, each with the port `port`, in the order in which the
 /// operating system recommends them.
@@ -44,10 +44,10 @@ pub fn find(
         _ => try_each(host, &addresses, config.setup_timeout, |address, limit| {
             let device = open(address)?;
             let config = SessionConfig { setup_timeout: limit, ..config.clone() };
-            let mut opening = Opening::new(&device, address, &[], &config)?;
-            opening.connect()?;
-            opening.reach(Stage::Connected, clock::after(limit))?;
-            drop(opening);
+            let mut setup = SessionSetup::new(&device, address, &[], &config)?;
+            setup.connect()?;
+            setup.reach(SetupStage::Connected, clock::after(limit))?;
+            drop(setup);
             Ok((device, address))
         }),
     }

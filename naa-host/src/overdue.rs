@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The time after which a warning reports a running call, and the time after which the call is given up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct CallTimes {
     pub(crate) report_after: Option<Duration>,
     pub(crate) call_timeout: Option<Duration>,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Due {
 
 impl Overdue {
     /// Returns the times at which a call that is posted at `now` must be reported and given up.
-    pub(crate) fn new(limits: Limits, now: Instant) -> Self {
+    pub(crate) fn new(limits: CallTimes, now: Instant) -> Self {
         let at = |time| now.checked_add(time);
         Self {
             since: now,
@@ -92,7 +92,7 @@ impl Overdue {
         &self,
         now: Instant,
         (peer, function): (SocketAddr, FunctionCode),
-        call: &Call<'_>,
+        call: &OverdueCall<'_>,
     ) -> String {
         let waited = now.saturating_duration_since(self.since).as_secs_f64();
         let seconds = |since| now.saturating_duration_since(since).as_secs_f64();
@@ -124,7 +124,7 @@ impl Overdue {
 
 /// The state of a call that takes too long, for the text of the report.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct OverdueCall<'a> {
     pub(crate) liveness: &'a Liveness,
     /// True if the accelerator's device has acknowledged the WRITEs of all inputs.
     pub(crate) is_written: bool,

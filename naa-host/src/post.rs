@@ -1,12 +1,12 @@
 //! Posts the WRITEs of a call plan as work requests, without allocating memory.
 
-use mrsp::{CallPlan, Write, plan::Piece};
+use mrsp::{CallPlan, Write, plan::WriteElement};
 use verbs::{Payload, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::{
     Error,
-    link::{CALL, Link},
-    regions::Regions,
+    connection::{CALL, HostConnection},
+    regions::HostRegions,
 };
 
 /// The maximum number of work requests that are posted at once.
@@ -16,16 +16,18 @@ const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. After an error, some of the WRITEs may have been posted.
 pub(crate) fn post(
-    link: &mut Link,
-    regions: &Regions,
+    connection: &mut HostConnection,
+    regions: &HostRegions,
     plan: &CallPlan,
     elements: &mut Vec<Sge>,
 ) -> Result<(), Error> {
     let is_gathered = |write: &Write| !plan.gathered(write).is_empty();
     for writes in plan.writes().chunk_by(|a, b| !is_gathered(a) && !is_gathered(b)) {
         match writes {
-            [write] if is_gathered(write) => gather(link, regions, write, plan.gathered(write), elements)?,
-            writes => post_single(link, regions, writes)?,
+            [write] if is_gathered(write) => {
+                gather(connection, regions, write, plan.gathered(write), elements)?;
+            }
+            writes => post_single(connection, regions, writes)?,
         }
     }
     Ok(())
@@ -33,15 +35,15 @@ pub(crate) fn post(
 
 /// Posts one WRITE that takes its bytes from several pieces of regions.
 fn gather(
-    link: &mut Link,
-    regions: &Regions,
+    connection: &mut HostConnection,
+    regions: &HostRegions,
     write: &Write,
-    pieces: &[Piece],
+    pieces: &[WriteElement],
     elements: &mut Vec<Sge>,
 ) -> Result<(), Error> {
-    let number = link.number(CALL);
+    let number = connection.number(CALL);
     let length = write.length as usize;
-    if length <= link.max_inline_data().min(INLINE) {
+    if length <= connection.max_inline_data().min(INLINE) {
         let mut copies = [0; INLINE];
         let mut room = &mut copies[..length];
         for piece in pieces {
@@ -51,22 +53,26 @@ fn gather(
                 region.copy_to(piece.offset, copy);
             }
         }
-        return link.post(&[request(number, write, Payload::Inline(&copies[..length]))]);
+        return connection.post(&[request(number, write, Payload::Inline(&copies[..length]))]);
     }
     elements.clear();
-    let element = |piece: &Piece| regions.source(piece.param)?.sge(piece.offset, piece.length);
+    let element = |piece: &WriteElement| regions.source(piece.param)?.sge(piece.offset, piece.length);
     elements.extend(pieces.iter().filter_map(element));
-    link.post(&[request(number, write, Payload::Sges(elements))])
+    connection.post(&[request(number, write, Payload::Sges(elements))])
 }
 
 /// Posts WRITEs, each of which takes its bytes from one piece of a region.
-fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(), Error> {
-    let number = link.number(CALL);
-    let max_inline = link.max_inline_data().min(INLINE);
+fn post_single(
+    connection: &mut HostConnection,
+    regions: &HostRegions,
+    writes: &[Write],
+) -> Result<(), Error> {
+    let number = connection.number(CALL);
+    let max_inline = connection.max_inline_data().min(INLINE);
     for writes in writes.chunks(CHUNK) {
         let mut copies = [0; INLINE];
         let mut room = &mut copies[..];
-        let mut sources = [Source::Inline(&[]); CHUNK];
+        let mut sources = [PayloadSource::Inline(&[]); CHUNK];
         for (source, write) in sources.iter_mut().zip(writes) {
             *source = take(regions, write, max_inline, &mut room);
         }
@@ -74,7 +80,7 @@ fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(
         for ((wr, source), write) in wrs.iter_mut().zip(&sources).zip(writes) {
             *wr = request(number, write, source.payload());
         }
-        link.post(&wrs[..writes.len()])?;
+        connection.post(&wrs[..writes.len()])?;
     }
     Ok(())
 }
@@ -88,34 +94,39 @@ const EMPTY: SendWr<'static> = SendWr {
 
 /// The memory from which a WRITE takes its bytes.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum PayloadSource<'a> {
     Inline(&'a [u8]),
     Region([Sge; 1]),
 }
 
-impl Source<'_> {
+impl PayloadSource<'_> {
     fn payload(&self) -> Payload<'_> {
         match self {
-            Source::Inline(bytes) => Payload::Inline(bytes),
-            Source::Region(sges) => Payload::Sges(sges),
+            PayloadSource::Inline(bytes) => Payload::Inline(bytes),
+            PayloadSource::Region(sges) => Payload::Sges(sges),
         }
     }
 }
 
 /// Returns the source of a WRITE's bytes. The bytes of a WRITE of at most `max_inline` bytes are copied to `room` as
 /// inline data, unless the rest of `room` is too short.
-fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
-    let Some(region) = regions.source(write.param) else { return Source::Inline(&[]) };
+fn take<'a>(
+    regions: &HostRegions,
+    write: &Write,
+    max_inline: usize,
+    room: &mut &'a mut [u8],
+) -> PayloadSource<'a> {
+    let Some(region) = regions.source(write.param) else { return PayloadSource::Inline(&[]) };
     let length = write.length as usize;
     if length > max_inline || length > room.len() {
         return region
             .sge(write.offset, write.length)
-            .map_or(Source::Inline(&[]), |sge| Source::Region([sge]));
+            .map_or(PayloadSource::Inline(&[]), |sge| PayloadSource::Region([sge]));
     }
     let (copy, rest) = std::mem::take(room).split_at_mut(length);
     *room = rest;
     region.copy_to(write.offset, copy);
-    Source::Inline(copy)
+    PayloadSource::Inline(copy)
 }
 
 /// Makes the work request of `write`. Only the last WRITE of a call, which has the immediate, asks for a completion.

@@ -1,26 +1,28 @@
 //! Tests of memory to which an accelerator can write at any time, over a device that does not take access back.
 
-#[path = "../tests/fake/mod.rs"]
-mod fake;
+#[path = "../tests/model/mod.rs"]
+mod model;
 
 use std::borrow::Cow;
 
-use fake::{Action, Fake, Region, increment};
+use model::{AcceleratorModel, Action, ModelRegion, increment};
 use mrsp::{
     Abilities,
+    accelerator::SessionLimits,
     builtin::{Arguments, SHA256, StatusBlock},
     immediate::CallRequest,
     layout::Layout,
-    naa::Limits,
 };
 
-use crate::{Buffer, Device, Error, FunctionCode, LayoutChoice, Param, Session, SessionConfig, builtin::Job};
+use crate::{
+    Buffer, Device, Error, FunctionCode, LayoutChoice, Param, Session, SessionConfig, builtin::BuiltinSession,
+};
 
 const F: FunctionCode = FunctionCode::constant(1);
 
 /// Adds 1 to every byte of every region. Each byte is incremented once, even if several parameters lie in the same
 /// region.
-fn increment_all(regions: &[Region], _: CallRequest) -> Action {
+fn increment_all(regions: &[ModelRegion], _: CallRequest) -> Action {
     for region in regions {
         let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();
         region.write(&bytes);
@@ -35,20 +37,21 @@ fn device(ip: &str) -> Device {
 #[test]
 fn outputs_in_an_accelerators_reach_are_no_slices_but_inputs_are() {
     let slots = Some(Abilities { slots: 8 });
-    let fake = Fake::start_saying("127.0.3.90", slots, Limits::default(), increment_all);
+    let limits = SessionLimits::default();
+    let model = AcceleratorModel::start_with_abilities("127.0.3.90", slots, limits, increment_all);
     let device = device("127.0.3.190");
     let params = [Param::data(&[1, 2, 3]), Param::output(3), Param::in_out(4).holding(&[7; 4])];
     for layout in [Layout::Symmetric, Layout::Packed { threshold: 1000 }, Layout::Gathered] {
         let config = SessionConfig { layout: LayoutChoice::Fixed(layout), ..SessionConfig::default() };
-        let mut session = Session::connect(&device, fake.address, &params, &config).unwrap();
-        session.lease_mut(0).unwrap()[0] = 9;
+        let mut session = Session::connect(&device, model.address, &params, &config).unwrap();
+        session.slice_mut(0).unwrap()[0] = 9;
         session.write(2, 1, &[8]).unwrap();
         session.call(F).unwrap();
-        assert_eq!(session.lease(0).unwrap(), [9, 2, 3], "{layout}");
+        assert_eq!(session.slice(0).unwrap(), [9, 2, 3], "{layout}");
         assert!(matches!(session.bytes(0, 1..).unwrap(), Cow::Borrowed([2, 3])), "{layout}");
         for output in [1, 2] {
-            assert!(matches!(session.lease(output), Err(Error::InReach)), "{layout}");
-            let error = session.lease_mut(output).unwrap_err();
+            assert!(matches!(session.slice(output), Err(Error::InReach)), "{layout}");
+            let error = session.slice_mut(output).unwrap_err();
             assert!(error.to_string().contains("`bytes`, `read` or `to_vec`"), "{error}");
         }
         let copy = session.bytes(2, ..).unwrap();
@@ -65,13 +68,13 @@ fn outputs_in_an_accelerators_reach_are_no_slices_but_inputs_are() {
 
 #[test]
 fn a_buffer_that_was_an_output_stays_in_reach_also_as_an_input() {
-    let fake = Fake::start("127.0.3.92", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.92", SessionLimits::default(), increment);
     let device = device("127.0.3.192");
     let mut buffers = vec![Buffer::new(4).unwrap(), Buffer::new(4).unwrap()];
     buffers[0].as_mut_slice().unwrap().fill(3);
     let config = SessionConfig::default();
     let params = [Param::input(4), Param::output(4)];
-    let mut session = Session::connect_with(&device, fake.address, &params, buffers, &config).unwrap();
+    let mut session = Session::connect_with(&device, model.address, &params, buffers, &config).unwrap();
     session.call(F).unwrap();
     let mut buffers = session.into_buffers().unwrap();
     assert_eq!(buffers[0].as_slice().unwrap(), [3; 4]);
@@ -82,23 +85,24 @@ fn a_buffer_that_was_an_output_stays_in_reach_also_as_an_input() {
     buffers[1].read(1, &mut part);
     assert_eq!((buffers[1].to_vec()[1], part[0]), (6, 6));
     buffers.swap(0, 1);
-    let mut session = Session::connect_with(&device, fake.address, &params, buffers, &config).unwrap();
-    assert!(matches!(session.lease_mut(0), Err(Error::InReach)), "a kept registration may be written");
+    let mut session = Session::connect_with(&device, model.address, &params, buffers, &config).unwrap();
+    assert!(matches!(session.slice_mut(0), Err(Error::InReach)), "a kept registration may be written");
     session.write(0, 0, &[1; 4]).unwrap();
     session.call(F).unwrap();
 }
 
 #[test]
 fn built_in_functions_work_where_access_is_kept() {
-    let fake = Fake::start("127.0.3.93", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.93", SessionLimits::default(), |regions, _| {
         let produced = [64, 32, 0, 0, 0, 0];
         regions[2].write(&StatusBlock { function: SHA256, code: None, detail: 0, produced }.encode());
         regions[3].write(&[regions[1].bytes()[0]; 32]);
         Action::Respond(Ok(Vec::new()))
     });
     let config = SessionConfig::default();
-    let mut job = Job::connect(&device("127.0.3.193"), fake.address, &[5], &[32], &config).unwrap();
-    job.input(0).unwrap().copy_from_slice(b"hello");
-    job.run(&Arguments::Sha256 { bytes: 5 }).unwrap();
-    assert_eq!(*job.output(0).unwrap(), [b'h'; 32]);
+    let device = device("127.0.3.193");
+    let mut session = BuiltinSession::connect(&device, model.address, &[5], &[32], &config).unwrap();
+    session.input(0).unwrap().copy_from_slice(b"hello");
+    session.run(&Arguments::Sha256 { bytes: 5 }).unwrap();
+    assert_eq!(*session.output(0).unwrap(), [b'h'; 32]);
 }

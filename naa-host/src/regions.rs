@@ -2,27 +2,27 @@
 
 use mrsp::{
     RegionFlags,
-    layout::{Layout, Place, Placed},
+    layout::{Layout, ParamLocation, Placed},
 };
 use verbs::Pd;
 
-use crate::{Buffer, Error, Param, lease::Region};
+use crate::{Buffer, Error, Param, buffer::HostRegion};
 
 /// The staging region, and the parameters that are copied to and from it.
 #[derive(Debug)]
 struct Staging {
-    region: Region,
+    region: HostRegion,
     /// The index of each parameter that is copied, and its offset in the staging region.
     copies: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Regions {
-    params: Vec<Region>,
+pub(crate) struct HostRegions {
+    params: Vec<HostRegion>,
     staging: Option<Staging>,
 }
 
-impl Regions {
+impl HostRegions {
     /// Makes the regions of the symmetric layout, in which each parameter has its own registration.
     pub(crate) fn symmetric(
         pd: &Pd,
@@ -31,7 +31,7 @@ impl Regions {
     ) -> Result<Self, Error> {
         let buffers = buffers.map_or_else(|| made(params), Ok)?;
         let regions =
-            buffers.into_iter().zip(params).map(|(buffer, param)| Region::new(pd, param.flags, buffer));
+            buffers.into_iter().zip(params).map(|(buffer, param)| HostRegion::new(pd, param.flags, buffer));
         Self { params: regions.collect::<Result<_, _>>()?, staging: None }.filled(params)
     }
 
@@ -49,11 +49,11 @@ impl Regions {
             buffers => {
                 let buffers = buffers.map_or_else(|| made(params), Ok)?;
                 let all = buffers.into_iter().zip(params).zip(&placed.places);
-                let region = |((buffer, param), place): ((Buffer, &&Param<'_>), &Place)| {
+                let region = |((buffer, param), place): ((Buffer, &&Param<'_>), &ParamLocation)| {
                     if is_staged(placed, place, param) {
-                        Ok(Region::copied(pd, param.flags, buffer))
+                        Ok(HostRegion::copied(pd, param.flags, buffer))
                     } else {
-                        Region::new(pd, param.flags, buffer)
+                        HostRegion::new(pd, param.flags, buffer)
                     }
                 };
                 all.map(region).collect::<Result<_, _>>()?
@@ -86,10 +86,10 @@ impl Regions {
 
     /// Returns the descriptions of the parameters that are announced to the accelerator. If a parameter is copied, its
     /// announced address lies in the staging region.
-    pub(crate) fn announced(&self) -> Vec<mrsp::Param> {
-        let mut announced: Vec<_> = self.params.iter().map(Region::announced).collect();
+    pub(crate) fn announced(&self) -> Vec<mrsp::AnnouncedParam> {
+        let mut announced: Vec<_> = self.params.iter().map(HostRegion::announced).collect();
         if let Some(Staging { region, copies }) = &self.staging {
-            let mrsp::Param { addr, rkey, .. } = region.announced();
+            let mrsp::AnnouncedParam { addr, rkey, .. } = region.announced();
             for &(param, at) in copies {
                 (announced[param].addr, announced[param].rkey) = (addr + at as u64, rkey);
             }
@@ -105,13 +105,13 @@ impl Regions {
             }
             region.lend()?;
         }
-        self.params.iter_mut().try_for_each(Region::lend)
+        self.params.iter_mut().try_for_each(HostRegion::lend)
     }
 
     /// Gives all regions back to the program and copies results from the staging region to their parameters. Before
-    /// this method is called, the conditions of [`Region::take_back`] must hold.
+    /// this method is called, the conditions of [`HostRegion::take_back`] must hold.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
-        self.params.iter_mut().try_for_each(Region::take_back)?;
+        self.params.iter_mut().try_for_each(HostRegion::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
         // If the staging region is not lent to a call, the program may have changed the parameters since the last call,
         // so the parameters must not be overwritten.
@@ -140,20 +140,20 @@ impl Regions {
 
     /// Returns the region from which a WRITE takes the bytes of the parameter `param`. If `param` equals the number of
     /// parameters, the result is the staging region.
-    pub(crate) fn source(&self, param: usize) -> Option<&Region> {
+    pub(crate) fn source(&self, param: usize) -> Option<&HostRegion> {
         let staging = self.staging.as_ref().filter(|_| param == self.params.len());
         self.params.get(param).or(staging.map(|staging| &staging.region))
     }
 
-    pub(crate) fn params(&self) -> &[Region] {
+    pub(crate) fn params(&self) -> &[HostRegion] {
         &self.params
     }
 
-    pub(crate) fn params_mut(&mut self) -> &mut [Region] {
+    pub(crate) fn params_mut(&mut self) -> &mut [HostRegion] {
         &mut self.params
     }
 
-    pub(crate) fn into_params(self) -> Vec<Region> {
+    pub(crate) fn into_params(self) -> Vec<HostRegion> {
         self.params
     }
 
@@ -167,23 +167,23 @@ fn made(params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
     params.iter().map(|param| Buffer::new(param.len)).collect()
 }
 
-fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
+fn is_staged(placed: &Placed, place: &ParamLocation, param: &Param<'_>) -> bool {
     placed.is_staged(*place, param.len as u32)
 }
 
 /// Makes the regions of the gathered layout. The outputs have the same distances from each other as on the accelerator,
 /// so that one WRITE of the accelerator transfers all outputs.
-fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
+fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<HostRegion>, Error> {
     let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
     let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));
     let first = with_places().map(|(_, place)| place.offset).min().unwrap_or(0);
     let outputs: Vec<_> = with_places()
         .map(|(param, place)| (param.flags, (place.offset - first) as usize, param.len))
         .collect();
-    let mut outputs = Region::side_by_side(pd, &outputs)?.into_iter();
+    let mut outputs = HostRegion::side_by_side(pd, &outputs)?.into_iter();
     let region = |param: &&Param<'_>| match is_output(param).then(|| outputs.next()).flatten() {
         Some(region) => Ok(region),
-        None => Region::new(pd, param.flags, Buffer::new(param.len)?),
+        None => HostRegion::new(pd, param.flags, Buffer::new(param.len)?),
     };
     params.iter().map(region).collect()
 }
@@ -197,5 +197,5 @@ fn staging(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Option<Sta
     let staged = || all().filter(|(_, (param, place))| is_staged(placed, place, param));
     let copies = staged().map(|(index, (_, place))| (index, place.offset as usize)).collect();
     let flags = staged().fold(RegionFlags::INPUT, |flags, (_, (param, _))| flags | param.flags);
-    Ok(Some(Staging { region: Region::new(pd, flags, Buffer::new(bytes)?)?, copies }))
+    Ok(Some(Staging { region: HostRegion::new(pd, flags, Buffer::new(bytes)?)?, copies }))
 }

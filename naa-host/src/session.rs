@@ -9,47 +9,49 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, RegionFlags, ReturnCode, U24, host::CallOutcome, immediate::Answer,
-    layout::Layout, plan::Part,
+    CallPlan, FunctionCode, HostSession, RegionFlags, ReturnCode, U24, host::ReceivedResponse,
+    immediate::CallResponse, layout::Layout, plan::Part,
 };
 use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
 use crate::{
-    Device, Error, Param, SessionConfig, clock, cut,
+    Device, Error, Param, SessionConfig,
+    buffer::{Buffer, HostRegion},
+    clock,
+    connection::{HostConnection, SessionEvent},
+    cut,
     error::Party,
-    lease::{Buffer, Region},
-    link::{Event, Link},
-    opening::{Opening, Stage, Terms},
-    overdue::{Call, Due, Limits, Overdue},
+    overdue::{CallTimes, Due, Overdue, OverdueCall},
     post,
-    regions::Regions,
+    regions::HostRegions,
+    setup::{SessionSetup, SetupStage, Terms},
     spec::Claim,
 };
 
 /// The result of a call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the function may have failed"]
-pub struct Outcome {
+pub struct CallOutcome {
     /// The address of the accelerator to which the session is connected.
     pub peer: SocketAddr,
     /// The code of the function that the host called.
     pub function: FunctionCode,
     /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next), the value is
-    /// always [`Answer::User`], even if the function failed.
-    pub answer: Answer,
+    /// always [`CallResponse::User`], even if the function failed.
+    pub answer: CallResponse,
     /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// # Errors
     /// Fails with [`Error::Function`] if the function failed.
     pub fn into_result(self) -> Result<Self, Error> {
         match self.answer {
-            Answer::Failure(code) => {
+            CallResponse::Failure(code) => {
                 Err(Error::Function { peer: self.peer, function: self.function, code, detail: 0 })
             }
-            Answer::Success | Answer::User(_) => Ok(self),
+            CallResponse::Success | CallResponse::User(_) => Ok(self),
         }
     }
 }
@@ -60,7 +62,7 @@ struct Running {
     function: FunctionCode,
     /// True if the WRITEs of the call are acknowledged, so that the device no longer reads the regions.
     written: bool,
-    answer: Option<CallOutcome>,
+    answer: Option<ReceivedResponse>,
     overdue: Overdue,
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// |---|---|---|---|
 /// | [`bytes`](Self::bytes) | in place | in place | a copy |
 /// | [`read`](Self::read), [`to_vec`](Self::to_vec), [`write`](Self::write) | a copy | a copy | a copy |
-/// | [`lease`](Self::lease), [`lease_mut`](Self::lease_mut) | in place | in place | [`Error::InReach`] |
+/// | [`slice`](Self::slice), [`slice_mut`](Self::slice_mut) | in place | in place | [`Error::InReach`] |
 /// | [`lease_trusting_the_accelerator`](Self::lease_trusting_the_accelerator), `unsafe` | in place | in place | in place |
 #[derive(Debug)]
 pub struct Session {
@@ -102,10 +104,10 @@ pub struct Session {
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,
-    limits: Limits,
+    limits: CallTimes,
     // This field is before `regions`, so that the queue pair is destroyed before the regions.
-    link: Link,
-    regions: Regions,
+    connection: HostConnection,
+    regions: HostRegions,
     /// The scatter-gather elements of the WRITE that is being posted. The vector is a field of the session so that the
     /// vector's allocation is used again for the next WRITE.
     elements: Vec<Sge>,
@@ -114,12 +116,12 @@ pub struct Session {
     device: Device,
 }
 
-/// The parts of a session that a [`Stream`](crate::Stream) takes over.
+/// The parts of a session that a [`StreamingCall`](crate::StreamingCall) takes over.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) machine: HostSession,
-    pub(crate) link: Link,
-    pub(crate) regions: Regions,
+    pub(crate) connection: HostConnection,
+    pub(crate) regions: HostRegions,
     pub(crate) wait: WaitMode,
     pub(crate) device: Device,
 }
@@ -167,30 +169,30 @@ impl Session {
         buffers: Option<Vec<Buffer>>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        let opening = Opening::new(device, peer, params, config)?;
-        Self::complete(opening, params, buffers, config)
+        let setup = SessionSetup::new(device, peer, params, config)?;
+        Self::complete(setup, params, buffers, config)
     }
 
     pub(crate) fn complete(
-        mut opening: Opening,
+        mut setup: SessionSetup,
         params: &[Param<'_>],
         buffers: Option<Vec<Buffer>>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
         let deadline = clock::after(config.setup_timeout);
-        opening.prepare(params, buffers)?;
-        opening.connect()?;
-        opening.reach(Stage::Connected, deadline)?;
-        opening.agree()?;
-        opening.reach(Stage::Agreed, deadline)?;
-        let late = opening.late();
-        opening.into_session().ok_or(late)
+        setup.prepare(params, buffers)?;
+        setup.connect()?;
+        setup.reach(SetupStage::Connected, deadline)?;
+        setup.agree()?;
+        setup.reach(SetupStage::Agreed, deadline)?;
+        let late = setup.late();
+        setup.into_session().ok_or(late)
     }
 
     pub(crate) fn of(
         terms: Terms,
-        link: Link,
-        (config, limits): (&SessionConfig, Limits),
+        connection: HostConnection,
+        (config, limits): (&SessionConfig, CallTimes),
         device: Device,
     ) -> Self {
         let layout = terms.layout();
@@ -204,7 +206,7 @@ impl Session {
             layout,
             wait: config.wait,
             limits,
-            link,
+            connection,
             regions,
             elements: Vec::new(),
             _claim: None,
@@ -236,16 +238,15 @@ impl Session {
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
-        let now = self.link.clock.now();
-        self.link.liveness.heard(now);
-        self.link.liveness.expect(None);
+        let now = self.connection.clock.now();
+        self.connection.liveness.received(now);
+        self.connection.liveness.expect(None);
         let overdue = Overdue::new(self.limits, now);
         self.running = Some(Running { function, written: false, answer: None, overdue });
-        let posted = self
-            .regions
-            .lend()
-            .map_err(Error::Device)
-            .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan, &mut self.elements));
+        let posted =
+            self.regions.lend().map_err(Error::Device).and_then(|()| {
+                post::post(&mut self.connection, &self.regions, &self.plan, &mut self.elements)
+            });
         posted.map_err(|error| {
             // If posting failed because the connection has ended, the reason why the connection ended is reported as
             // the error.
@@ -258,7 +259,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the same errors as [`wait`](Self::wait).
-    pub fn test(&mut self) -> Result<Option<Outcome>, Error> {
+    pub fn test(&mut self) -> Result<Option<CallOutcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
         }
@@ -273,11 +274,11 @@ impl Session {
     /// # Errors
     /// Fails with [`Error::Device`] if the file descriptor cannot be created.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        self.link.descriptor()
+        self.connection.descriptor()
     }
 
     /// Does the same as [`test`](Self::test), for callers that do not wait on the session's file descriptor.
-    pub(crate) fn look(&mut self) -> Result<Option<Outcome>, Error> {
+    pub(crate) fn look(&mut self) -> Result<Option<CallOutcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
     }
@@ -285,7 +286,7 @@ impl Session {
     /// Lets the device make progress once. If the device returns an error, the next call of [`look`](Self::look)
     /// reports the error.
     pub(crate) fn turn(&self, now: Instant) {
-        let _ = self.link.wait(WaitMode::Spin, Some(now));
+        let _ = self.connection.wait(WaitMode::Spin, Some(now));
     }
 
     /// Returns the mode in which threads wait for this session.
@@ -302,13 +303,13 @@ impl Session {
         self.device.is(&other.device)
     }
 
-    fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
+    fn step_armed(&mut self) -> Result<Option<CallOutcome>, Error> {
         loop {
-            self.link.rang_if_armed();
+            self.connection.refresh_clock_if_armed();
             if let Some(outcome) = self.step()? {
                 return Ok(Some(outcome));
             }
-            if self.link.arm(self.due())? {
+            if self.connection.arm(self.due())? {
                 return Ok(None);
             }
         }
@@ -320,7 +321,7 @@ impl Session {
     /// Fails with [`Error::NoCall`] if no call was posted. Fails with [`Error::PeerGone`], [`Error::Peer`],
     /// [`Error::CallTimedOut`] or [`Error::Device`] if the call cannot be finished, and each of these four errors ends
     /// the session.
-    pub fn wait(&mut self) -> Result<Outcome, Error> {
+    pub fn wait(&mut self) -> Result<CallOutcome, Error> {
         loop {
             if let Some(outcome) = self.wait_until(None)? {
                 return Ok(outcome);
@@ -332,7 +333,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the same errors as [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, Error> {
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<CallOutcome>, Error> {
         self.wait_until(Instant::now().checked_add(timeout))
     }
 
@@ -340,7 +341,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the same errors as [`wait`](Self::wait).
-    pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome>, Error> {
+    pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<CallOutcome>, Error> {
         if self.running.is_none() {
             return Err(Error::NoCall);
         }
@@ -353,9 +354,9 @@ impl Session {
                 return Ok(None);
             }
             let until = [deadline, self.due()].into_iter().flatten().min();
-            let waited = self.link.wait(self.wait, until);
+            let waited = self.connection.wait(self.wait, until);
             if waited.map_err(|error| self.fail(error))? == Wake::TimedOut {
-                self.link.clock.rang();
+                self.connection.clock.refresh();
             }
         }
     }
@@ -375,7 +376,7 @@ impl Session {
     /// # Errors
     /// Fails with [`Error::Device`] if the accelerator cannot be notified.
     pub fn finalize(mut self) -> Result<(), Error> {
-        self.link.close()
+        self.connection.close()
     }
 
     /// Disconnects as [`finalize`](Self::finalize) does, and returns the memory of the parameters for another session.
@@ -386,7 +387,7 @@ impl Session {
     pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
         // After `close`, no work request uses the regions any more, even if `close` could not notify the accelerator
         // and failed.
-        let _ = self.link.close();
+        let _ = self.connection.close();
         self.regions.take_back()?;
         self.regions
             .into_params()
@@ -419,13 +420,15 @@ impl Session {
     pub fn not_over(&self) -> Result<(), Error> {
         match &self.over {
             None => Ok(()),
-            Some((party, why)) => Err(Error::Over { peer: self.link.peer, why: why.clone(), party: *party }),
+            Some((party, why)) => {
+                Err(Error::Over { peer: self.connection.peer, why: why.clone(), party: *party })
+            }
         }
     }
 
     /// Returns the address of the accelerator.
     pub fn peer(&self) -> SocketAddr {
-        self.link.peer
+        self.connection.peer
     }
 
     /// Returns the layout of the session. If the accelerator does not support the layout that the host wanted, the
@@ -436,13 +439,13 @@ impl Session {
 
     /// Returns the path MTU of the connection, which is the maximum number of payload bytes in a packet.
     pub fn path_mtu(&self) -> u32 {
-        self.link.path_mtu
+        self.connection.path_mtu
     }
 
     /// Handles completions and CM events that have arrived. If a call is running, the method also sends a probe that is
     /// due, reports a call that takes long, and gives up a call that has reached its time limit. Returns the outcome if
     /// the call has ended.
-    fn step(&mut self) -> Result<Option<Outcome>, Error> {
+    fn step(&mut self) -> Result<Option<CallOutcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
         match (running.answer, drained) {
@@ -461,47 +464,47 @@ impl Session {
     }
 
     fn drain(&mut self) -> Result<(), Error> {
-        while let Some(event) = self.link.next()? {
+        while let Some(event) = self.connection.next()? {
             self.handle(event)?;
         }
         Ok(())
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), Error> {
-        let peer = self.link.peer;
+    fn handle(&mut self, event: SessionEvent) -> Result<(), Error> {
+        let peer = self.connection.peer;
         let wrong = |source| Error::Peer { peer, source };
         match event {
-            Event::Response { immediate, bytes } => {
+            SessionEvent::Response { immediate, bytes } => {
                 let answer = self.machine.handle_response(immediate, bytes).map_err(wrong)?;
                 if let Some(running) = &mut self.running {
                     running.answer = Some(answer);
                 }
-                self.link.post_receive()
+                self.connection.post_receive()
             }
-            Event::Message { len } => {
-                self.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
-                self.link.post_receive()
+            SessionEvent::Message { len } => {
+                self.machine.handle_message(&self.connection.message(len)).map_err(wrong)?;
+                self.connection.post_receive()
             }
-            Event::Written => {
+            SessionEvent::Written => {
                 if let Some(running) = &mut self.running {
                     running.written = true;
                 }
                 Ok(())
             }
-            Event::Established | Event::Streamed => Ok(()),
+            SessionEvent::Established | SessionEvent::Streamed => Ok(()),
         }
     }
 
-    /// Splits the session into the parts that a stream takes over. The caller must have posted the streaming call, and
-    /// must not have handled any completion since.
+    /// Splits the session into the parts that a streaming call takes over. The caller must have posted the streaming
+    /// call, and must not have handled any completion since.
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { machine, link, regions, device, wait, .. } = self;
-        Parts { machine, link, regions, wait, device }
+        let Self { machine, connection, regions, device, wait, .. } = self;
+        Parts { machine, connection, regions, wait, device }
     }
 
     /// Posts `count` receives, in addition to the receive that is always posted.
     pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Error> {
-        (0..count).try_for_each(|_| self.link.post_receive())
+        (0..count).try_for_each(|_| self.connection.post_receive())
     }
 
     /// Returns the time at which the session must act next if nothing arrives from the accelerator before this time.
@@ -509,29 +512,31 @@ impl Session {
     /// up.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
-        let liveness = &self.link.liveness;
+        let liveness = &self.connection.liveness;
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
     /// Sends a probe if a probe is due. Reports the running call if it takes long, and returns an error if the call has
     /// reached its time limit.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
-        let (Some(running), Some(now)) = (&mut self.running, self.link.clock.look()) else { return Ok(()) };
-        let liveness = &self.link.liveness;
+        let (Some(running), Some(now)) = (&mut self.running, self.connection.clock.look()) else {
+            return Ok(());
+        };
+        let liveness = &self.connection.liveness;
         let due = running.overdue.due(now, liveness);
-        let (peer, function) = (self.link.peer, running.function);
+        let (peer, function) = (self.connection.peer, running.function);
         match due {
             Due::GiveUp(limit) => return Err(Error::CallTimedOut { peer, function, limit }),
             Due::Report => {
-                let is_output = |region: &Region| region.flags().contains(RegionFlags::OUTPUT);
+                let is_output = |region: &HostRegion| region.flags().contains(RegionFlags::OUTPUT);
                 let has_outputs = self.regions.params().iter().any(is_output);
-                let call = Call { liveness, is_written: running.written, has_outputs };
+                let call = OverdueCall { liveness, is_written: running.written, has_outputs };
                 tracing::warn!("{}", running.overdue.report(now, (peer, function), &call));
             }
             Due::Nothing | Due::Probe => {}
         }
         if due == Due::Probe || liveness.is_probe_due(now) {
-            self.link.probe(probe_target(&self.machine), now)?;
+            self.connection.probe(probe_target(&self.machine), now)?;
         }
         Ok(())
     }
@@ -550,19 +555,19 @@ impl Session {
         self.limits.call_timeout
     }
 
-    fn end(&mut self, answer: CallOutcome) -> Result<Outcome, Error> {
+    fn end(&mut self, answer: ReceivedResponse) -> Result<CallOutcome, Error> {
         self.regions.take_back()?;
         self.running = None;
         Ok(self.outcome(answer))
     }
 
-    fn outcome(&self, answer: CallOutcome) -> Outcome {
-        let CallOutcome { function, answer, last_write_bytes } = answer;
-        let peer = self.link.peer;
-        if answer == Answer::Failure(ReturnCode::KERNEL_TIMEOUT) {
+    fn outcome(&self, answer: ReceivedResponse) -> CallOutcome {
+        let ReceivedResponse { function, answer, last_write_bytes } = answer;
+        let peer = self.connection.peer;
+        if answer == CallResponse::Failure(ReturnCode::KERNEL_TIMEOUT) {
             cut::cut(peer, function, &ReturnCode::KERNEL_TIMEOUT);
         }
-        Outcome { peer, function, answer, last_write_bytes }
+        CallOutcome { peer, function, answer, last_write_bytes }
     }
 
     /// Ends the session because of `error`, and returns `error` with more detail. The method destroys the queue pair
@@ -574,12 +579,12 @@ impl Session {
         if let Some(Running { function, answer: None, .. }) = self.running
             && !matches!(error, Error::CallTimedOut { .. })
         {
-            cut::cut(self.link.peer, function, &error);
+            cut::cut(self.connection.peer, function, &error);
         }
         self.over.get_or_insert_with(|| (error.party(), error.to_string()));
         self.machine.fail();
         self.running = None;
-        let _ = self.link.close();
+        let _ = self.connection.close();
         self.regions.take_back_what_goes();
         error
     }

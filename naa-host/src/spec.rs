@@ -30,7 +30,7 @@ pub const DEFAULT_PORT: u16 = 12345;
 
 /// An accelerator for one function, which serves one session at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SpecEntry {
     /// The address of the accelerator.
     pub peer: SocketAddr,
     /// The function for which the accelerator may be used.
@@ -105,7 +105,7 @@ pub struct Spec(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    entries: Vec<Entry>,
+    entries: Vec<SpecEntry>,
     in_use: Mutex<Vec<bool>>,
 }
 
@@ -132,7 +132,7 @@ impl Spec {
     }
 
     /// Returns the entries of `NAA_SPEC` in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[SpecEntry] {
         &self.0.entries
     }
 
@@ -181,7 +181,7 @@ impl Spec {
 
 impl Claim {
     /// Returns the claimed entry of `NAA_SPEC`.
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &SpecEntry {
         &self.spec.0.entries[self.at]
     }
 }
@@ -218,7 +218,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn entry(self) -> Result<Entry, SpecError> {
+    fn entry(self) -> Result<SpecEntry, SpecError> {
         const PORT: &str = "it is a number from 1 to 65535, or empty for 12345";
         const CODE: &str = "it is a number from 1 to 127";
         let (address, rest) = self.address()?;
@@ -231,7 +231,7 @@ impl<'a> Reading<'a> {
         let code = FunctionCode::new(self.parse("the function code", function, CODE)?);
         let function = code.ok_or_else(|| self.wrong("the function code", function, CODE))?;
         let inputs: u8 = self.parse("the number of inputs", inputs, "it is a number from 0 to 255")?;
-        Ok(Entry { peer, function, inputs: inputs.into() })
+        Ok(SpecEntry { peer, function, inputs: inputs.into() })
     }
 
     /// Splits the entry into its address and the text after the colon that follows the address.

@@ -13,12 +13,12 @@ use verbs::{Payload, Qp, RemoteAddr, SendFlags, SendOp, SendWr};
 
 use crate::{
     Error, Gone,
-    link::{Link, STREAMED},
-    regions::Regions,
+    connection::{HostConnection, STREAMED},
+    regions::HostRegions,
 };
 
-/// Writes to the accelerator's regions from any thread. A [`Stream`](crate::Stream) has one writer. After the stream
-/// was dropped, the writer cannot write any more.
+/// Writes to the accelerator's regions from any thread. A [`StreamingCall`](crate::StreamingCall) has one writer. After
+/// the streaming call was dropped, the writer cannot write any more.
 #[derive(Debug)]
 pub struct Writer {
     peer: SocketAddr,
@@ -32,7 +32,7 @@ pub struct Writer {
 }
 
 /// Returns the number of WRITEs that share one completion, if a writer may have `writes` unacknowledged WRITEs.
-fn told_every(writes: u64) -> u64 {
+fn writes_per_completion(writes: u64) -> u64 {
     (writes / 4).max(1)
 }
 
@@ -48,11 +48,11 @@ const EMPTY: SendWr<'static> = SendWr {
 
 impl Writer {
     /// Makes a writer to the inputs of a session. If the host's region and the accelerator's region of an input differ
-    /// in size, WRITEs must fit into the smaller region. The stream counts the completions of the writer's WRITEs in
-    /// `acknowledged`.
+    /// in size, WRITEs must fit into the smaller region. The streaming call counts the completions of the writer's
+    /// WRITEs in `acknowledged`.
     pub(crate) fn new(
-        link: &Link,
-        own: &Regions,
+        connection: &HostConnection,
+        own: &HostRegions,
         regions: &[RemoteRegion],
         room: u64,
         acknowledged: Arc<AtomicU64>,
@@ -64,11 +64,11 @@ impl Writer {
         };
         let pairs = own.params().iter().zip(regions);
         Self {
-            peer: link.peer,
-            qp: link.queue_pair(),
-            number: link.number(STREAMED),
+            peer: connection.peer,
+            qp: connection.queue_pair(),
+            number: connection.number(STREAMED),
             targets: pairs.map(|(own, to)| is_input(own.flags()).then(|| target(own.len(), to))).collect(),
-            max_bytes: link.max_inline_data(),
+            max_bytes: connection.max_inline_data(),
             room,
             posted: 0,
             acknowledged,
@@ -82,21 +82,21 @@ impl Writer {
 
     /// Returns the number of WRITEs that can be posted now.
     pub fn room(&self) -> usize {
-        let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(told_every(self.room));
+        let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(writes_per_completion(self.room));
         usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
     }
 
     /// Writes `parts` in order into input `param`. Each part consists of the offset in the input and the bytes to write
     /// there. The bytes are copied before the method returns. Returns the number of parts that were posted. If the
-    /// writer reaches the limit [`StreamRoom::writes`](crate::StreamRoom::writes) for unacknowledged WRITEs, the method
-    /// posts no further parts. If not all parts were posted, the [`Stream`](crate::Stream) must process an
-    /// acknowledgement before the writer can post more WRITEs. The method [`Stream::wait`](crate::Stream::wait) waits
-    /// for acknowledgements and processes them.
+    /// writer reaches the limit [`StreamingLimits::writes`](crate::StreamingLimits::writes) for unacknowledged WRITEs,
+    /// the method posts no further parts. If not all parts were posted, the [`StreamingCall`](crate::StreamingCall)
+    /// must process an acknowledgement before the writer can post more WRITEs. The method
+    /// [`StreamingCall::wait`](crate::StreamingCall::wait) waits for acknowledgements and processes them.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is
     /// not an input, and with [`Error::OutOfBounds`] if a part does not lie inside the input or has more than
-    /// [`max_bytes`](Self::max_bytes) bytes. Fails with [`Error::PeerGone`] if the stream was dropped, and with
+    /// [`max_bytes`](Self::max_bytes) bytes. Fails with [`Error::PeerGone`] if the streaming call was dropped, and with
     /// [`Error::Device`] if the device refuses the work requests. After [`Error::PeerGone`] or [`Error::Device`], the
     /// writer cannot write any more.
     pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
@@ -129,7 +129,7 @@ impl Writer {
 
     fn request<'a>(&mut self, to: &RemoteRegion, offset: usize, bytes: &'a [u8]) -> SendWr<'a> {
         self.posted += 1;
-        let signaled = self.posted.is_multiple_of(told_every(self.room));
+        let signaled = self.posted.is_multiple_of(writes_per_completion(self.room));
         SendWr {
             wr_id: self.number,
             op: SendOp::Write(RemoteAddr { addr: to.addr + offset as u64, rkey: to.rkey }),

@@ -1,22 +1,26 @@
 //! Tests of `wait_any`, which waits until the first of several calls ends.
 
-mod fake;
+mod model;
 
 use std::time::{Duration, Instant};
 
-use fake::{Action, Fake};
-use mrsp::naa::Limits;
+use model::{AcceleratorModel, Action};
+use mrsp::accelerator::SessionLimits;
 use naa_host::{Any, Device, Error, FunctionCode, Param, Session, SessionConfig, U24, WaitMode, wait_any};
 
 const F: FunctionCode = FunctionCode::constant(1);
 
 /// Connects `N` sessions. The user bits of a call are the number of milliseconds after which the accelerator responds.
-fn sessions<const N: usize>(fake: &Fake, device: &Device, config: &SessionConfig) -> [Session; N] {
-    [(); N].map(|()| Session::connect(device, fake.address, &[Param::in_out(8)], config).unwrap())
+fn sessions<const N: usize>(
+    model: &AcceleratorModel,
+    device: &Device,
+    config: &SessionConfig,
+) -> [Session; N] {
+    [(); N].map(|()| Session::connect(device, model.address, &[Param::in_out(8)], config).unwrap())
 }
 
-fn sleeping(ip: &str) -> Fake {
-    Fake::start(ip, Limits::default(), |_, request| match request.user.get() {
+fn sleeping(ip: &str) -> AcceleratorModel {
+    AcceleratorModel::start(ip, SessionLimits::default(), |_, request| match request.user.get() {
         0xffffff => Action::Vanish,
         ms => Action::Later(Duration::from_millis(ms.into()), Ok(Vec::new())),
     })
@@ -28,11 +32,11 @@ fn user(ms: u32) -> U24 {
 
 #[test]
 fn the_quickest_is_told_first() {
-    let fake = sleeping("127.0.3.70");
+    let model = sleeping("127.0.3.70");
     let device = Device::open("127.0.3.170".parse().unwrap()).unwrap();
     for wait in [WaitMode::Adaptive, WaitMode::Spin, WaitMode::Block] {
         let config = SessionConfig { wait, ..SessionConfig::default() };
-        let mut all = sessions::<4>(&fake, &device, &config);
+        let mut all = sessions::<4>(&model, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
         // When the first session has no call any more, the device makes progress for the others.
         for (times, order) in [([300, 100, 200], [1, 2, 0]), ([50, 100, 150], [0, 1, 2])] {
@@ -54,9 +58,9 @@ fn the_quickest_is_told_first() {
 
 #[test]
 fn a_deadline_leaves_all_running() {
-    let fake = sleeping("127.0.3.71");
+    let model = sleeping("127.0.3.71");
     let device = Device::open("127.0.3.171".parse().unwrap()).unwrap();
-    let mut all = sessions::<2>(&fake, &device, &SessionConfig::default());
+    let mut all = sessions::<2>(&model, &device, &SessionConfig::default());
     all.iter_mut().for_each(|session| session.invoke(F, user(400)).unwrap());
     let start = Instant::now();
     for deadline in [start, start + Duration::from_millis(50)] {
@@ -71,14 +75,14 @@ fn a_deadline_leaves_all_running() {
 
 #[test]
 fn the_death_of_one_accelerator_is_told_while_others_work() {
-    let (fake, other) = (sleeping("127.0.3.72"), sleeping("127.0.3.73"));
+    let (model, other) = (sleeping("127.0.3.72"), sleeping("127.0.3.73"));
     let device = Device::open("127.0.3.172".parse().unwrap()).unwrap();
     let config = SessionConfig {
         ack_timeout: 12,
         probe_interval: Some(Duration::from_millis(100)),
         ..SessionConfig::default()
     };
-    let [dying] = sessions(&fake, &device, &config);
+    let [dying] = sessions(&model, &device, &config);
     let [working] = sessions(&other, &device, &config);
     let mut all = [dying, working];
     all[0].invoke(F, user(0xffffff)).unwrap();

@@ -1,11 +1,11 @@
 //! Tests of buffers that a program uses for several sessions.
 
-mod fake;
+mod model;
 
 use std::time::Duration;
 
-use fake::{Action, Fake, increment};
-use mrsp::naa::Limits;
+use model::{AcceleratorModel, Action, increment};
+use mrsp::accelerator::SessionLimits;
 use naa_host::{Buffer, Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
 
 const F: FunctionCode = FunctionCode::constant(1);
@@ -16,11 +16,11 @@ fn device(ip: &str) -> Device {
 
 fn connect(
     device: &Device,
-    fake: &Fake,
+    model: &AcceleratorModel,
     params: &[Param<'_>],
     buffers: Vec<Buffer>,
 ) -> Result<Session, Error> {
-    Session::connect_with(device, fake.address, params, buffers, &SessionConfig::default())
+    Session::connect_with(device, model.address, params, buffers, &SessionConfig::default())
 }
 
 fn of(lens: &[usize]) -> Vec<Buffer> {
@@ -29,7 +29,7 @@ fn of(lens: &[usize]) -> Vec<Buffer> {
 
 #[test]
 fn buffers_go_from_session_to_session() {
-    let fake = Fake::start("127.0.3.40", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.40", SessionLimits::default(), increment);
     let device = device("127.0.3.140");
     let params = [Param::in_out(100_000), Param::internal(64), Param::output(3), Param::in_out(0)];
     let mut buffers = of(&[100_000, 3, 0]);
@@ -39,10 +39,10 @@ fn buffers_go_from_session_to_session() {
         |buffers: &[Buffer]| buffers.iter().map(|b| b.as_slice().unwrap().as_ptr()).collect::<Vec<_>>();
     let before = addresses(&buffers);
     for round in 1..=5 {
-        let mut session = connect(&device, &fake, &params, buffers).unwrap();
+        let mut session = connect(&device, &model, &params, buffers).unwrap();
         // The buffers have the same bytes in this session as at the end of the previous session. The call sends the
         // bytes of the buffers, and its results are written to the buffers.
-        assert!(session.lease(0).unwrap().iter().all(|&byte| byte == 9 + round));
+        assert!(session.slice(0).unwrap().iter().all(|&byte| byte == 9 + round));
         session.call(F).unwrap();
         buffers = session.into_buffers().unwrap();
         assert_eq!(addresses(&buffers), before);
@@ -53,44 +53,44 @@ fn buffers_go_from_session_to_session() {
 
 #[test]
 fn a_parameter_that_starts_as_a_copy_still_does() {
-    let fake = Fake::start("127.0.3.41", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.41", SessionLimits::default(), increment);
     let mut buffers = of(&[4]);
     buffers[0].as_mut_slice().unwrap().copy_from_slice(&[9; 4]);
     let params = [Param::in_out(4).holding(&[1, 2])];
-    let mut session = connect(&device("127.0.3.141"), &fake, &params, buffers).unwrap();
+    let mut session = connect(&device("127.0.3.141"), &model, &params, buffers).unwrap();
     session.call(F).unwrap();
     assert_eq!(session.into_buffers().unwrap()[0].as_slice().unwrap(), [2, 3, 10, 10]);
 }
 
 #[test]
 fn buffers_that_do_not_fit_are_refused() {
-    let fake = Fake::start("127.0.3.42", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.42", SessionLimits::default(), increment);
     let device = device("127.0.3.142");
     let params = [Param::input(4), Param::internal(4), Param::output(8)];
     for lens in [&[][..], &[4], &[4, 4, 8]] {
-        let error = connect(&device, &fake, &params, of(lens)).unwrap_err();
+        let error = connect(&device, &model, &params, of(lens)).unwrap_err();
         assert!(matches!(error, Error::Buffers { params: 2, .. }), "{error}");
     }
-    let error = connect(&device, &fake, &params, of(&[4, 9])).unwrap_err();
+    let error = connect(&device, &model, &params, of(&[4, 9])).unwrap_err();
     assert!(matches!(error, Error::Buffer { index: 1, len: 9, size: 8 }), "{error}");
     assert!(error.to_string().contains("make them equal"), "{error}");
 }
 
 #[test]
 fn a_call_that_is_given_up_gives_its_buffers_back() {
-    let fake = Fake::start("127.0.3.43", Limits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.43", SessionLimits::default(), |_, _| {
         Action::Later(Duration::from_millis(300), Ok(Vec::new()))
     });
     let device = device("127.0.3.143");
     let params = [Param::in_out(1 << 20)];
-    let mut session = connect(&device, &fake, &params, of(&[1 << 20])).unwrap();
-    session.lease_mut(0).unwrap().fill(5);
+    let mut session = connect(&device, &model, &params, of(&[1 << 20])).unwrap();
+    session.slice_mut(0).unwrap().fill(5);
     session.invoke(F, U24::ZERO).unwrap();
     let mut buffers = session.into_buffers().unwrap();
     // The buffers belong to the program again, so a late response of the accelerator must not change their bytes.
     buffers[0].as_mut_slice().unwrap().fill(6);
     std::thread::sleep(Duration::from_millis(500));
     assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 6));
-    let session = connect(&device, &fake, &params, buffers).unwrap();
+    let session = connect(&device, &model, &params, buffers).unwrap();
     session.finalize().unwrap();
 }

@@ -1,16 +1,16 @@
 //! Tests of argument blocks, status blocks and the catalogue.
 
-mod fake;
+mod model;
 
-use fake::{Action, Fake};
+use model::{AcceleratorModel, Action};
 use mrsp::{
+    accelerator::SessionLimits,
     builtin::{CATALOGUE, SHA256, StatusBlock, ZSTD_DECOMPRESS},
-    catalogue::{Function, HEADER_BYTES},
-    naa::Limits,
+    catalogue::{FunctionInfo, HEADER_BYTES},
 };
 use naa_host::{
     Catalogue, Device, Error, Part, ReturnCode, SessionConfig,
-    builtin::{self, Arguments, Job},
+    builtin::{self, Arguments, BuiltinSession},
     functions,
 };
 
@@ -20,7 +20,7 @@ fn device(ip: &str) -> Device {
 
 #[test]
 fn a_function_is_called_with_blocks() {
-    let fake = Fake::start("127.0.3.60", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.60", SessionLimits::default(), |regions, _| {
         assert_eq!(Arguments::decode(&regions[0].bytes()).unwrap(), Arguments::Sha256 { bytes: 5 });
         assert_eq!(regions[1].bytes(), b"hello");
         regions[3].write(b"digest");
@@ -29,13 +29,13 @@ fn a_function_is_called_with_blocks() {
         Action::Respond(Ok(Vec::new()))
     });
     let (device, arguments) = (device("127.0.3.160"), Arguments::Sha256 { bytes: 5 });
-    let produced = builtin::call(&device, fake.address, &arguments, &[b"hello"], &[32]).unwrap();
+    let produced = builtin::call(&device, model.address, &arguments, &[b"hello"], &[32]).unwrap();
     assert_eq!(produced, [b"digest"]);
 }
 
 #[test]
 fn its_failure_says_how_much_room_is_needed() {
-    let fake = Fake::start("127.0.3.61", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.61", SessionLimits::default(), |regions, _| {
         let code = ReturnCode::OUTPUT_TOO_SMALL;
         let (function, produced) = (ZSTD_DECOMPRESS, [64, 0, 0, 0, 0, 0]);
         let status = StatusBlock { function, code: Some(code), detail: 4321, produced };
@@ -43,31 +43,32 @@ fn its_failure_says_how_much_room_is_needed() {
         Action::Fail(code, 64)
     });
     let device = device("127.0.3.161");
-    let mut job = Job::connect(&device, fake.address, &[8], &[10], &SessionConfig::default()).unwrap();
-    job.input(0).unwrap().fill(1);
-    let error = job.run(&Arguments::ZstdDecompress { bytes: 8 }).unwrap_err();
+    let config = SessionConfig::default();
+    let mut session = BuiltinSession::connect(&device, model.address, &[8], &[10], &config).unwrap();
+    session.input(0).unwrap().fill(1);
+    let error = session.run(&Arguments::ZstdDecompress { bytes: 8 }).unwrap_err();
     assert!(matches!(error, Error::Function { detail: 4321, .. }), "{error}");
     assert!(error.to_string().contains("4321 bytes are needed"), "{error}");
-    assert!(job.output(0).unwrap().is_empty());
-    assert!(matches!(job.input(1), Err(Error::NoSuchParam { .. })));
-    assert!(matches!(job.output(1), Err(Error::NoSuchParam { .. })));
+    assert!(session.output(0).unwrap().is_empty());
+    assert!(matches!(session.input(1), Err(Error::NoSuchParam { .. })));
+    assert!(matches!(session.output(1), Err(Error::NoSuchParam { .. })));
 }
 
 #[test]
 fn a_status_is_not_believed() {
-    let fake = Fake::start("127.0.3.62", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.62", SessionLimits::default(), |regions, _| {
         let produced = [64, 11, 0, 0, 0, 0];
         regions[2].write(&StatusBlock { function: SHA256, code: None, detail: 0, produced }.encode());
         Action::Respond(Ok(Vec::new()))
     });
     let (device, arguments) = (device("127.0.3.162"), Arguments::Sha256 { bytes: 0 });
-    let error = builtin::call(&device, fake.address, &arguments, &[b""], &[10]).unwrap_err();
+    let error = builtin::call(&device, model.address, &arguments, &[b""], &[10]).unwrap_err();
     assert!(matches!(error, Error::Produced { produced: 11, size: 10, .. }), "{error}");
 }
 
 #[test]
 fn a_catalogue_is_read_whatever_its_size() {
-    let function = |code, text: &str| Function {
+    let function = |code, text: &str| FunctionInfo {
         code,
         name: "name".into(),
         description: text.into(),
@@ -78,7 +79,7 @@ fn a_catalogue_is_read_whatever_its_size() {
         functions: vec![function(SHA256, &"x".repeat(65_000)), function(CATALOGUE, &"y".repeat(999))],
     };
     let bytes = catalogue.encode().unwrap();
-    let fake = Fake::start("127.0.3.63", Limits::default(), move |regions, request| {
+    let model = AcceleratorModel::start("127.0.3.63", SessionLimits::default(), move |regions, request| {
         assert_eq!(request.function, Some(CATALOGUE));
         let room = regions[0].bytes().len();
         if room < bytes.len() {
@@ -89,17 +90,19 @@ fn a_catalogue_is_read_whatever_its_size() {
         regions[0].write(&bytes);
         Action::Respond(Ok(vec![Some(Part::prefix(bytes.len() as u64))]))
     });
-    assert_eq!(functions(&device("127.0.3.163"), fake.address).unwrap(), catalogue);
+    assert_eq!(functions(&device("127.0.3.163"), model.address).unwrap(), catalogue);
 }
 
 #[test]
 fn an_accelerator_without_a_catalogue_says_so() {
-    let fake = Fake::start("127.0.3.64", Limits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.64", SessionLimits::default(), |_, _| {
         Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION))
     });
-    let error = functions(&device("127.0.3.164"), fake.address).unwrap_err();
+    let error = functions(&device("127.0.3.164"), model.address).unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::UNKNOWN_FUNCTION));
-    let silent = Fake::start("127.0.3.65", Limits::default(), |_, _| Action::Respond(Ok(Vec::new())));
+    let silent = AcceleratorModel::start("127.0.3.65", SessionLimits::default(), |_, _| {
+        Action::Respond(Ok(Vec::new()))
+    });
     let error = functions(&device("127.0.3.164"), silent.address).unwrap_err();
     assert!(matches!(error, Error::Catalogue { .. }), "{error}");
 }

@@ -1,13 +1,13 @@
 //! Tests of calls that succeed, and of functions that fail.
 
-mod fake;
+mod model;
 
 use std::time::{Duration, Instant};
 
-use fake::{Action, Fake, increment};
-use mrsp::{RegionFlags, naa::Limits};
+use model::{AcceleratorModel, Action, increment};
+use mrsp::{RegionFlags, accelerator::SessionLimits};
 use naa_host::{
-    Answer, Device, Dialect, Error, FunctionCode, Param, Part, ReturnCode, Session, SessionConfig, U24,
+    CallResponse, Device, Dialect, Error, FunctionCode, Param, Part, ReturnCode, Session, SessionConfig, U24,
 };
 
 const F: FunctionCode = FunctionCode::constant(1);
@@ -16,22 +16,22 @@ fn device(ip: &str) -> Device {
     Device::open(ip.parse().unwrap()).unwrap()
 }
 
-fn connect(local: &str, fake: &Fake, params: &[Param<'_>]) -> Session {
-    Session::connect(&device(local), fake.address, params, &SessionConfig::default()).unwrap()
+fn connect(local: &str, model: &AcceleratorModel, params: &[Param<'_>]) -> Session {
+    Session::connect(&device(local), model.address, params, &SessionConfig::default()).unwrap()
 }
 
 #[test]
 fn the_longest_duration_is_no_limit_of_the_setup() {
-    let fake = Fake::start("127.0.3.230", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.230", SessionLimits::default(), increment);
     let config = SessionConfig { setup_timeout: Duration::MAX, ..SessionConfig::default() };
     let params = [Param::output(8)];
-    let mut session = Session::connect(&device("127.0.3.231"), fake.address, &params, &config).unwrap();
+    let mut session = Session::connect(&device("127.0.3.231"), model.address, &params, &config).unwrap();
     session.call(F).unwrap();
 }
 
 #[test]
 fn all_kinds_of_regions() {
-    let fake = Fake::start("127.0.3.1", Limits::default(), |regions, request| {
+    let model = AcceleratorModel::start("127.0.3.1", SessionLimits::default(), |regions, request| {
         let kinds: Vec<_> = regions.iter().map(|region| region.flags).collect();
         let (input, output) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
         let once = input | RegionFlags::SINGLE_SEND;
@@ -49,53 +49,53 @@ fn all_kinds_of_regions() {
         Param::internal(5000),
         Param::data(&[1, 2, 3]).single_send(),
     ];
-    let mut session = connect("127.0.3.101", &fake, &params);
+    let mut session = connect("127.0.3.101", &model, &params);
     assert_eq!(session.params(), 4);
-    session.lease_mut(0).unwrap().fill(10);
+    session.slice_mut(0).unwrap().fill(10);
     session.invoke(F, U24::new(0xabcdef).unwrap()).unwrap();
-    assert!(matches!(session.lease(1), Err(Error::InCall)));
-    assert!(matches!(session.lease_mut(0), Err(Error::InCall)));
+    assert!(matches!(session.slice(1), Err(Error::InCall)));
+    assert!(matches!(session.slice_mut(0), Err(Error::InCall)));
     assert!(matches!(session.invoke(F, U24::ZERO), Err(Error::InCall)));
     let outcome = session.wait().unwrap().into_result().unwrap();
-    assert_eq!((outcome.answer, outcome.last_write_bytes), (Answer::Success, 600));
-    assert_eq!(session.lease(1).unwrap(), [33; 3000]);
-    assert_eq!(session.lease(2).unwrap(), [77; 600]);
+    assert_eq!((outcome.answer, outcome.last_write_bytes), (CallResponse::Success, 600));
+    assert_eq!(session.slice(1).unwrap(), [33; 3000]);
+    assert_eq!(session.slice(2).unwrap(), [77; 600]);
     assert!(matches!(session.wait(), Err(Error::NoCall)));
     session.finalize().unwrap();
 }
 
 #[test]
 fn single_send_is_sent_once() {
-    let fake = Fake::start("127.0.3.2", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.2", SessionLimits::default(), |regions, _| {
         regions[2].write(&[regions[0].bytes()[0], regions[1].bytes()[0]]);
         Action::Respond(Ok(Vec::new()))
     });
     let params = [Param::data(&[1]).single_send(), Param::input(1), Param::output(2)];
-    let mut session = connect("127.0.3.102", &fake, &params);
+    let mut session = connect("127.0.3.102", &model, &params);
     for round in 1..=3 {
         session.write(0, 0, &[round]).unwrap();
         session.write(1, 0, &[10 * round]).unwrap();
         session.call(F).unwrap();
-        assert_eq!(session.lease(2).unwrap(), [1, 10 * round]);
+        assert_eq!(session.slice(2).unwrap(), [1, 10 * round]);
     }
 }
 
 #[test]
 fn only_prefixes_are_sent_and_received() {
-    let fake = Fake::start("127.0.3.3", Limits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.3", SessionLimits::default(), |regions, _| {
         let input = regions[0].bytes();
         let sent = input.iter().filter(|&&byte| byte != 0).count();
         regions[1].write(&[7; 5000]);
         Action::Respond(Ok(vec![None, Some(Part::prefix(sent as u64))]))
     });
-    let mut session = connect("127.0.3.103", &fake, &[Param::input(5000), Param::output(5000)]);
-    session.lease_mut(0).unwrap().fill(1);
+    let mut session = connect("127.0.3.103", &model, &[Param::input(5000), Param::output(5000)]);
+    session.slice_mut(0).unwrap().fill(1);
     for (bytes, all) in [(Some(0), 0), (Some(3), 3), (Some(4000), 4000), (None, 5000)] {
-        session.lease_mut(1).unwrap().fill(0);
+        session.slice_mut(1).unwrap().fill(0);
         session.set_bytes_to_send(0, bytes).unwrap();
         session.invoke(F, U24::ZERO).unwrap();
         assert_eq!(session.wait().unwrap().last_write_bytes, all);
-        let produced = session.lease(1).unwrap().iter().filter(|&&byte| byte == 7).count();
+        let produced = session.slice(1).unwrap().iter().filter(|&&byte| byte == 7).count();
         assert_eq!(produced, all as usize);
     }
     assert!(matches!(session.set_bytes_to_send(0, Some(5001)), Err(Error::OutOfBounds { .. })));
@@ -108,71 +108,74 @@ fn only_prefixes_are_sent_and_received() {
 
 #[test]
 fn calls_without_outputs_or_inputs() {
-    let fake = Fake::start("127.0.3.4", Limits::default(), increment);
-    let mut session = connect("127.0.3.104", &fake, &[Param::data(b"in")]);
+    let model = AcceleratorModel::start("127.0.3.4", SessionLimits::default(), increment);
+    let mut session = connect("127.0.3.104", &model, &[Param::data(b"in")]);
     session.call(F).unwrap();
-    assert_eq!(session.lease(0).unwrap(), b"in");
-    let mut session = connect("127.0.3.104", &fake, &[Param::output(9), Param::output(0)]);
+    assert_eq!(session.slice(0).unwrap(), b"in");
+    let mut session = connect("127.0.3.104", &model, &[Param::output(9), Param::output(0)]);
     session.call(F).unwrap();
     session.call(F).unwrap();
-    assert_eq!(session.lease(0).unwrap(), [2; 9]);
+    assert_eq!(session.slice(0).unwrap(), [2; 9]);
 }
 
 #[test]
 fn many_regions_and_large_ones() {
-    let fake = Fake::start("127.0.3.5", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.5", SessionLimits::default(), increment);
     let params: Vec<_> = (0..31).map(|i| Param::in_out(1 + 700 * i)).collect();
-    let mut session = connect("127.0.3.105", &fake, &params);
+    let mut session = connect("127.0.3.105", &model, &params);
     session.call(F).unwrap();
     for i in 0..31 {
-        assert!(session.lease(i).unwrap().iter().all(|&byte| byte == 1), "region {i}");
+        assert!(session.slice(i).unwrap().iter().all(|&byte| byte == 1), "region {i}");
     }
-    let mut session = connect("127.0.3.105", &fake, &[Param::in_out(20 << 20)]);
+    let mut session = connect("127.0.3.105", &model, &[Param::in_out(20 << 20)]);
     session.call(F).unwrap();
-    assert!(session.lease(0).unwrap().iter().all(|&byte| byte == 1));
+    assert!(session.slice(0).unwrap().iter().all(|&byte| byte == 1));
 }
 
 #[test]
 fn failures_have_codes_and_leave_the_session_usable() {
     let mut codes = [ReturnCode::UNKNOWN_FUNCTION, ReturnCode::KERNEL_TIMEOUT].into_iter();
-    let fake = Fake::start("127.0.3.6", Limits::default(), move |regions, request| match codes.next() {
+    let limits = SessionLimits::default();
+    let model = AcceleratorModel::start("127.0.3.6", limits, move |regions, request| match codes.next() {
         Some(code) => {
             regions[0].write(&[1; 8]);
             Action::Fail(code, 4)
         }
         None => increment(regions, request),
     });
-    let mut session = connect("127.0.3.106", &fake, &[Param::output(8)]);
+    let mut session = connect("127.0.3.106", &model, &[Param::output(8)]);
     let error = session.call(F).unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::UNKNOWN_FUNCTION));
     assert!(error.to_string().contains("function 1 (increment)"), "{error}");
-    assert_eq!(session.lease(0).unwrap(), [1, 1, 1, 1, 0, 0, 0, 0]);
+    assert_eq!(session.slice(0).unwrap(), [1, 1, 1, 1, 0, 0, 0, 0]);
     session.invoke(F, U24::ZERO).unwrap();
-    assert_eq!(session.wait().unwrap().answer, Answer::Failure(ReturnCode::KERNEL_TIMEOUT));
+    assert_eq!(session.wait().unwrap().answer, CallResponse::Failure(ReturnCode::KERNEL_TIMEOUT));
     session.call(F).unwrap();
-    assert_eq!(session.lease(0).unwrap(), [2; 8]);
+    assert_eq!(session.slice(0).unwrap(), [2; 8]);
 }
 
 #[test]
 fn the_other_dialect_has_user_bits_instead_of_codes() {
     let code = ReturnCode::new(U24::new(0x1234).unwrap()).unwrap();
-    let fake = Fake::start("127.0.3.7", Limits::default(), move |_, _| Action::Respond(Err(code)));
+    let model = AcceleratorModel::start("127.0.3.7", SessionLimits::default(), move |_, _| {
+        Action::Respond(Err(code))
+    });
     let config = SessionConfig { dialect: Dialect::Next, ..SessionConfig::default() };
     let device = device("127.0.3.107");
-    let mut session = Session::connect(&device, fake.address, &[Param::output(8)], &config).unwrap();
+    let mut session = Session::connect(&device, model.address, &[Param::output(8)], &config).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
-    assert_eq!(session.wait().unwrap().answer, Answer::User(U24::new(0x1234).unwrap()));
+    assert_eq!(session.wait().unwrap().answer, CallResponse::User(U24::new(0x1234).unwrap()));
 }
 
 #[test]
 fn a_slow_function_is_not_a_dead_accelerator() {
-    let fake = Fake::start("127.0.3.8", Limits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.8", SessionLimits::default(), |_, _| {
         Action::Later(Duration::from_millis(3000), Ok(Vec::new()))
     });
     let config =
         SessionConfig { probe_interval: Some(Duration::from_millis(300)), ..SessionConfig::default() };
     let device = device("127.0.3.108");
-    let mut session = Session::connect(&device, fake.address, &[Param::in_out(8)], &config).unwrap();
+    let mut session = Session::connect(&device, model.address, &[Param::in_out(8)], &config).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     let start = Instant::now();
     assert_eq!(session.test().unwrap(), None);
@@ -186,23 +189,23 @@ fn a_slow_function_is_not_a_dead_accelerator() {
 
 #[test]
 fn testing_without_waiting_ends_too() {
-    let fake = Fake::start("127.0.3.9", Limits::default(), increment);
-    let mut session = connect("127.0.3.109", &fake, &[Param::in_out(8)]);
+    let model = AcceleratorModel::start("127.0.3.9", SessionLimits::default(), increment);
+    let mut session = connect("127.0.3.109", &model, &[Param::in_out(8)]);
     session.invoke(F, U24::ZERO).unwrap();
     let end = Instant::now() + Duration::from_secs(5);
     while session.test().unwrap().is_none() {
         assert!(Instant::now() < end);
         std::thread::yield_now();
     }
-    assert_eq!(session.lease(0).unwrap(), [1; 8]);
+    assert_eq!(session.slice(0).unwrap(), [1; 8]);
 }
 
 #[test]
 fn sessions_share_a_device_across_threads() {
-    let fake = Fake::start("127.0.3.10", Limits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.10", SessionLimits::default(), increment);
     let (a, b) = (device("127.0.3.110"), device("127.0.3.110"));
     assert_eq!(a.describe(), b.describe());
-    let peer = fake.address;
+    let peer = model.address;
     std::thread::scope(|scope| {
         for device in [a, b] {
             scope.spawn(move || {
@@ -211,7 +214,7 @@ fn sessions_share_a_device_across_threads() {
                         .unwrap();
                 for round in 1..=50 {
                     session.call(F).unwrap();
-                    assert_eq!(session.lease(0).unwrap(), [round; 3000]);
+                    assert_eq!(session.slice(0).unwrap(), [round; 3000]);
                 }
                 session.finalize().unwrap();
             });

@@ -1,14 +1,14 @@
 //! Tests with accelerators that refuse regions, break the protocol, disconnect or stop.
 
-mod fake;
+mod model;
 
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use fake::{Action, Fake, increment};
-use mrsp::naa::Limits;
+use model::{AcceleratorModel, Action, increment};
+use mrsp::accelerator::SessionLimits;
 use naa_host::{Device, Error, FunctionCode, Gone, Param, Party, Session, SessionConfig, U24};
 use verbs::RejectReason;
 
@@ -25,8 +25,8 @@ fn failing_call(
     local: &str,
     action: impl Fn() -> Action + Send + 'static,
 ) -> (Session, Error, Duration) {
-    let fake = Fake::start(ip, Limits::default(), move |_, _| action());
-    let mut session = connect(local, fake.address, &[Param::in_out(8)]).unwrap();
+    let model = AcceleratorModel::start(ip, SessionLimits::default(), move |_, _| action());
+    let mut session = connect(local, model.address, &[Param::in_out(8)]).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     let start = Instant::now();
     let error = session.wait().unwrap_err();
@@ -35,8 +35,8 @@ fn failing_call(
 
 #[test]
 fn nobody_listens() {
-    let fake = Fake::start("127.0.3.20", Limits::default(), increment);
-    let mut peer = fake.address;
+    let model = AcceleratorModel::start("127.0.3.20", SessionLimits::default(), increment);
+    let mut peer = model.address;
     peer.set_port(999);
     let error = connect("127.0.3.120", peer, &[Param::input(1)]).unwrap_err();
     let reason = RejectReason::INVALID_SERVICE_ID;
@@ -58,15 +58,15 @@ fn nobody_answers_in_time() {
 
 #[test]
 fn regions_are_refused() {
-    let limits = Limits { max_region_bytes: 1000, max_regions: 2, ..Limits::default() };
-    let fake = Fake::start("127.0.3.22", limits, increment);
-    let error = connect("127.0.3.122", fake.address, &[Param::input(1001)]).unwrap_err();
+    let limits = SessionLimits { max_region_bytes: 1000, max_regions: 2, ..SessionLimits::default() };
+    let model = AcceleratorModel::start("127.0.3.22", limits, increment);
+    let error = connect("127.0.3.122", model.address, &[Param::input(1001)]).unwrap_err();
     assert!(error.to_string().contains("MRSP error 1"), "{error}");
     let three = [Param::input(1), Param::output(1), Param::internal(1)];
-    let error = connect("127.0.3.122", fake.address, &three).unwrap_err();
+    let error = connect("127.0.3.122", model.address, &three).unwrap_err();
     assert!(error.to_string().contains("MRSP error 3"), "{error}");
     assert_eq!(error.party(), Party::Accelerator);
-    connect("127.0.3.122", fake.address, &three[..2]).unwrap().call(F).unwrap();
+    connect("127.0.3.122", model.address, &three[..2]).unwrap().call(F).unwrap();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn it_disconnects_during_a_call() {
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(session.is_over());
     assert!(matches!(session.invoke(F, U24::ZERO), Err(Error::Over { .. })));
-    assert_eq!(session.lease_mut(0).unwrap(), [0; 8]);
+    assert_eq!(session.slice_mut(0).unwrap(), [0; 8]);
     session.finalize().unwrap();
 }
 
@@ -98,18 +98,18 @@ fn it_dies_during_a_call() {
     assert!(matches!(error, Error::PeerGone { why: Gone::Silent, .. }), "{error}");
     assert_eq!(error.party(), Party::Network);
     assert!(took < Duration::from_secs(8), "{took:?}");
-    assert_eq!(session.lease(0).unwrap(), [0; 8]);
+    assert_eq!(session.slice(0).unwrap(), [0; 8]);
 }
 
 #[test]
 fn it_leaves_between_calls() {
-    let fake = Fake::start("127.0.3.26", Limits::default(), increment);
-    let mut session = connect("127.0.3.126", fake.address, &[Param::in_out(8)]).unwrap();
+    let model = AcceleratorModel::start("127.0.3.26", SessionLimits::default(), increment);
+    let mut session = connect("127.0.3.126", model.address, &[Param::in_out(8)]).unwrap();
     session.call(F).unwrap();
-    drop(fake);
+    drop(model);
     let error = session.call(F).unwrap_err();
     assert!(matches!(error, Error::PeerGone { .. }), "{error}");
-    assert_eq!(session.lease(0).unwrap(), [1; 8]);
+    assert_eq!(session.slice(0).unwrap(), [1; 8]);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn it_answers_with_an_error_message() {
 
 #[test]
 fn it_answers_twice() {
-    let fake = Fake::start("127.0.3.28", Limits::default(), |_, _| Action::Twice);
-    let mut session = connect("127.0.3.128", fake.address, &[Param::in_out(8)]).unwrap();
+    let model = AcceleratorModel::start("127.0.3.28", SessionLimits::default(), |_, _| Action::Twice);
+    let mut session = connect("127.0.3.128", model.address, &[Param::in_out(8)]).unwrap();
     // The accelerator sends two responses, but the second response belongs to no call. Either the device refuses the
     // WRITE of the second response, because the region has no access rights any more, or the host reports the immediate
     // of the second response as an error, because no call is running.
@@ -130,5 +130,5 @@ fn it_answers_twice() {
     std::thread::sleep(Duration::from_millis(100));
     let error = session.call(F).unwrap_err();
     assert!(matches!(error, Error::Peer { .. } | Error::PeerGone { .. } | Error::Over { .. }), "{error}");
-    assert_eq!(session.lease(0).unwrap(), [0; 8]);
+    assert_eq!(session.slice(0).unwrap(), [0; 8]);
 }

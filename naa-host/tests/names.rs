@@ -1,12 +1,12 @@
 //! Tests of names with several addresses. A resolver in the test supplies the addresses.
 
-mod fake;
+mod model;
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use naa_host::{Choice, Device, Error, SessionConfig, find};
+use naa_host::{Device, Error, ProviderChoice, SessionConfig, find};
 
-use fake::{Action, Fake};
+use model::{AcceleratorModel, Action};
 
 fn look_up(addresses: &[SocketAddr]) -> Result<(Device, SocketAddr), Error> {
     let config = SessionConfig { setup_timeout: Duration::from_secs(4), ..SessionConfig::default() };
@@ -16,13 +16,14 @@ fn look_up(addresses: &[SocketAddr]) -> Result<(Device, SocketAddr), Error> {
     };
     find(resolve, ("node7", 12345), &config, |peer| {
         let local = if peer.is_ipv4() { "127.0.3.211" } else { "::1" };
-        Device::open_with(local.parse().unwrap(), Choice::Embedded)
+        Device::open_with(local.parse().unwrap(), ProviderChoice::Embedded)
     })
 }
 
 #[test]
 fn every_address_of_a_name_is_tried_in_the_resolvers_order() {
-    let server = Fake::start("127.0.3.210", mrsp::naa::Limits::default(), |_, _| Action::Disconnect);
+    let limits = mrsp::accelerator::SessionLimits::default();
+    let server = AcceleratorModel::start("127.0.3.210", limits, |_, _| Action::Disconnect);
     let closed = SocketAddr::new(server.address.ip(), server.address.port() ^ 1);
     // On most machines, no server listens at [::1]:12345.
     let other: SocketAddr = "[::1]:12345".parse().unwrap();

@@ -1,7 +1,7 @@
 //! Tests of calls that do not end. The host notices a dead accelerator, reports an accelerator that does not respond,
 //! and gives a call up after a time-out.
 
-mod fake;
+mod model;
 
 use std::{
     io::{self, Write},
@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fake::{Action, Fake};
-use mrsp::naa::Limits;
+use model::{AcceleratorModel, Action};
+use mrsp::accelerator::SessionLimits;
 use naa_host::{
     Any, CallTimeout, Device, Error, FunctionCode, Gone, Param, Party, Session, SessionConfig, U24, wait_any,
 };
@@ -22,14 +22,14 @@ const MS: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Starts an accelerator that keeps the connection but does not respond while a test runs.
-fn mute(ip: &str) -> Fake {
-    Fake::start(ip, Limits::default(), |_, _| Action::Later(LONG, Ok(Vec::new())))
+fn mute(ip: &str) -> AcceleratorModel {
+    AcceleratorModel::start(ip, SessionLimits::default(), |_, _| Action::Later(LONG, Ok(Vec::new())))
 }
 
 /// Connects a session and begins a call that does not end.
-fn calling(local: &str, fake: &Fake, params: &[Param<'_>], config: &SessionConfig) -> Session {
+fn calling(local: &str, model: &AcceleratorModel, params: &[Param<'_>], config: &SessionConfig) -> Session {
     let device = Device::open(local.parse().unwrap()).unwrap();
-    let mut session = Session::connect(&device, fake.address, params, config).unwrap();
+    let mut session = Session::connect(&device, model.address, params, config).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     session
 }
@@ -63,11 +63,11 @@ impl Log {
 
 #[test]
 fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_time() {
-    let fake = Fake::start("127.0.3.80", Limits::default(), |_, _| Action::Vanish);
+    let model = AcceleratorModel::start("127.0.3.80", SessionLimits::default(), |_, _| Action::Vanish);
     // The ACK time-out is 17 ms, so with 7 retries the accelerator has about 140 ms to acknowledge a probe.
     let config =
         SessionConfig { probe_interval: Some(100 * MS), ack_timeout: 12, ..SessionConfig::default() };
-    let mut session = calling("127.0.3.180", &fake, &[Param::in_out(8)], &config);
+    let mut session = calling("127.0.3.180", &model, &[Param::in_out(8)], &config);
     let start = Instant::now();
     let error = loop {
         match session.test() {
@@ -84,18 +84,18 @@ fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_
 
 #[test]
 fn a_call_that_is_never_answered_is_reported_once() {
-    let fake = mute("127.0.3.81");
+    let model = mute("127.0.3.81");
     let config = SessionConfig {
         report_after: Some(1000 * MS),
         probe_interval: Some(100 * MS),
         ..SessionConfig::default()
     };
-    let mut session = calling("127.0.3.181", &fake, &[Param::in_out(8)], &config);
+    let mut session = calling("127.0.3.181", &model, &[Param::in_out(8)], &config);
     let said = Log::of(|| assert!(session.wait_timeout(250 * MS).unwrap().is_none()));
     assert_eq!(said, [""; 0], "it has its time");
     let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
     let [line] = &said[..] else { panic!("{said:?}") };
-    for part in [&*fake.address.to_string(), "function 77", "answers probes", "NAA_TIMEOUT=SECONDS"] {
+    for part in [&*model.address.to_string(), "function 77", "answers probes", "NAA_TIMEOUT=SECONDS"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(!line.contains("without outputs"), "{line}");
@@ -105,10 +105,10 @@ fn a_call_that_is_never_answered_is_reported_once() {
 
 #[test]
 fn each_way_of_waiting_reports() {
-    let fake = mute("127.0.3.82");
+    let model = mute("127.0.3.82");
     let config = SessionConfig { report_after: Some(100 * MS), ..SessionConfig::default() };
-    let mut first = calling("127.0.3.182", &fake, &[Param::input(8)], &config);
-    let mut second = calling("127.0.3.182", &fake, &[Param::input(8)], &config);
+    let mut first = calling("127.0.3.182", &model, &[Param::input(8)], &config);
+    let mut second = calling("127.0.3.182", &model, &[Param::input(8)], &config);
     let testing = Log::of(|| {
         for _ in 0..10 {
             assert!(first.test().unwrap().is_none());
@@ -129,10 +129,10 @@ fn each_way_of_waiting_reports() {
 #[test]
 fn a_report_says_if_probes_are_not_answered_or_not_sent() {
     let said = |ip: &str, local: &str, action: fn() -> Action, probe_interval| {
-        let fake = Fake::start(ip, Limits::default(), move |_, _| action());
+        let model = AcceleratorModel::start(ip, SessionLimits::default(), move |_, _| action());
         let report_after = Some(100 * MS);
         let config = SessionConfig { report_after, probe_interval, ..SessionConfig::default() };
-        let mut session = calling(local, &fake, &[Param::in_out(8)], &config);
+        let mut session = calling(local, &model, &[Param::in_out(8)], &config);
         let said = Log::of(|| assert!(session.wait_timeout(1800 * MS).unwrap().is_none()));
         said.concat()
     };
@@ -165,12 +165,12 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
             other => panic!("{other:?}"),
         }),
     ];
-    let fake = mute("127.0.3.86");
+    let model = mute("127.0.3.86");
     let limit = 200 * MS;
     let config = SessionConfig { call_timeout: CallTimeout::After(limit), ..SessionConfig::default() };
     for (name, wait) in waits {
         let start = Instant::now();
-        let mut session = calling("127.0.3.186", &fake, &[Param::in_out(8)], &config);
+        let mut session = calling("127.0.3.186", &model, &[Param::in_out(8)], &config);
         let error = wait(&mut session).unwrap_err();
         assert!(matches!(error, Error::CallTimedOut { .. }), "{name}: {error}");
         assert_eq!(error.party(), Party::Accelerator);
@@ -181,16 +181,18 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
         // steps of up to 10 ms.
         assert!(took > limit - 11 * MS && took < limit + 2000 * MS, "{name}: {took:?}");
         assert!(session.is_over() && !session.is_in_call());
-        assert_eq!(session.lease(0).unwrap(), [0; 8], "the regions are the program's again");
+        assert_eq!(session.slice(0).unwrap(), [0; 8], "the regions are the program's again");
     }
 }
 
 #[test]
 fn a_time_for_calls_is_for_each_of_them_and_can_be_changed() {
-    let fake = Fake::start("127.0.3.87", Limits::default(), |_, _| Action::Later(120 * MS, Ok(Vec::new())));
+    let model = AcceleratorModel::start("127.0.3.87", SessionLimits::default(), |_, _| {
+        Action::Later(120 * MS, Ok(Vec::new()))
+    });
     let device = Device::open("127.0.3.187".parse().unwrap()).unwrap();
     let config = SessionConfig { call_timeout: CallTimeout::After(LONG), ..SessionConfig::default() };
-    let mut session = Session::connect(&device, fake.address, &[Param::in_out(8)], &config).unwrap();
+    let mut session = Session::connect(&device, model.address, &[Param::in_out(8)], &config).unwrap();
     session.set_call_timeout(Some(Duration::from_secs(3)));
     for _ in 0..3 {
         session.call(F).unwrap();

@@ -1,10 +1,10 @@
 //! Tests of the environment variable `NAA_SPEC`.
 
-mod fake;
+mod model;
 
-use fake::{Fake, increment};
-use mrsp::naa::Limits;
-use naa_host::{Entry, Error, FunctionCode, Param, SessionConfig, Spec, SpecError};
+use model::{AcceleratorModel, increment};
+use mrsp::accelerator::SessionLimits;
+use naa_host::{Error, FunctionCode, Param, SessionConfig, Spec, SpecEntry, SpecError};
 
 fn parse(text: &str) -> Result<Spec, SpecError> {
     text.parse()
@@ -15,7 +15,7 @@ fn entries_are_read() {
     let spec = parse("10.0.0.1:17:1:2, 10.0.0.2::127:0 ,[fe80::1]::16:3").unwrap();
     let entry = |peer: &str, function, inputs| {
         let function = FunctionCode::constant(function);
-        Entry { peer: peer.parse().unwrap(), function, inputs }
+        SpecEntry { peer: peer.parse().unwrap(), function, inputs }
     };
     let expected =
         [entry("10.0.0.1:17", 1, 2), entry("10.0.0.2:12345", 127, 0), entry("[fe80::1]:12345", 16, 3)];
@@ -56,8 +56,8 @@ fn errors_name_entry_and_field() {
 
 #[test]
 fn an_entry_serves_one_session_at_a_time() {
-    let fake = Fake::start("127.0.3.40", Limits::default(), increment);
-    let spec = parse(&format!("{}:1:1", fake.address)).unwrap();
+    let model = AcceleratorModel::start("127.0.3.40", SessionLimits::default(), increment);
+    let spec = parse(&format!("{}:1:1", model.address)).unwrap();
     let (one, two) = (FunctionCode::constant(1), FunctionCode::constant(2));
     let params = [Param::in_out(1), Param::output(1)];
     let config = SessionConfig::default();

@@ -13,13 +13,13 @@ use std::{
 use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Part};
 
 use naa_kernels::{Kernel, SessionProcess};
-use verbs::peer::Peer;
+use verbs::source_network::SourceNetwork;
 
 use crate::{
-    arena::{ArenaError, Quota, Reservation, Scratch},
     function::Function,
     kernel,
-    pool::Refusal,
+    memory_budget::{AllocationError, Quota, Reservation, Scratch},
+    pool::PoolRefusal,
     regions::Lent,
 };
 
@@ -35,7 +35,7 @@ pub fn direction(flags: RegionFlags) -> Direction {
     }
 }
 
-pub use crate::regions::{Region, Regions, View};
+pub use crate::regions::{SessionRegion, SessionRegions, View};
 
 /// A parameter or an internal region that the function of a call works on. No two regions of a call overlap.
 #[derive(Debug)]
@@ -103,9 +103,9 @@ fn is_output(direction: Direction) -> bool {
     matches!(direction, Direction::Output | Direction::InOut)
 }
 
-/// The reason for which a call did not succeed. The host gets the reason as the return code [`Failure::code`].
+/// The reason for which a call did not succeed. The host gets the reason as the return code [`CallFailure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum CallFailure {
     /// The server has no function with the function code of the call. Only the server makes an `UnknownFunction`, after
     /// the server has logged the request; a function that fails returns another variant.
     #[error("unknown function")]
@@ -140,7 +140,7 @@ pub enum Failure {
     Abandoned,
     /// The pool did not run the call.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(PoolRefusal),
     /// The function returned a return code of its own.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned {
@@ -165,7 +165,7 @@ pub enum Failure {
     Internal(Cow<'static, str>),
 }
 
-impl Failure {
+impl CallFailure {
     /// Returns true if the operator of the server should see the failure in the log.
     pub fn is_for_the_log(&self) -> bool {
         match self {
@@ -227,13 +227,13 @@ impl Stop {
     /// Checks if the function should stop.
     ///
     /// # Errors
-    /// Fails with [`Failure::TimedOut`] after the deadline of the call, and with [`Failure::Abandoned`] if the call was
-    /// abandoned.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// Fails with [`CallFailure::TimedOut`] after the deadline of the call, and with [`CallFailure::Abandoned`] if the
+    /// call was abandoned.
+    pub fn check(&self) -> Result<(), CallFailure> {
         if self.abandoned.load(Ordering::Relaxed) {
-            Err(Failure::Abandoned)
+            Err(CallFailure::Abandoned)
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            Err(Failure::TimedOut)
+            Err(CallFailure::TimedOut)
         } else {
             Ok(())
         }
@@ -243,9 +243,9 @@ impl Stop {
 /// The quota to which the scratch memory of a call is charged. A program that runs functions without a server has no
 /// quota.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Purse<'a>(Option<&'a Quota>);
+pub struct ScratchQuota<'a>(Option<&'a Quota>);
 
-impl Purse<'_> {
+impl ScratchQuota<'_> {
     /// No quota: memory is not charged and not limited.
     pub const UNLIMITED: Self = Self(None);
 
@@ -253,17 +253,18 @@ impl Purse<'_> {
     /// before it allocates the scratch memory.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if the session, its source network or the server has fewer than `bytes` bytes
-    /// left. The text of the error says how many bytes are left, and names a remedy.
-    pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
+    /// Fails with [`CallFailure::OverLimit`] if the session, its source network or the server has fewer than `bytes`
+    /// bytes left. The text of the error says how many bytes are left, and names a remedy.
+    pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, CallFailure> {
         self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
     }
 
     /// Allocates `bytes` zeroed bytes of scratch memory, which are charged to the quota until the result is dropped.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the machine does not have enough memory.
-    pub fn scratch(self, bytes: usize) -> Result<Scratch, Failure> {
+    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the machine does not have enough
+    /// memory.
+    pub fn scratch(self, bytes: usize) -> Result<Scratch, CallFailure> {
         Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
     }
 
@@ -272,9 +273,9 @@ impl Purse<'_> {
     /// there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if the quota would be exceeded, or if the address space does not have enough
-    /// room.
-    pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
+    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the address space does not have
+    /// enough room.
+    pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, CallFailure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
             // The check maps twice as many bytes as the library asked for, because other threads may allocate memory
@@ -286,33 +287,33 @@ impl Purse<'_> {
     }
 }
 
-/// The least number of bytes for which [`Purse::reserve_for_library`] checks the room in the address space. Fewer bytes
-/// are not checked, because the allocator mostly has enough free memory that is already mapped.
+/// The least number of bytes for which [`ScratchQuota::reserve_for_library`] checks the room in the address space.
+/// Fewer bytes are not checked, because the allocator mostly has enough free memory that is already mapped.
 const LEAST_PROBED: usize = 256 << 10;
 
-fn over_limit(needed: u64, why: &ArenaError) -> Failure {
+fn over_limit(needed: u64, why: &AllocationError) -> CallFailure {
     let text = match why {
-        ArenaError::Map(error) => format!(
+        AllocationError::Map(error) => format!(
             "the server's machine: {error}; give the call less to do, or give the server more memory \
              (`ulimit -v`, memory cgroup)"
         ),
         other => other.to_string(),
     };
-    Failure::OverLimit { needed, why: text.into() }
+    CallFailure::OverLimit { needed, why: text.into() }
 }
 
 /// A call as its function sees it, with the regions, the user bits, the [`Stop`] and the quota for scratch memory.
 #[derive(Debug)]
 pub struct Call<'a> {
     regions: Vec<RegionRef<'a>>,
-    purse: Purse<'a>,
+    scratch_quota: ScratchQuota<'a>,
     user: U24,
     stop: &'a Stop,
     /// The part of each output that is sent to the host. The vector has one element for each parameter, and `None`
     /// stands for the whole parameter. Internal regions have no element.
     produced: Vec<Option<Part>>,
     /// The number of bytes at the start of output 0 that the host gets even if the call fails. The reference
-    /// `status_bytes` points into the [`Regions`] of the session, so the number outlives the call.
+    /// `status_bytes` points into the [`SessionRegions`] of the session, so the number outlives the call.
     status_bytes: &'a mut u32,
 }
 
@@ -320,23 +321,24 @@ impl<'a> Call<'a> {
     /// Makes a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
-    /// Fails with [`Failure::Internal`] if a region cannot be used as a slice, for example because a peer or another
-    /// process still has access to the region, or because a send of the session has not completed.
-    pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
+    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice, for example because a peer or
+    /// another process still has access to the region, or because a send of the session has not completed.
+    pub fn new(regions: &'a mut SessionRegions, user: U24, stop: &'a Stop) -> Result<Self, CallFailure> {
         let Lent { regions, quota, status_bytes } =
-            regions.lend().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
+            regions.lend().ok_or(CallFailure::Internal("a region of the call is open to peers".into()))?;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
-        Ok(Self { regions, purse: Purse(quota), user, stop, produced: vec![None; params], status_bytes })
+        let scratch_quota = ScratchQuota(quota);
+        Ok(Self { regions, scratch_quota, user, stop, produced: vec![None; params], status_bytes })
     }
 
     /// Runs `function` on a call with `regions`. Returns the part of each output that is sent to the host. The returned
     /// vector has one element for each parameter, and `None` stands for the whole parameter.
     pub(crate) fn make(
-        regions: &mut Regions,
+        regions: &mut SessionRegions,
         user: U24,
         stop: &Stop,
-        function: impl FnOnce(&mut Call<'_>) -> Result<(), Failure>,
-    ) -> Result<Vec<Option<Part>>, Failure> {
+        function: impl FnOnce(&mut Call<'_>) -> Result<(), CallFailure>,
+    ) -> Result<Vec<Option<Part>>, CallFailure> {
         let mut call = Call::new(regions, user, stop)?;
         let result = function(&mut call).map(|()| call.produced);
         // Even after a failure, working copies are copied to the regions, because the first output may have bytes that
@@ -357,18 +359,18 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the quota to which scratch memory is charged. The returned value does not borrow the call.
-    pub fn purse(&self) -> Purse<'a> {
-        self.purse
+    pub fn scratch_quota(&self) -> ScratchQuota<'a> {
+        self.scratch_quota
     }
 
     /// Charges `bytes` bytes of scratch memory to the session until the result is dropped. A function calls `reserve`
     /// before it allocates the scratch memory.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if the session, its source network or the server has fewer than `bytes` bytes
-    /// left. The text of the error says how many bytes are left, and names a remedy.
-    pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
-        self.purse.reserve(bytes)
+    /// Fails with [`CallFailure::OverLimit`] if the session, its source network or the server has fewer than `bytes`
+    /// bytes left. The text of the error says how many bytes are left, and names a remedy.
+    pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, CallFailure> {
+        self.scratch_quota.reserve(bytes)
     }
 
     /// Returns true after the deadline of the call, and after the call was abandoned.
@@ -429,27 +431,27 @@ pub enum CallWork {
 
 /// A call that the server has to execute.
 #[derive(Debug)]
-pub struct Task {
+pub struct WaitingCall {
     /// What the call executes.
     pub work: CallWork,
     /// The regions of the session, which belong to the call until the call ends.
-    pub regions: Regions,
+    pub regions: SessionRegions,
     /// The source network whose host made the call.
-    pub peer: Peer,
+    pub peer: SourceNetwork,
     /// The 24 user bits, which the host chose.
     pub user: U24,
     /// The time at which the call has to end.
     pub deadline: Instant,
 }
 
-impl Task {
+impl WaitingCall {
     /// Runs the function of the call on this thread, or waits on this thread until the session's process has run the
     /// kernel of the call. Returns the part of each output that is sent to the host. The returned vector has one
     /// element for each parameter, and `None` stands for the whole parameter.
     ///
     /// # Errors
-    /// Fails with the failure of the function or kernel, or with [`Failure::Internal`] if the function panics.
-    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
+    /// Fails with the failure of the function or kernel, or with [`CallFailure::Internal`] if the function panics.
+    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, CallFailure> {
         stop.check()?;
         let (regions, user) = (&mut self.regions, self.user);
         match &self.work {
@@ -468,13 +470,13 @@ impl Task {
     }
 }
 
-/// Runs `function`. If the function panics, the result is [`Failure::Internal`].
-fn run(function: &dyn Function, call: &mut Call<'_>) -> Result<(), Failure> {
+/// Runs `function`. If the function panics, the result is [`CallFailure::Internal`].
+fn run(function: &dyn Function, call: &mut Call<'_>) -> Result<(), CallFailure> {
     // Unwinding is safe here: after a panic, only bytes of the call's own regions may be inconsistent.
     panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let (name, text) = (&function.info().name, text.unwrap_or("it gave no text"));
-        Err(Failure::Internal(format!("function {name} panicked: {text}").into()))
+        Err(CallFailure::Internal(format!("function {name} panicked: {text}").into()))
     })
 }

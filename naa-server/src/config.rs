@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use mrsp::naa::Limits;
-use naa_provider::{Choice, DeviceConfig};
+use mrsp::accelerator::SessionLimits;
+use naa_provider::{DeviceConfig, ProviderChoice};
 use verbs::WaitMode;
 
 use crate::{
     allow::AllowList,
-    arena::{FILES_OF_A_PROCESS, Shares},
+    memory_budget::{FILES_OF_A_PROCESS, Shares},
     pool,
 };
 
@@ -31,7 +31,7 @@ pub struct Config {
     /// address if a host may connect.
     pub allow: AllowList,
     /// The maximum number of regions and bytes that a session may request.
-    pub limits: Limits,
+    pub limits: SessionLimits,
     /// The maximum number of bytes that the regions and the scratch memory of all sessions may have together. The size
     /// of each region is rounded up to whole pages before it is counted.
     pub memory: u64,
@@ -53,7 +53,7 @@ pub struct Config {
     /// could not detect that the host vanished, and the session would never end.
     pub probe_interval: Duration,
     /// The sizes of the thread pool that executes long calls.
-    pub pool: pool::Settings,
+    pub pool: pool::PoolConfig,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
     /// The maximum number of work requests that a loop service may have unfinished on a session. This setting has no
@@ -62,7 +62,7 @@ pub struct Config {
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
     /// provider. If the value is `None` and `NAA_PROVIDER` is not set, the server chooses the provider that fits the
     /// address.
-    pub provider: Option<Choice>,
+    pub provider: Option<ProviderChoice>,
     /// The settings with which the device is opened.
     pub device: DeviceConfig,
 }
@@ -70,11 +70,11 @@ pub struct Config {
 impl Config {
     /// Makes the default configuration of a server that listens at `listen`. This configuration lets all hosts connect.
     pub fn new(listen: SocketAddr) -> Self {
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool_threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             listen,
             allow: AllowList::everyone(),
-            limits: Limits::default(),
+            limits: SessionLimits::default(),
             memory: default_memory(),
             per_peer_memory: None,
             max_sessions: 1024,
@@ -82,12 +82,12 @@ impl Config {
             call_time: Duration::from_secs(3600),
             setup_time: Duration::from_secs(30),
             probe_interval: Duration::from_secs(2),
-            pool: pool::Settings {
-                workers,
+            pool: pool::PoolConfig {
+                pool_threads,
                 queue: 1024,
                 per_peer: 256,
-                guests: 32,
-                quarantine: 64.max(2 * workers),
+                extra_threads: 32,
+                quarantine: 64.max(2 * pool_threads),
             },
             wait: WaitMode::Adaptive,
             stream_sends: 0,

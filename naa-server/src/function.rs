@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use mrsp::{FunctionCode, catalogue};
 use naa_kernels::Kernel;
 
-use crate::call::{Call, Failure};
+use crate::call::{Call, CallFailure};
 
 /// The description of a function, which is an entry of the catalogue.
-pub use mrsp::catalogue::Function as FunctionInfo;
+pub use mrsp::catalogue::FunctionInfo;
 
 /// The place where a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub trait Function: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails with the failure that the host gets as the response.
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure>;
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure>;
 }
 
 impl fmt::Debug for dyn Function {
@@ -51,8 +51,9 @@ pub enum Handler {
     Function(Arc<dyn Function>),
     /// This kernel runs in the process of the session.
     Kernel(Arc<Kernel>),
-    /// The call is a subscription. The server calls [`Resident::subscribe`](crate::resident::Resident::subscribe) of
-    /// its loop service. The value is the description for the catalogue.
+    /// The call is a subscription. The server calls
+    /// [`LoopService::subscribe`](crate::loop_service::LoopService::subscribe) of its loop service. The value is the
+    /// description for the catalogue.
     Subscription(FunctionInfo),
 }
 

@@ -21,11 +21,11 @@ pub mod zstd;
 
 use mrsp::{
     FunctionCode, builtin,
-    catalogue::{Direction, Kind, Parameter},
+    catalogue::{Direction, ParamInfo, ParamKind},
 };
 
 use crate::{
-    call::Failure,
+    call::CallFailure,
     function::{FunctionInfo, Handler, Registry, RegistryError},
 };
 use blocks::{Builtin, Compute};
@@ -77,14 +77,14 @@ fn without_catalogue() -> Result<Registry, RegistryError> {
     for function in naaice::functions() {
         registry.register(function)?;
     }
-    let data = (Kind::Bytes, "data", "bytes");
+    let data = (ParamKind::Bytes, "data", "bytes");
     let [a, b, c] = [("a", "m rows of k"), ("b", "k rows of n"), ("c", "A\u{b7}B, m rows of n")]
-        .map(|(name, description)| (Kind::F64, name, description));
+        .map(|(name, description)| (ParamKind::F64, name, description));
     let [signal, spectrum] =
         [("signal", "n numbers; may be the output too"), ("spectrum", "n numbers, not scaled")]
-            .map(|(name, description)| (Kind::ComplexF64, name, description));
-    let digest = (Kind::Bytes, "digest", "32 bytes");
-    let checksum = (Kind::U32, "checksum", "of the data");
+            .map(|(name, description)| (ParamKind::ComplexF64, name, description));
+    let digest = (ParamKind::Bytes, "digest", "32 bytes");
+    let checksum = (ParamKind::U32, "checksum", "of the data");
     // The numbers in these regions have the type that the argument block names, so the catalogue describes the regions
     // as bytes.
     let [left, right, sum, values, sorted] = [
@@ -94,9 +94,9 @@ fn without_catalogue() -> Result<Registry, RegistryError> {
         ("values", "n numbers; of sort, may be the output too"),
         ("sorted", "n numbers"),
     ]
-    .map(|(name, description)| (Kind::Bytes, name, description));
-    let counts = (Kind::U64, "counts", "of the bins, below, above, NaN");
-    let [lz4, zstd] = ["LZ4 frames", "zstd frames"].map(|text| (Kind::Bytes, "compressed", text));
+    .map(|(name, description)| (ParamKind::Bytes, name, description));
+    let counts = (ParamKind::U64, "counts", "of the bins, below, above, NaN");
+    let [lz4, zstd] = ["LZ4 frames", "zstd frames"].map(|text| (ParamKind::Bytes, "compressed", text));
     for (code, description, inputs, output, compute) in [
         (builtin::SHA256, "SHA-256 digest", &[data][..], digest, sha256::run as Compute),
         (builtin::CRC32C, "CRC-32C checksum", &[data], checksum, crc32c::run),
@@ -140,13 +140,13 @@ fn without_catalogue() -> Result<Registry, RegistryError> {
     Ok(registry)
 }
 
-type Described = (Kind, &'static str, &'static str);
+type Described = (ParamKind, &'static str, &'static str);
 
-fn parameter(direction: Direction, (kind, name, description): Described) -> Parameter {
-    Parameter { direction, kind, name: name.into(), description: description.into() }
+fn parameter(direction: Direction, (kind, name, description): Described) -> ParamInfo {
+    ParamInfo { direction, kind, name: name.into(), description: description.into() }
 }
 
-fn info(code: FunctionCode, description: &str, pooled: bool, parameters: Vec<Parameter>) -> FunctionInfo {
+fn info(code: FunctionCode, description: &str, pooled: bool, parameters: Vec<ParamInfo>) -> FunctionInfo {
     let name = builtin::name(code).unwrap_or("unnamed").into();
     FunctionInfo { code, name, description: description.into(), pooled, parameters }
 }
@@ -157,22 +157,22 @@ fn with_blocks(
     inputs: &[Described],
     output: Described,
 ) -> FunctionInfo {
-    let mut parameters = vec![parameter(Direction::Input, (Kind::Arguments, "arguments", "64 bytes"))];
+    let mut parameters = vec![parameter(Direction::Input, (ParamKind::Arguments, "arguments", "64 bytes"))];
     parameters.extend(inputs.iter().map(|input| parameter(Direction::Input, *input)));
-    parameters.push(parameter(Direction::Output, (Kind::Status, "status", "64 bytes")));
+    parameters.push(parameter(Direction::Output, (ParamKind::Status, "status", "64 bytes")));
     parameters.push(parameter(Direction::Output, output));
     info(code, description, true, parameters)
 }
 
-/// Returns `bytes` as a slice of numbers. Fails with [`Failure::Internal`] if `bytes` is not aligned for `T`, or if the
-/// length of `bytes` is not a multiple of the size of `T`. Regions start on pages, so `bytes` that begin at the start
-/// of a region are always aligned for the conversion.
-fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
-    bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
+/// Returns `bytes` as a slice of numbers. Fails with [`CallFailure::Internal`] if `bytes` is not aligned for `T`, or if
+/// the length of `bytes` is not a multiple of the size of `T`. Regions start on pages, so `bytes` that begin at the
+/// start of a region are always aligned for the conversion.
+fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], CallFailure> {
+    bytemuck::try_cast_slice(bytes).map_err(|error| CallFailure::Internal(error.to_string().into()))
 }
 
-fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], Failure> {
-    bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
+fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], CallFailure> {
+    bytemuck::try_cast_slice_mut(bytes).map_err(|error| CallFailure::Internal(error.to_string().into()))
 }
 
 /// Returns the length in bytes of a matrix of `rows` by `columns` elements that have `size` bytes each. Returns `None`

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Instant};
 
 use mrsp::{
     ReturnCode, U24,
-    catalogue::{Direction, Parameter},
+    catalogue::{Direction, ParamInfo},
     plan::Part,
 };
-use naa_kernels::{CallError, Kernel, Kernels, Lease, Outcome, RegionFile, SessionProcess};
+use naa_kernels::{CallError, ChildAccess, Kernel, KernelResult, Kernels, RegionFile, SessionProcess};
 
 use crate::{
-    call::{Failure, Regions, View, direction},
+    call::{CallFailure, SessionRegions, View, direction},
     function::Handler,
 };
 
@@ -29,19 +29,19 @@ pub fn handlers(kernels: &Arc<Kernels>) -> impl Iterator<Item = Handler> {
 pub(crate) fn run(
     kernel: &Kernel,
     process: &SessionProcess,
-    regions: &mut Regions,
+    regions: &mut SessionRegions,
     user: U24,
     deadline: Instant,
-) -> Result<Vec<Option<Part>>, Failure> {
+) -> Result<Vec<Option<Part>>, CallFailure> {
     let name = &kernel.function().name;
-    let failure = |(code, why)| Failure::Kernel { name: name.clone(), code, why };
+    let failure = |(code, why)| CallFailure::Kernel { name: name.clone(), code, why };
     check(&kernel.function().parameters, regions)
         .map_err(|why| failure((ReturnCode::BAD_ARGUMENTS, format!("was not called: {why}"))))?;
     let sizes: Vec<_> = regions.views().map(|view| (direction(view.flags), view.len as u64)).collect();
-    let called = process.call(kernel, user.get(), deadline, |lease| lend(regions, lease));
-    let judged = match called {
-        Ok(outcome) => judged(outcome, &sizes),
-        Err(CallError::Ended) => return Err(Failure::Abandoned),
+    let called = process.call(kernel, user.get(), deadline, |access| lend(regions, access));
+    let checked = match called {
+        Ok(outcome) => checked(outcome, &sizes),
+        Err(CallError::Ended) => return Err(CallFailure::Abandoned),
         Err(CallError::TimedOut) => {
             let why =
                 "was killed: its time was over; raise the time allowed for a call or give it less to do";
@@ -49,12 +49,12 @@ pub(crate) fn run(
         }
         Err(error) => Err((ReturnCode::INTERNAL, format!("failed: {error}"))),
     };
-    judged.map_err(failure)
+    checked.map_err(failure)
 }
 
-fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFile<'r>>> {
+fn lend<'r>(regions: &'r mut SessionRegions, access: &Arc<ChildAccess>) -> Option<Vec<RegionFile<'r>>> {
     for region in regions.iter_mut() {
-        region.allocation.lend(lease)?;
+        region.allocation.lend(access)?;
     }
     let regions = &*regions;
     let file = |View { flags, region, offset, len }| {
@@ -67,7 +67,7 @@ fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFi
 /// Checks that the session has the parameters and the internal regions that the kernel declares. The parameters must be
 /// in the declared order, and so must the internal regions. If the kernel declares an input or an output, the session
 /// may have an in-out parameter instead.
-fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
+fn check(declared: &[ParamInfo], regions: &SessionRegions) -> Result<(), String> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
         let has = || regions.views().map(|view| direction(view.flags));
@@ -92,8 +92,11 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
 /// Checks the reply of a kernel. Returns one element for each parameter. The element for an output or an in-out
 /// parameter is the part that the kernel produced, and the element for an input is `None`. If the kernel failed, the
 /// error is the return code for the host and a text that describes the failure.
-fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Option<Part>>, (ReturnCode, String)> {
-    let Outcome { code, produced, text } = outcome;
+fn checked(
+    outcome: KernelResult,
+    sizes: &[(Direction, u64)],
+) -> Result<Vec<Option<Part>>, (ReturnCode, String)> {
+    let KernelResult { code, produced, text } = outcome;
     if code != 0 {
         let text = if text.is_empty() { text } else { format!(": {text}") };
         let known = u32::try_from(code).ok().filter(|code| RETURN_CODES.contains(code));

@@ -16,7 +16,7 @@ use std::{
 
 /// The reason for which memory was not allocated.
 #[derive(Debug, thiserror::Error)]
-pub enum ArenaError {
+pub enum AllocationError {
     /// The session would exceed its quota.
     #[error(
         "the session asked for {asked} bytes, but {left} of the {limit} it may have are left; \
@@ -91,7 +91,7 @@ pub enum ArenaError {
     },
 }
 
-impl ArenaError {
+impl AllocationError {
     /// Converts an error of a ledger that counts files. The text of `self` is about bytes, and the text of the result
     /// is about open files.
     pub(crate) fn of_files(self) -> Self {
@@ -190,21 +190,26 @@ impl Ledger {
     /// Charges `bytes` bytes or files to the accounts of `owner` and to the server.
     ///
     /// # Errors
-    /// Fails with [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] if the session, its source
-    /// network or the server has fewer than `bytes` bytes left. If this function fails, no account is charged.
-    pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
+    /// Fails with [`AllocationError::Session`], [`AllocationError::Peer`] or [`AllocationError::Server`] if the
+    /// session, its source network or the server has fewer than `bytes` bytes left. If this function fails, no account
+    /// is charged.
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        owner: Option<&Owner>,
+        bytes: u64,
+    ) -> Result<Charge, AllocationError> {
         let Shares { total, per_peer, reserve, first } = self.shares;
         let asked = bytes;
         let mut most = total;
         if let Some(Owner { session, limit, peer }) = owner {
             let limit = *limit;
-            session.take(bytes, limit).map_err(|left| ArenaError::Session { asked, left, limit })?;
+            session.take(bytes, limit).map_err(|left| AllocationError::Session { asked, left, limit })?;
             match peer.take(bytes, per_peer) {
                 Ok(has) if has <= first => {}
                 Ok(_) => most = total.saturating_sub(reserve),
                 Err(left) => {
                     session.give_back(bytes);
-                    return Err(ArenaError::Peer { asked, left, limit: per_peer });
+                    return Err(AllocationError::Peer { asked, left, limit: per_peer });
                 }
             }
         }
@@ -213,7 +218,7 @@ impl Ledger {
                 session.give_back(bytes);
                 peer.give_back(bytes);
             }
-            return Err(ArenaError::Server { asked, left, limit: total });
+            return Err(AllocationError::Server { asked, left, limit: total });
         }
         Ok(Charge { ledger: self.clone(), owner: owner.cloned(), bytes })
     }
@@ -246,11 +251,11 @@ mod tests {
             held.push(ledger.charge(Some(&session(&hog)), 100).unwrap());
         }
         let refused = ledger.charge(Some(&session(&hog)), 1);
-        assert!(matches!(refused, Err(ArenaError::Peer { asked: 1, left: 0, limit: 800 })));
+        assert!(matches!(refused, Err(AllocationError::Peer { asked: 1, left: 0, limit: 800 })));
         // The second source network gets all bytes that are left except the reserve of 200.
         held.push(ledger.charge(Some(&session(&other)), 600).unwrap());
         let refused = ledger.charge(Some(&session(&other)), 1);
-        assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));
+        assert!(matches!(refused, Err(AllocationError::Server { asked: 1, left: 0, limit: 1600 })));
         // A new source network gets its first 12 bytes from the reserve.
         assert_eq!(ledger.shares.first, 12);
         held.push(ledger.charge(Some(&session(&newcomer)), 12).unwrap());
@@ -265,9 +270,9 @@ mod tests {
         let ledger = Ledger::new(Shares::undivided(100));
         let peer = Arc::<Meter>::default();
         let owner = Owner { limit: 50, ..session(&peer) };
-        assert!(matches!(ledger.charge(Some(&owner), 51), Err(ArenaError::Session { left: 50, .. })));
+        assert!(matches!(ledger.charge(Some(&owner), 51), Err(AllocationError::Session { left: 50, .. })));
         let _held = ledger.charge(None, 80).unwrap();
-        assert!(matches!(ledger.charge(Some(&owner), 30), Err(ArenaError::Server { left: 20, .. })));
+        assert!(matches!(ledger.charge(Some(&owner), 30), Err(AllocationError::Server { left: 20, .. })));
         assert_eq!([owner.session.used(), peer.used(), ledger.server.used()], [0, 0, 80]);
     }
 }

@@ -9,7 +9,9 @@
 //! ```rust
 //! # use std::time::Duration;
 //! # use mrsp::FunctionCode;
-//! # use naa_server::{Choice, Config, Server, call::{Call, Failure}, function::{Function, FunctionInfo}, functions};
+//! # use naa_server::{
+//! #     Config, ProviderChoice, Server, call::{Call, CallFailure}, function::{Function, FunctionInfo}, functions,
+//! # };
 //! struct Invert(FunctionInfo);
 //!
 //! impl Function for Invert {
@@ -17,8 +19,8 @@
 //!         &self.0
 //!     }
 //!
-//!     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-//!         let missing = Failure::Arguments("there is no in-out region; map one".into());
+//!     fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
+//!         let missing = CallFailure::Arguments("there is no in-out region; map one".into());
 //!         let bytes = call.parts().take_output(0).ok_or(missing)?;
 //!         bytes.iter_mut().for_each(|byte| *byte = !*byte);
 //!         Ok(())
@@ -30,7 +32,7 @@
 //! let info = FunctionInfo { code, name, description: String::new(), pooled: false, parameters: Vec::new() };
 //! let functions = functions::registry([Invert(info)])?;
 //! # let listen = (roce_udp::free_loopback()?, 0).into();
-//! let config = Config { provider: Some(Choice::Embedded), ..Config::new(listen) };
+//! let config = Config { provider: Some(ProviderChoice::Embedded), ..Config::new(listen) };
 //! let server = Server::start(config, functions)?;
 //! println!("hosts connect to {}", server.address());
 //! server.shutdown(Duration::from_secs(1));
@@ -40,22 +42,22 @@
 #![warn(missing_docs)]
 
 pub mod allow;
-pub mod arena;
 pub mod call;
 mod config;
+pub mod counters;
 pub mod function;
 pub mod functions;
 pub mod kernel;
 mod ledger;
+pub mod loop_service;
+pub mod memory_budget;
 mod peer_line;
 pub mod pool;
 mod priority;
 mod regions;
-pub mod resident;
 mod server;
 pub mod session;
-pub mod stats;
 
 pub use config::{Config, DEFAULT_PORT, default_memory};
-pub use naa_provider::Choice;
+pub use naa_provider::ProviderChoice;
 pub use server::{Server, StartError, sizes};

@@ -1,7 +1,7 @@
 //! Log lines that hosts cause.
 
 /// Logs a line that the host at an address caused, unless the host's source network has reached the log limit
-/// ([`Lines`](verbs::lines::Lines)).
+/// ([`LogLimit`](verbs::log_limit::LogLimit)).
 macro_rules! peer_line {
     ($lines:expr, $level:ident, $address:expr, $now:expr, $($line:tt)+) => {
         // A line that the log's filter drops does not count for the log limit.

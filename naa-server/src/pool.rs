@@ -19,10 +19,10 @@ use std::{
 };
 
 use mrsp::plan::Part;
-use verbs::{lines::Lines, peer::Peer};
+use verbs::{log_limit::LogLimit, source_network::SourceNetwork};
 
 use crate::{
-    call::{CallWork, Failure, Regions, Stop, Task},
+    call::{CallFailure, CallWork, SessionRegions, Stop, WaitingCall},
     priority::{self, Thread},
 };
 pub use schedule::Calls;
@@ -30,31 +30,31 @@ use schedule::Schedule;
 
 /// The numbers of threads and of calls that a pool may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PoolConfig {
     /// The number of threads that take calls, at least one.
-    pub workers: usize,
-    /// The number of calls that the pool accepts beyond `workers`. The pool is full when `workers + queue` calls wait,
-    /// run, or are done and not collected.
+    pub pool_threads: usize,
+    /// The number of calls that the pool accepts beyond `pool_threads`. The pool is full when `pool_threads + queue`
+    /// calls wait, run, or are done and not collected.
     pub queue: usize,
     /// The maximum number of calls of one source network, including its abandoned calls.
     pub per_peer: usize,
     /// The maximum number of extra threads. An extra thread is for a source network that has no running call while all
     /// pool threads are taken.
-    pub guests: usize,
-    /// The number of threads that the pool may start beyond `workers` and `guests`, in place of the threads of
-    /// abandoned calls. A source network can make no calls while it has at least half of this number of abandoned
+    pub extra_threads: usize,
+    /// The number of threads that the pool may start beyond `pool_threads` and `extra_threads`, in place of the threads
+    /// of abandoned calls. A source network can make no calls while it has at least half of this number of abandoned
     /// calls. A source network with an abandoned call can make no calls while all source networks together have at
     /// least this number of abandoned calls.
     pub quarantine: usize,
 }
 
-/// Identifies a call of a pool. No two calls of a pool have the same `TaskId`.
+/// Identifies a call of a pool. No two calls of a pool have the same `CallId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(u64);
+pub struct CallId(u64);
 
 /// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PoolRefusal {
     /// The pool is full, and no waiting call of another source network may lose its place to the new call.
     #[error(
         "all workers of the server are busy and its queue is full; call again later or start it with more"
@@ -66,7 +66,7 @@ pub enum Refusal {
         "the queue of the server is full, and a call of another address took this one's place; call again later"
     )]
     Displaced,
-    /// The source network has [`Settings::per_peer`] calls already.
+    /// The source network has [`PoolConfig::per_peer`] calls already.
     #[error("your address has as many calls as one may; wait for some, or raise the server's limit per peer")]
     Peer,
     /// Too many abandoned calls of this source network, or of all source networks together, still run.
@@ -82,23 +82,23 @@ pub enum Refusal {
 
 /// A refused call, with its regions.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedCall {
     /// The reason of the refusal.
-    pub why: Refusal,
+    pub why: PoolRefusal,
     /// The call, which did not start.
-    pub task: Task,
+    pub call: WaitingCall,
 }
 
 /// The end of a call, which is reported once.
 #[derive(Debug)]
-pub struct Done {
+pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
-    pub id: TaskId,
+    pub id: CallId,
     /// The part of each parameter that is a result, or the reason for which the call has no result.
-    pub result: Result<Vec<Option<Part>>, Failure>,
+    pub result: Result<Vec<Option<Part>>, CallFailure>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
-    pub regions: Option<Regions>,
+    pub regions: Option<SessionRegions>,
 }
 
 /// A thread pool. A dropped pool accepts no more calls and withdraws waiting calls. A dropped pool requests running
@@ -106,21 +106,21 @@ pub struct Done {
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
-    settings: Settings,
+    config: PoolConfig,
     /// The callback that a pool thread calls after a call is done.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
     /// The condition variable that is notified when a call is due for a pool thread, or the pool was closed.
     work: Condvar,
     /// The condition variable that is notified when a call is due for an extra thread, or the pool was closed.
-    guests_work: Condvar,
+    extra_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
     /// The channel to the thread that drops abandoned calls after their functions returned. An abandoned call is not
     /// dropped by the thread that ran its function, because this thread has the lowest priority. If a thread with the
     /// lowest priority freed gigabytes of memory, all threads that map memory would wait for the slow thread. The
     /// thread that drops abandoned calls has the priority of pool threads.
-    returns: mpsc::Sender<(Done, Peer)>,
+    returns: mpsc::Sender<(EndedCall, SourceNetwork)>,
 }
 
 #[derive(Debug)]
@@ -128,27 +128,27 @@ struct State {
     next_id: u64,
     schedule: Schedule,
     /// The calls that wait.
-    tasks: BTreeMap<TaskId, Task>,
+    waiting: BTreeMap<CallId, WaitingCall>,
     /// The calls that wait or run, except those in quarantine.
-    open: BTreeMap<TaskId, Open>,
-    deadlines: BTreeSet<(Instant, TaskId)>,
+    open: BTreeMap<CallId, Open>,
+    deadlines: BTreeSet<(Instant, CallId)>,
     /// The source network of each abandoned call that still runs. A call is abandoned when its time is over or its
     /// session ended.
-    quarantined: BTreeMap<TaskId, Peer>,
-    done: VecDeque<Done>,
+    quarantined: BTreeMap<CallId, SourceNetwork>,
+    done: VecDeque<EndedCall>,
     /// The number of all threads, including the threads of abandoned calls.
     threads: usize,
-    workers: Crew,
-    guests: Crew,
+    pool_threads: ThreadCounts,
+    extra_threads: ThreadCounts,
     closed: bool,
     /// The log limit for warnings that no thread could be started in place of the thread of an abandoned call. Without
     /// a limit, a host that repeatedly calls and disconnects could cause any number of log lines.
-    stuck: Lines<()>,
+    stuck: LogLimit<()>,
 }
 
 /// The numbers of threads of one kind: pool threads, or extra threads. The threads of abandoned calls are not counted.
 #[derive(Debug, Default)]
-struct Crew {
+struct ThreadCounts {
     threads: usize,
     /// The number of threads that wait for a call.
     idle: usize,
@@ -159,14 +159,14 @@ struct Crew {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Worker,
-    Guest,
+    Pool,
+    Extra,
 }
 
-/// A call that waits or runs, and whose end the pool will report as a [`Done`].
+/// A call that waits or runs, and whose end the pool will report as an [`EndedCall`].
 #[derive(Debug)]
 struct Open {
-    peer: Peer,
+    peer: SourceNetwork,
     deadline: Instant,
     stop: Arc<Stop>,
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
@@ -180,22 +180,22 @@ struct Open {
 }
 
 /// A call that a thread has taken.
-struct Job {
-    id: TaskId,
-    peer: Peer,
-    task: Task,
+struct RunningCall {
+    id: CallId,
+    peer: SourceNetwork,
+    call: WaitingCall,
     stop: Arc<Stop>,
 }
 
 /// The time for which an extra thread waits for another call before it ends.
-const GUEST_TIME: Duration = Duration::from_secs(1);
+const EXTRA_THREAD_TIME: Duration = Duration::from_secs(1);
 /// The longest time that the end of a killed process may take. This time is long, because all memory of a killed
 /// process is freed before the process has ended.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pool").field(&self.0.settings).field(&*self.0.lock()).finish()
+        f.debug_tuple("Pool").field(&self.0.config).field(&*self.0.lock()).finish()
     }
 }
 
@@ -204,37 +204,37 @@ impl Pool {
     ///
     /// # Errors
     /// Fails if no thread can be started.
-    pub fn new(settings: Settings, wake: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
-        let settings = Settings { workers: settings.workers.max(1), ..settings };
+    pub fn new(config: PoolConfig, wake: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+        let config = PoolConfig { pool_threads: config.pool_threads.max(1), ..config };
         let state = State {
             next_id: 0,
-            schedule: Schedule::new(settings),
-            tasks: BTreeMap::new(),
+            schedule: Schedule::new(config),
+            waiting: BTreeMap::new(),
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             quarantined: BTreeMap::new(),
             done: VecDeque::new(),
             threads: 0,
-            workers: Crew::default(),
-            guests: Crew::default(),
+            pool_threads: ThreadCounts::default(),
+            extra_threads: ThreadCounts::default(),
             closed: false,
-            stuck: Lines::default(),
+            stuck: LogLimit::default(),
         };
         let (returns, returned) = mpsc::channel();
         let shared = Arc::new(Shared {
-            settings,
+            config,
             returns,
             wake: Box::new(wake),
             state: Mutex::new(state),
             work: Condvar::new(),
-            guests_work: Condvar::new(),
+            extra_work: Condvar::new(),
             progress: Condvar::new(),
         });
         let of = Arc::downgrade(&shared);
         thread::Builder::new().name("naa-returns".into()).spawn(move || take_returned(&of, &returned))?;
         let mut state = shared.lock();
-        while state.workers.threads < settings.workers {
-            match shared.start(&mut state, Kind::Worker) {
+        while state.pool_threads.threads < config.pool_threads {
+            match shared.start(&mut state, Kind::Pool) {
                 Ok(()) => {}
                 Err(error) if state.threads == 0 => return Err(error),
                 Err(error) => {
@@ -252,30 +252,30 @@ impl Pool {
     /// # Errors
     /// Returns the call together with the reason of the refusal if the pool is full, the source network has too many
     /// calls, the quarantine is full, or the pool is closed.
-    pub fn submit(&self, task: Task) -> Result<TaskId, Box<Refused>> {
+    pub fn submit(&self, call: WaitingCall) -> Result<CallId, Box<RefusedCall>> {
         let mut state = self.0.lock();
         let state = &mut *state;
         if state.closed {
-            return Err(Box::new(Refused { why: Refusal::Closed, task }));
+            return Err(Box::new(RefusedCall { why: PoolRefusal::Closed, call }));
         }
-        let (id, peer, deadline) = (TaskId(state.next_id), task.peer, task.deadline);
+        let (id, peer, deadline) = (CallId(state.next_id), call.peer, call.deadline);
         match state.schedule.admit(peer, id, state.done.len()) {
             Ok(None) => {}
             Ok(Some(displaced)) => state.displace(displaced),
-            Err(why) => return Err(Box::new(Refused { why, task })),
+            Err(why) => return Err(Box::new(RefusedCall { why, call })),
         }
         state.next_id += 1;
         state.deadlines.insert((deadline, id));
-        let kill_time = matches!(task.work, CallWork::Kernel { .. }).then_some(KILL_TIME);
+        let kill_time = matches!(call.work, CallWork::Kernel { .. }).then_some(KILL_TIME);
         let stop = Arc::new(Stop::at(deadline));
         state.open.insert(id, Open { peer, deadline, stop, runs_on: None, kill_time });
-        state.tasks.insert(id, task);
-        self.0.call_someone(state);
+        state.waiting.insert(id, call);
+        self.0.wake_or_start_thread(state);
         Ok(id)
     }
 
     /// Returns the oldest call that ended and was not collected yet.
-    pub fn next_done(&self) -> Option<Done> {
+    pub fn next_done(&self) -> Option<EndedCall> {
         self.0.lock().done.pop_front()
     }
 
@@ -286,7 +286,7 @@ impl Pool {
 
     /// Ends calls whose time is over at `now`, and returns the ends of these calls. [`Self::next_done`] does not return
     /// the calls that `expire` has returned.
-    pub fn expire(&self, now: Instant) -> Vec<Done> {
+    pub fn expire(&self, now: Instant) -> Vec<EndedCall> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
         while let Some(&(deadline, id)) = state.deadlines.first()
@@ -296,23 +296,23 @@ impl Pool {
                 continue;
             }
             let regions = state.give_up(id);
-            expired.push(Done { id, result: Err(Failure::TimedOut), regions });
+            expired.push(EndedCall { id, result: Err(CallFailure::TimedOut), regions });
         }
         if !expired.is_empty() {
-            self.0.staff(&mut state);
+            self.0.replace_threads(&mut state);
         }
         expired
     }
 
     /// Abandons a call whose session ended. The pool requests the function of the call to stop, and does not report the
     /// end of the call. Returns the regions of the call if the call was not running.
-    pub fn abandon(&self, id: TaskId) -> Option<Regions> {
+    pub fn abandon(&self, id: CallId) -> Option<SessionRegions> {
         let mut state = self.0.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
             return state.done.remove(at)?.regions;
         }
         let regions = state.give_up(id);
-        self.0.staff(&mut state);
+        self.0.replace_threads(&mut state);
         regions
     }
 
@@ -322,22 +322,22 @@ impl Pool {
     }
 
     /// Returns the numbers of calls of `peer`.
-    pub fn calls(&self, peer: Peer) -> Calls {
+    pub fn calls(&self, peer: SourceNetwork) -> Calls {
         self.0.lock().schedule.calls(peer)
     }
 
-    /// Closes the pool, which accepts no more calls afterwards. Waiting calls end with [`Failure::Abandoned`], and
+    /// Closes the pool, which accepts no more calls afterwards. Waiting calls end with [`CallFailure::Abandoned`], and
     /// running calls continue.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
-        let waiting: Vec<_> = state.tasks.keys().copied().collect();
+        let waiting: Vec<_> = state.waiting.keys().copied().collect();
         for id in waiting {
             let regions = state.give_up(id);
-            state.done.push_back(Done { id, result: Err(Failure::Abandoned), regions });
+            state.done.push_back(EndedCall { id, result: Err(CallFailure::Abandoned), regions });
         }
         self.0.work.notify_all();
-        self.0.guests_work.notify_all();
+        self.0.extra_work.notify_all();
     }
 
     /// Returns true if no pool thread and no extra thread is left.
@@ -380,40 +380,41 @@ impl Shared {
         let shared = self.clone();
         thread::Builder::new().name("naa-worker".into()).spawn(move || shared.work(kind))?;
         state.threads += 1;
-        state.crew(kind).threads += 1;
+        state.counts(kind).threads += 1;
         Ok(())
     }
 
     /// Starts pool threads in place of the threads of abandoned calls, up to the limit of threads.
-    fn staff(self: &Arc<Self>, state: &mut State) {
+    fn replace_threads(self: &Arc<Self>, state: &mut State) {
         while !state.closed
-            && state.workers.threads < self.settings.workers
+            && state.pool_threads.threads < self.config.pool_threads
             && state.threads < state.schedule.most_threads()
         {
-            if let Err(error) = self.start(state, Kind::Worker) {
+            if let Err(error) = self.start(state, Kind::Pool) {
                 if let Some(left_out) = state.stuck.take((), Instant::now()) {
                     tracing::warn!(%error, left_out, "cannot replace a stuck worker thread; raise `ulimit -u`");
                 }
                 break;
             }
         }
-        self.call_someone(state);
+        self.wake_or_start_thread(state);
     }
 
     /// Wakes or starts a thread for a call that is due.
-    fn call_someone(self: &Arc<Self>, state: &mut State) {
+    fn wake_or_start_thread(self: &Arc<Self>, state: &mut State) {
         if !state.schedule.is_due() {
             return;
         }
-        for (crew, work) in [(&state.workers, &self.work), (&state.guests, &self.guests_work)] {
-            if crew.running < crew.threads {
-                if crew.idle > 0 {
+        for (counts, work) in [(&state.pool_threads, &self.work), (&state.extra_threads, &self.extra_work)] {
+            if counts.running < counts.threads {
+                if counts.idle > 0 {
                     work.notify_one();
                 }
                 return;
             }
         }
-        let kind = if state.workers.threads < self.settings.workers { Kind::Worker } else { Kind::Guest };
+        let missing = state.pool_threads.threads < self.config.pool_threads;
+        let kind = if missing { Kind::Pool } else { Kind::Extra };
         if state.threads < state.schedule.most_threads()
             && let Err(error) = self.start(state, kind)
         {
@@ -425,15 +426,15 @@ impl Shared {
     /// The main function of a pool thread or an extra thread.
     fn work(self: &Arc<Self>, kind: Kind) {
         match kind {
-            Kind::Worker => priority::become_worker(),
-            Kind::Guest => priority::become_guest(),
+            Kind::Pool => priority::become_pool_thread(),
+            Kind::Extra => priority::become_extra_thread(),
         }
         let own = Thread::current();
-        while let Some(Job { id, peer, mut task, stop }) = self.take(own, kind) {
+        while let Some(RunningCall { id, peer, mut call, stop }) = self.take(own, kind) {
             let begun = Instant::now();
-            let result = task.run(&stop);
-            let regions = task.regions;
-            let done = Done { id, result, regions: Some(regions) };
+            let result = call.run(&stop);
+            let regions = call.regions;
+            let done = EndedCall { id, result, regions: Some(regions) };
             if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
@@ -444,52 +445,52 @@ impl Shared {
     }
 
     /// Waits for the next call and returns it. Returns `None` if this thread is to end.
-    fn take(self: &Arc<Self>, own: Thread, kind: Kind) -> Option<Job> {
+    fn take(self: &Arc<Self>, own: Thread, kind: Kind) -> Option<RunningCall> {
         let mut state = self.lock();
-        let mut patience = (kind == Kind::Guest).then_some(GUEST_TIME);
+        let mut timeout = (kind == Kind::Extra).then_some(EXTRA_THREAD_TIME);
         loop {
             if let Some(id) = state.schedule.next() {
-                let task = state.tasks.remove(&id).expect("a call that is due waits");
+                let call = state.waiting.remove(&id).expect("a call that is due waits");
                 let open = state.open.get_mut(&id).expect("a call that waits is open");
                 open.runs_on = Some((own, kind, Instant::now()));
-                let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
-                state.crew(kind).running += 1;
+                let running = RunningCall { id, peer: open.peer, call, stop: open.stop.clone() };
+                state.counts(kind).running += 1;
                 // A caller that submitted several calls may have woken only one thread, so this thread wakes the next
                 // one.
-                self.call_someone(&mut state);
-                return Some(job);
+                self.wake_or_start_thread(&mut state);
+                return Some(running);
             }
-            let is_over = state.closed && state.tasks.is_empty() || patience == Some(Duration::ZERO);
-            if is_over || state.crew(kind).threads > self.crew_size(kind) {
-                state.crew(kind).threads -= 1;
+            let is_over = state.closed && state.waiting.is_empty() || timeout == Some(Duration::ZERO);
+            if is_over || state.counts(kind).threads > self.thread_limit(kind) {
+                state.counts(kind).threads -= 1;
                 state.threads -= 1;
                 self.progress.notify_all();
                 return None;
             }
-            state.crew(kind).idle += 1;
-            state = match patience {
+            state.counts(kind).idle += 1;
+            state = match timeout {
                 None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(time) => {
                     let (state, waited) =
-                        self.guests_work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
-                    patience = Some(if waited.timed_out() { Duration::ZERO } else { time });
+                        self.extra_work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                    timeout = Some(if waited.timed_out() { Duration::ZERO } else { time });
                     state
                 }
             };
-            state.crew(kind).idle -= 1;
+            state.counts(kind).idle -= 1;
         }
     }
 
-    fn crew_size(&self, kind: Kind) -> usize {
+    fn thread_limit(&self, kind: Kind) -> usize {
         match kind {
-            Kind::Worker => self.settings.workers,
-            Kind::Guest => self.settings.guests,
+            Kind::Pool => self.config.pool_threads,
+            Kind::Extra => self.config.extra_threads,
         }
     }
 
     /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, because nobody waits
     /// for the end of a call in quarantine.
-    fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
+    fn finish(&self, done: EndedCall, peer: SourceNetwork, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
             drop(state);
@@ -500,7 +501,7 @@ impl Shared {
         if let Some(open) = state.open.remove(&done.id) {
             state.deadlines.remove(&(open.deadline, done.id));
         }
-        state.crew(kind).running -= 1;
+        state.counts(kind).running -= 1;
         state.schedule.finished(peer, time);
         state.done.push_back(done);
         self.progress.notify_all();
@@ -509,8 +510,8 @@ impl Shared {
 }
 
 /// The main function of the thread that drops abandoned calls after their functions returned.
-fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
-    priority::become_worker();
+fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(EndedCall, SourceNetwork)>) {
+    priority::become_pool_thread();
     while let Ok((done, peer)) = returned.recv() {
         // Dropping `done` deregisters the regions of the call, so `done` is dropped outside the lock. The abandoned
         // call is counted until its regions are dropped.
@@ -520,15 +521,15 @@ fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
         state.schedule.returned(peer);
         state.threads -= 1;
         shared.progress.notify_all();
-        shared.staff(&mut state);
+        shared.replace_threads(&mut state);
     }
 }
 
 impl State {
-    fn crew(&mut self, kind: Kind) -> &mut Crew {
+    fn counts(&mut self, kind: Kind) -> &mut ThreadCounts {
         match kind {
-            Kind::Worker => &mut self.workers,
-            Kind::Guest => &mut self.guests,
+            Kind::Pool => &mut self.pool_threads,
+            Kind::Extra => &mut self.extra_threads,
         }
     }
 
@@ -538,7 +539,7 @@ impl State {
 
     /// Extends the deadline of call `id` by the time for killing the process that runs the call's kernel, and returns
     /// true. Returns false if call `id` does not run a kernel, or if its deadline was already extended.
-    fn is_being_killed(&mut self, id: TaskId) -> bool {
+    fn is_being_killed(&mut self, id: CallId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
         self.deadlines.remove(&(open.deadline, id));
@@ -549,29 +550,30 @@ impl State {
 
     /// Reports the end of a waiting call that lost its place in the pool to another call. The schedule has already
     /// removed call `id`.
-    fn displace(&mut self, id: TaskId) {
+    fn displace(&mut self, id: CallId) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.deadline, id));
-        let regions = self.tasks.remove(&id).map(|task| task.regions);
-        self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced)), regions });
+        let regions = self.waiting.remove(&id).map(|call| call.regions);
+        let result = Err(CallFailure::Refused(PoolRefusal::Displaced));
+        self.done.push_back(EndedCall { id, result, regions });
     }
 
     /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the call's regions
     /// if the call has not started. If the call runs, its function is requested to stop, and the call is put into the
     /// quarantine.
-    fn give_up(&mut self, id: TaskId) -> Option<Regions> {
+    fn give_up(&mut self, id: CallId) -> Option<SessionRegions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
         open.stop.abandon();
         let Some((thread, kind, since)) = open.runs_on else {
             self.schedule.withdraw(open.peer, id);
-            return self.tasks.remove(&id).map(|task| task.regions);
+            return self.waiting.remove(&id).map(|call| call.regions);
         };
         // The end of call `id` is not recorded yet, so `thread` still runs call `id`. The caller of `give_up` has the
         // lock of the pool, and `thread` needs this lock before it can take another call.
         thread.demote();
-        let crew = self.crew(kind);
-        (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);
+        let counts = self.counts(kind);
+        (counts.threads, counts.running) = (counts.threads - 1, counts.running - 1);
         self.schedule.gave_up(open.peer, since.elapsed());
         self.quarantined.insert(id, open.peer);
         None

@@ -5,18 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use mrsp::{NaaSession, RegionFlags, layout::Place};
+use mrsp::{AcceleratorSession, RegionFlags, layout::ParamLocation};
 use smallvec::SmallVec;
 use verbs::Sge;
 
 use crate::{
-    arena::{Allocation, Quota, Reservation},
     call::{RegionRef, direction},
+    memory_budget::{Allocation, Quota, Reservation},
 };
 
 /// A region of a session, which a call may use.
 #[derive(Debug)]
-pub struct Region {
+pub struct SessionRegion {
     /// The use of the region as the host described it: input, output, single-send or internal.
     pub flags: RegionFlags,
     /// The memory of the region.
@@ -51,15 +51,15 @@ pub(crate) struct Lent<'a> {
     pub(crate) regions: Vec<RegionRef<'a>>,
     /// The quota for scratch memory.
     pub(crate) quota: Option<&'a Quota>,
-    /// The place for the number of status bytes, which [`Regions::take_status_bytes`] returns after the call.
+    /// The place for the number of status bytes, which [`SessionRegions::take_status_bytes`] returns after the call.
     pub(crate) status_bytes: &'a mut u32,
 }
 
 /// The regions of a session in the order of the host's MRSP message. Without a layout, each region is a parameter or an
 /// internal region.
 #[derive(Debug, Default)]
-pub struct Regions {
-    regions: Vec<Region>,
+pub struct SessionRegions {
+    regions: Vec<SessionRegion>,
     views: Option<Arc<Views>>,
     /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
     quota: Option<Quota>,
@@ -71,52 +71,53 @@ pub struct Regions {
     _process_files: Option<Reservation>,
 }
 
-impl From<Vec<Region>> for Regions {
-    fn from(regions: Vec<Region>) -> Self {
+impl From<Vec<SessionRegion>> for SessionRegions {
+    fn from(regions: Vec<SessionRegion>) -> Self {
         Self { regions, ..Self::default() }
     }
 }
 
-impl FromIterator<Region> for Regions {
-    fn from_iter<T: IntoIterator<Item = Region>>(regions: T) -> Self {
+impl FromIterator<SessionRegion> for SessionRegions {
+    fn from_iter<T: IntoIterator<Item = SessionRegion>>(regions: T) -> Self {
         Vec::from_iter(regions).into()
     }
 }
 
-impl IntoIterator for Regions {
-    type Item = Region;
-    type IntoIter = std::vec::IntoIter<Region>;
+impl IntoIterator for SessionRegions {
+    type Item = SessionRegion;
+    type IntoIter = std::vec::IntoIter<SessionRegion>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.regions.into_iter()
     }
 }
 
-impl Deref for Regions {
-    type Target = [Region];
+impl Deref for SessionRegions {
+    type Target = [SessionRegion];
 
-    fn deref(&self) -> &[Region] {
+    fn deref(&self) -> &[SessionRegion] {
         &self.regions
     }
 }
 
-impl DerefMut for Regions {
-    fn deref_mut(&mut self) -> &mut [Region] {
+impl DerefMut for SessionRegions {
+    fn deref_mut(&mut self) -> &mut [SessionRegion] {
         &mut self.regions
     }
 }
 
-impl Regions {
+impl SessionRegions {
     /// Makes the regions of a session. If host and accelerator agreed on a layout, [`Self::views`] returns the
     /// parameters of that layout.
-    pub(crate) fn of(regions: Vec<Region>, machine: &NaaSession) -> Self {
+    pub(crate) fn of(regions: Vec<SessionRegion>, machine: &AcceleratorSession) -> Self {
         let views = machine.places().map(|places| {
-            let params = places.zip(machine.regions()).map(|(Place { region, offset }, param)| View {
-                flags: param.flags,
-                region: region.into(),
-                offset: offset as usize,
-                len: param.host.size as usize,
-            });
+            let params =
+                places.zip(machine.regions()).map(|(ParamLocation { region, offset }, param)| View {
+                    flags: param.flags,
+                    region: region.into(),
+                    offset: offset as usize,
+                    len: param.host.size as usize,
+                });
             let numbered = regions.iter().enumerate();
             let internals = numbered.filter(|(_, region)| region.flags.contains(RegionFlags::INTERNAL));
             let all: Vec<_> = params.chain(internals.map(|(at, region)| whole(at, region))).collect();
@@ -187,7 +188,7 @@ impl Regions {
 }
 
 /// Returns parameters and internal regions as slices. Returns `None` while a peer has access to a region.
-fn slices<'a>(regions: &'a mut [Region], views: Option<&Views>) -> Option<Vec<RegionRef<'a>>> {
+fn slices<'a>(regions: &'a mut [SessionRegion], views: Option<&Views>) -> Option<Vec<RegionRef<'a>>> {
     let Some(views) = views else {
         let slices = regions.iter_mut().map(|region| {
             Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
@@ -209,13 +210,13 @@ fn slices<'a>(regions: &'a mut [Region], views: Option<&Views>) -> Option<Vec<Re
     slices.into_iter().collect()
 }
 
-fn whole(region: usize, of: &Region) -> View {
+fn whole(region: usize, of: &SessionRegion) -> View {
     View { flags: of.flags, region, offset: 0, len: of.allocation.len() }
 }
 
 /// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
-    regions: &'a Regions,
+    regions: &'a SessionRegions,
     /// The index of each parameter's region. The list is empty if the session has a layout.
     shared: SmallVec<[usize; 8]>,
 }

@@ -15,10 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_provider::{BadChoice, Choice, Opened, VARIABLE};
+use naa_provider::{BadChoice, Opened, ProviderChoice, VARIABLE};
 use verbs::{Context, WaitOn};
 
-use crate::{arena::Arena, config::Config, function::Registry, resident::Resident, stats::Stats};
+use crate::{
+    config::Config, counters::ServerCounters, function::Registry, loop_service::LoopService,
+    memory_budget::MemoryBudget,
+};
 use serving::Serving;
 
 /// The reason for which a server did not start.
@@ -49,8 +52,8 @@ pub struct Server {
     address: SocketAddr,
     on: WaitOn,
     orders: Arc<Orders>,
-    stats: Arc<Stats>,
-    arena: Arena,
+    stats: Arc<ServerCounters>,
+    budget: MemoryBudget,
     ending: Arc<Ending>,
     thread: Option<JoinHandle<()>>,
 }
@@ -98,29 +101,29 @@ impl Server {
     pub fn start_with(
         config: Config,
         registry: Registry,
-        resident: Option<Box<dyn Resident>>,
+        loop_service: Option<Box<dyn LoopService>>,
     ) -> Result<Self, StartError> {
         let listen = config.listen;
         let failed = |source| StartError::Device { addr: listen, source };
-        let choice = config.provider.map_or_else(Choice::from_env, Ok)?;
+        let choice = config.provider.map_or_else(ProviderChoice::from_env, Ok)?;
         let Opened { context, why, .. } =
             naa_provider::open(listen.ip(), choice, &config.device).map_err(failed)?;
         let device = format!("{} ({why})", context.attr().name);
         tracing::info!("opened {device}");
-        let (orders, stats) = (Arc::new(Orders::default()), Arc::new(Stats::default()));
+        let (orders, stats) = (Arc::new(Orders::default()), Arc::new(ServerCounters::default()));
         let (serving, port) =
-            Serving::new(&context, config, registry, stats.clone(), resident).map_err(|e| match e {
+            Serving::new(&context, config, registry, stats.clone(), loop_service).map_err(|e| match e {
                 serving::SetupError::Device(source) => failed(source),
                 serving::SetupError::Thread(error) => StartError::Thread(error),
             })?;
-        let (on, arena) = (serving.wait_on(), serving.arena().clone());
+        let (on, budget) = (serving.wait_on(), serving.budget().clone());
         let ending = Arc::<Ending>::default();
         let given = (orders.clone(), ending.clone());
         let thread = std::thread::Builder::new()
             .name("naa-server".into())
             .spawn(move || serving.run(&given.0, &given.1))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, why, device, address, on, orders, stats, arena, ending, thread: Some(thread) })
+        Ok(Self { context, why, device, address, on, orders, stats, budget, ending, thread: Some(thread) })
     }
 
     /// Returns the address to which hosts connect.
@@ -144,14 +147,14 @@ impl Server {
     }
 
     /// Returns the counters of the server, which change while the server runs.
-    pub fn stats(&self) -> &Arc<Stats> {
+    pub fn stats(&self) -> &Arc<ServerCounters> {
         &self.stats
     }
 
     /// Returns the number of bytes that the regions of all sessions and the scratch memory of all calls have in use.
     /// The size of each region is rounded up to whole pages.
     pub fn memory_used(&self) -> u64 {
-        self.arena.used()
+        self.budget.used()
     }
 
     /// Returns the counters of the device by name.
@@ -167,10 +170,10 @@ impl Server {
     }
 
     /// Shuts the server down: it accepts no more sessions, lets running calls finish and disconnects from hosts. After
-    /// `patience`, the server disconnects in any case.
-    pub fn shutdown(mut self, patience: Duration) {
+    /// `timeout`, the server disconnects in any case.
+    pub fn shutdown(mut self, timeout: Duration) {
         self.orders.drain.store(true, Ordering::Release);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && Instant::now() < deadline {
             self.context.driver().interrupt(self.on);
             std::thread::sleep(Duration::from_millis(5));

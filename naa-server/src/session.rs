@@ -7,8 +7,9 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, ErrorCode, FunctionCode, Liveness, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
-    codec::encode_error, immediate::CallRequest, naa::Placement, plan::Part, region::HOST_MESSAGE_BYTES,
+    AcceleratorSession, CallPlan, ErrorCode, FunctionCode, Liveness, RegionFlags, RegionRequest, ReturnCode,
+    Write, accelerator::RegionAddress, codec::encode_error, immediate::CallRequest, plan::Part,
+    region::HOST_MESSAGE_BYTES,
 };
 use naa_kernels::SessionProcess;
 use smallvec::SmallVec;
@@ -18,33 +19,33 @@ use verbs::{
 };
 
 use crate::{
-    arena::{ArenaError, Quota, Reservation},
-    call::{Region, Regions},
+    call::{SessionRegion, SessionRegions},
     config::Config,
-    pool::TaskId,
+    loop_service::{StreamId, StreamRegion, StreamingSession},
+    memory_budget::{AllocationError, Quota, Reservation},
+    pool::CallId,
     regions::Params,
-    resident::{Stream, StreamId, StreamRegion},
 };
 
 /// The reason for which a session ends.
 #[derive(Debug, thiserror::Error)]
-pub enum End {
+pub enum SessionEnd {
     /// The host sent a message that MRSP does not allow, or requested regions that the server refuses.
     #[error("{0}")]
-    Rejected(#[from] mrsp::naa::Rejection),
+    Rejected(#[from] mrsp::accelerator::Rejection),
     /// The host sent an immediate that starts no call.
     #[error("{0}")]
-    Request(#[from] mrsp::naa::RequestError),
+    Request(#[from] mrsp::accelerator::RequestError),
     /// The server has no memory for the regions that the host requested.
     #[error("{0}")]
-    Memory(#[from] ArenaError),
+    Memory(#[from] AllocationError),
     /// A work request of the session failed, for example because the host does not acknowledge packets any more.
     #[error("the host cannot be reached any more: {0}")]
     Completion(WcStatus),
     /// The host sent a message that is longer than the longest MRSP message.
     #[error("the host sent a message longer than any of MRSP")]
     TooLong,
-    /// The program of the server called [`Session::give_up`].
+    /// The program of the server called [`ServerSession::give_up`].
     #[error("this server's program gave up on the host")]
     GivenUp,
     /// The host did not complete the session setup within [`Config::setup_time`](crate::Config::setup_time).
@@ -55,7 +56,7 @@ pub enum End {
     Subscribed,
     /// The loop service closed the session, for the reason in the text.
     #[error("{0}")]
-    Resident(String),
+    LoopService(String),
     /// The host did not acknowledge a message, a response or a liveness probe in time.
     #[error("the host did not take an answer in time")]
     Unacknowledged,
@@ -64,7 +65,7 @@ pub enum End {
     Device(#[from] verbs::Error),
     /// The program of the server called a method of the session in the wrong state.
     #[error("this server: {0}")]
-    Local(#[from] mrsp::naa::LocalError),
+    Local(#[from] mrsp::accelerator::LocalError),
 }
 
 /// The state of a call, which decides who has the session's regions.
@@ -75,7 +76,7 @@ pub(crate) enum Calling {
     /// The inputs of a call have arrived, but the response to the call before is not acknowledged yet.
     Waiting(CallRequest),
     /// A pool thread has the regions.
-    Pooled(TaskId),
+    Pooled(CallId),
     /// A function that exceeded its time has the regions.
     Lost,
     /// A loop service has the regions until the session ends.
@@ -85,7 +86,7 @@ pub(crate) enum Calling {
 /// The state of a session. The owner of a session polls and waits, executes the calls, and passes completions and
 /// CM events to the session.
 #[derive(Debug)]
-pub struct Session {
+pub struct ServerSession {
     /// The CM's identifier of the connection.
     pub id: CmId,
     /// The serial number of the session, which is a part of the number of each work request. The queue pair number
@@ -100,8 +101,8 @@ pub struct Session {
     /// The process in which the session's kernels run, or `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
     /// The regions of the session. While a call has the regions, this value is empty.
-    pub regions: Regions,
-    machine: NaaSession,
+    pub regions: SessionRegions,
+    machine: AcceleratorSession,
     plan: CallPlan,
     quota: Quota,
     message: Mr,
@@ -110,7 +111,7 @@ pub struct Session {
     /// True if the session closes when its last message is acknowledged.
     closing: bool,
     /// The reason for which the host was refused.
-    pub refused: Option<End>,
+    pub refused: Option<SessionEnd>,
     /// True if the queue pair's work requests were flushed. The CM event with the reason of the flush may still arrive.
     pub(crate) flushed: bool,
     /// True if the connection is established. The owner of the session sets this flag when the CM event `Established`
@@ -170,15 +171,15 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
 const GRANTED: Access = Access::REMOTE_WRITE;
 /// The time in which a host must acknowledge a message. A host has one second more for each MiB of a response. The time
 /// is limited, because otherwise a host that posts no receive, or never acknowledges, would keep memory forever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_secs(60);
 
-impl Session {
+impl ServerSession {
     /// Makes a session with its first receive posted, so that its connection can be accepted. `serial` must differ from
     /// the serial numbers of all other sessions on the same completion queue.
     ///
     /// # Errors
-    /// Fails with [`End::Device`] if the message buffer cannot be allocated or registered, or if the device refuses the
-    /// receive.
+    /// Fails with [`SessionEnd::Device`] if the message buffer cannot be allocated or registered, or if the device
+    /// refuses the receive.
     pub fn new(
         (id, serial): (CmId, u64),
         peer: SocketAddr,
@@ -186,7 +187,7 @@ impl Session {
         quota: Quota,
         config: &Config,
         now: Instant,
-    ) -> Result<Self, End> {
+    ) -> Result<Self, SessionEnd> {
         // The buffer has room for any AAR, so that a host that requests too much gets an error message.
         let memory = region::alloc(HOST_MESSAGE_BYTES)
             .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
@@ -199,8 +200,8 @@ impl Session {
             calling: Calling::No,
             function: None,
             process: None,
-            regions: Regions::default(),
-            machine: NaaSession::new(config.limits),
+            regions: SessionRegions::default(),
+            machine: AcceleratorSession::new(config.limits),
             plan: CallPlan::default(),
             quota,
             message,
@@ -210,7 +211,7 @@ impl Session {
             flushed: false,
             established: false,
             since: now,
-            liveness: Liveness::new(interval, Some(PATIENCE), now),
+            liveness: Liveness::new(interval, Some(ACKNOWLEDGEMENT_TIME), now),
             qp: Arc::new(qp),
             pd,
         };
@@ -240,13 +241,13 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the reason for which the session ends.
-    pub fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
+    pub fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, SessionEnd> {
         match wc.status {
             WcStatus::Success => {}
-            WcStatus::LocalLengthError => return Err(End::TooLong),
-            other => return Err(End::Completion(other)),
+            WcStatus::LocalLengthError => return Err(SessionEnd::TooLong),
+            other => return Err(SessionEnd::Completion(other)),
         }
-        self.liveness.heard(now);
+        self.liveness.received(now);
         if wc.wr_id == number(self.serial, PROBE) {
             self.liveness.answered();
             return Ok(Next::Nothing);
@@ -284,7 +285,7 @@ impl Session {
 
     /// Handles the request immediate of a call. If the host has not acknowledged the response to its previous call,
     /// that response may still be retransmitted from the regions, so the new call waits for the acknowledgement.
-    fn requested(&mut self, immediate: u32) -> Result<Next, End> {
+    fn requested(&mut self, immediate: u32) -> Result<Next, SessionEnd> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
             self.calling = Calling::Waiting(request);
@@ -294,7 +295,7 @@ impl Session {
     }
 
     /// Handles the MRSP message of `len` bytes that describes the host's regions.
-    fn setup(&mut self, len: usize) -> Result<(), End> {
+    fn setup(&mut self, len: usize) -> Result<(), SessionEnd> {
         let bytes = self.message.memory().to_vec(0, len);
         let asked = match self.machine.handle_message(&bytes) {
             Ok(regions) => regions.to_vec(),
@@ -306,28 +307,31 @@ impl Session {
         };
         let (regions, process_files) = match self.allocate_all(&asked) {
             Ok(allocated) => allocated,
-            Err(End::Memory(error)) => {
+            Err(SessionEnd::Memory(error)) => {
                 let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
                 return self.refuse(&reply, error.into());
             }
             Err(other) => return Err(other),
         };
         let shared = regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
-        let placements: Vec<_> = shared
-            .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
+        let addresses: Vec<_> = shared
+            .map(|r| RegionAddress { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
             .collect();
-        let answer = self.machine.allocated(&placements)?;
-        let regions = Regions::of(regions, &self.machine).with_quota(self.quota.clone());
+        let answer = self.machine.allocated(&addresses)?;
+        let regions = SessionRegions::of(regions, &self.machine).with_quota(self.quota.clone());
         self.regions = regions.with_process(process_files);
         self.grant()?;
         let longest = self.pd.context().attr().max_msg;
         self.plan = CallPlan::with_capacity(self.machine.regions().len()).with_longest_write(longest);
         self.post_receive()?;
-        self.say(&answer)
+        self.send_message(&answer)
     }
 
     /// Allocates the regions, and charges the files of the session's process.
-    fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
+    fn allocate_all(
+        &self,
+        asked: &[RegionRequest],
+    ) -> Result<(Vec<SessionRegion>, Option<Reservation>), SessionEnd> {
         let process_files = self.quota.reserve_process()?;
         // The vector has no spare capacity, because spare capacity would take memory until the session ends.
         let mut regions = Vec::with_capacity(asked.len());
@@ -337,7 +341,7 @@ impl Session {
         Ok((regions, process_files))
     }
 
-    fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
+    fn allocate(&self, flags: RegionFlags, size: u32) -> Result<SessionRegion, SessionEnd> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
             // On a device that does not revoke access, peers keep the access with which a region was registered. If
@@ -349,7 +353,7 @@ impl Session {
                 allocation.work_on(self.quota.allocate(size.into())?);
             }
         }
-        Ok(Region { flags, allocation })
+        Ok(SessionRegion { flags, allocation })
     }
 
     fn grant(&mut self) -> Result<(), verbs::Error> {
@@ -365,7 +369,7 @@ impl Session {
 
     /// Makes the stream for a loop service. The response to the host's call is posted before the stream is made.
     /// Returns `None` if parameters share regions, or if the files of the regions are lent to a process.
-    pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
+    pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<StreamingSession>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);
         }
@@ -378,7 +382,7 @@ impl Session {
         }
         self.calling = Calling::Streaming;
         let (id, peer, pd, qp) = (StreamId(self.serial), self.peer, self.pd.clone(), self.qp.clone());
-        Ok(Some(Stream { id, peer, regions, most_sends, pd, qp }))
+        Ok(Some(StreamingSession { id, peer, regions, most_sends, pd, qp }))
     }
 
     /// Revokes the host's access to the regions for the time of a call.
@@ -390,7 +394,7 @@ impl Session {
     }
 
     /// Sends an MRSP message, either as inline data or from separate memory.
-    fn say(&mut self, message: &[u8]) -> Result<(), End> {
+    fn send_message(&mut self, message: &[u8]) -> Result<(), SessionEnd> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
         self.expect_acknowledgement(0, self.liveness.since());
@@ -411,10 +415,10 @@ impl Session {
     }
 
     /// Sends a message and closes the session after the message is acknowledged.
-    fn refuse(&mut self, message: &[u8], why: End) -> Result<(), End> {
+    fn refuse(&mut self, message: &[u8], why: SessionEnd) -> Result<(), SessionEnd> {
         self.closing = true;
         self.refused = Some(why);
-        self.say(message)
+        self.send_message(message)
     }
 
     /// Refuses the host at the request of the server's program: sends the error `code`, and closes the session after
@@ -422,9 +426,9 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the device's error.
-    pub fn give_up(&mut self, code: ErrorCode) -> Result<(), End> {
+    pub fn give_up(&mut self, code: ErrorCode) -> Result<(), SessionEnd> {
         self.machine.fail();
-        self.refuse(&encode_error(code), End::GivenUp)
+        self.refuse(&encode_error(code), SessionEnd::GivenUp)
     }
 
     /// Lets the host write the regions of the session again, and sends the response with the results of the call. If
@@ -433,7 +437,11 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the reason for which the session ends, or with an error if the session has no call.
-    pub fn respond(&mut self, result: Result<&[Option<Part>], ReturnCode>, now: Instant) -> Result<u64, End> {
+    pub fn respond(
+        &mut self,
+        result: Result<&[Option<Part>], ReturnCode>,
+        now: Instant,
+    ) -> Result<u64, SessionEnd> {
         let status_bytes = self.regions.take_status_bytes();
         self.machine.respond(result, status_bytes, &mut self.plan)?;
         self.calling = Calling::No;
@@ -444,7 +452,7 @@ impl Session {
 
     /// Responds that the call timed out, and closes the session. The regions of the call stay with the function, which
     /// still runs.
-    pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
+    pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), SessionEnd> {
         self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT), 0, &mut self.plan)?;
         self.calling = Calling::Lost;
         self.closing = true;
@@ -452,14 +460,14 @@ impl Session {
     }
 
     /// Posts the planned WRITEs, and returns the number of their bytes.
-    fn post_plan(&mut self, now: Instant) -> Result<u64, End> {
+    fn post_plan(&mut self, now: Instant) -> Result<u64, SessionEnd> {
         let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
         self.expect_acknowledgement(bytes, now);
         self.post_writes()?;
         Ok(bytes)
     }
 
-    fn post_writes(&self) -> Result<(), End> {
+    fn post_writes(&self) -> Result<(), SessionEnd> {
         let params = self.regions.params();
         let sges: SmallVec<[Option<Sge>; 8]> =
             self.plan.writes().iter().map(|w| source(&params, w)).collect();
@@ -471,7 +479,7 @@ impl Session {
 
     fn expect_acknowledgement(&mut self, bytes: u64, now: Instant) {
         self.quota.sends().begin();
-        self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
+        self.liveness.expect(Some(now + ACKNOWLEDGEMENT_TIME + Duration::from_secs(bytes >> 20)));
     }
 
     /// Marks the session to be closed after its call and its sends. Returns true if the caller can close the session
@@ -487,7 +495,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with the device's error.
-    pub fn probe(&mut self, now: Instant) -> Result<(), End> {
+    pub fn probe(&mut self, now: Instant) -> Result<(), SessionEnd> {
         if !self.liveness.may_probe() {
             return Ok(());
         }

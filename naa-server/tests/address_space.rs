@@ -4,7 +4,7 @@ mod common;
 
 use std::{env, process::Command};
 
-use common::{calls, calls::Made};
+use common::{calls, calls::TestCall};
 use mrsp::{
     ReturnCode,
     builtin::{self, Arguments, FftDirection},
@@ -32,24 +32,24 @@ fn leave(spare: usize) -> Vec<verbs::Memory> {
     all
 }
 
-fn transform(n: usize) -> Made {
+fn transform(n: usize) -> TestCall {
     let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-    Made::in_place(format!("fft {n}"), arguments, &vec![1; 16 * n])
+    TestCall::in_place(format!("fft {n}"), arguments, &vec![1; 16 * n])
 }
 
-fn all() -> Vec<Made> {
+fn all() -> Vec<TestCall> {
     let mut all: Vec<_> =
         builtin::NAMES.iter().flat_map(|(code, _)| calls::worst_of_size(*code, 8192)).collect();
     all.extend([60_000, 65_519, 65_537, 1 << 18, 300_007, 1 << 20, 1_000_003].map(transform));
     let side = 300;
     let matrix = vec![0; 8 * side * side];
     let arguments = Arguments::Dgemm { m: side as u64, n: side as u64, k: side as u64 };
-    all.push(Made::of("dgemm", arguments, &[&matrix, &matrix], matrix.len()));
+    all.push(TestCall::of("dgemm", arguments, &[&matrix, &matrix], matrix.len()));
     let data = calls::random_bytes(5 * MIB);
     let bytes = data.len() as u64;
-    all.push(Made::of("lz4-compress", Arguments::Lz4Compress { bytes }, &[&data], data.len() + MIB));
+    all.push(TestCall::of("lz4-compress", Arguments::Lz4Compress { bytes }, &[&data], data.len() + MIB));
     for level in [1, 3, 9, 12] {
-        all.push(Made::of(
+        all.push(TestCall::of(
             "zstd-compress",
             Arguments::ZstdCompress { bytes, level },
             &[&data],
@@ -58,7 +58,7 @@ fn all() -> Vec<Made> {
     }
     let data = calls::random_bytes(MIB);
     let bytes = data.len() as u64;
-    all.push(Made::of(
+    all.push(TestCall::of(
         "zstd-compress",
         Arguments::ZstdCompress { bytes, level: 19 },
         &[&data],

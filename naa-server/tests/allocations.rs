@@ -9,7 +9,7 @@ use std::{
     cell::Cell,
 };
 
-use common::{calls, calls::Made};
+use common::{calls, calls::TestCall};
 use mrsp::{
     ReturnCode,
     builtin::{Arguments, BLOCK_BYTES, Element, FftDirection, SortOrder, StatusBlock},
@@ -131,7 +131,7 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
         let bound = bounds::extra_bytes(&arguments);
         // The session's quota for scratch memory is exactly the bound.
-        let mut call = Made::of_limited("", arguments, &inputs, output, bound as u64);
+        let mut call = TestCall::of_limited("", arguments, &inputs, output, bound as u64);
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
@@ -168,7 +168,7 @@ fn a_call_whose_memory_the_session_may_not_have_is_refused() {
         if bounds::extra_bytes(&arguments) == 0 {
             continue;
         }
-        let mut call = Made::of_limited("", arguments, &inputs, output, 0);
+        let mut call = TestCall::of_limited("", arguments, &inputs, output, 0);
         let before = call.quota.used();
         let mut why = None;
         let peak = peak(|| why = call.make().err());

@@ -2,7 +2,7 @@
 
 use mrsp::builtin::{Element, SortOrder};
 use naa_server::{
-    call::Failure,
+    call::CallFailure,
     functions::{
         histogram::{self, Bins},
         sort, vector_add,
@@ -64,7 +64,7 @@ fn sums_agree_with_the_definition() {
     vector_add::compute(Element::F32, bytemuck::cast_slice(&one), bytemuck::cast_slice(&two), out).unwrap();
     assert_eq!(c, [3.75]);
     let uneven = vector_add::compute(Element::U8, &[1], &[1, 2], &mut [0, 0]);
-    assert!(matches!(uneven, Err(Failure::Arguments(_))));
+    assert!(matches!(uneven, Err(CallFailure::Arguments(_))));
 }
 
 /// Returns a copy of `bytes` in which the elements of type `T` are sorted by `compare`. The sort is stable, which makes
@@ -176,15 +176,15 @@ fn impossible_histograms_are_refused() {
         (1, 0.0, f64::INFINITY),
         (10, 0.0, f64::MAX),
     ] {
-        assert!(matches!(Bins::new(count, lo, hi), Err(Failure::Arguments(_))), "{count} {lo} {hi}");
+        assert!(matches!(Bins::new(count, lo, hi), Err(CallFailure::Arguments(_))), "{count} {lo} {hi}");
     }
     let bins = Bins::new(2, 0.0, 1.0).unwrap();
     for element in [Element::U64, Element::I64] {
         let refused = histogram::compute(element, bins, &[0; 8], &mut [0; 5]);
-        assert!(matches!(refused, Err(Failure::Arguments(_))));
+        assert!(matches!(refused, Err(CallFailure::Arguments(_))));
     }
     assert!(matches!(
         histogram::compute(Element::U8, bins, &[0; 8], &mut [0; 4]),
-        Err(Failure::Arguments(_))
+        Err(CallFailure::Arguments(_))
     ));
 }

@@ -6,13 +6,13 @@ use naa_server::functions::bounds::{BOUNDS, Bounds};
 const PAGE: &str = include_str!("../../docs/reference/functions.md");
 
 fn line(bounds: &Bounds) -> String {
-    let Bounds { code, memory, looks, inline_bytes } = bounds;
+    let Bounds { code, memory, between_checks, inline_bytes } = bounds;
     let inline = match *inline_bytes {
         0 => "never".to_owned(),
         u64::MAX => "any size".to_owned(),
         bytes => format!("{} KiB", bytes >> 10),
     };
-    format!("| {} | {memory} | {looks} | {inline} |", builtin::name(*code).unwrap())
+    format!("| {} | {memory} | {between_checks} | {inline} |", builtin::name(*code).unwrap())
 }
 
 #[test]

@@ -13,10 +13,10 @@ use mrsp::{
     plan::Part,
 };
 use naa_server::{
-    arena::Arena,
-    call::{CallWork, Failure, Region, Stop, Task},
+    call::{CallFailure, CallWork, SessionRegion, Stop, WaitingCall},
     function::{Execution, Function, Handler, Registry, RegistryError},
     functions::{self, crc32c, dgemm, sha256},
+    memory_budget::MemoryBudget,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -40,15 +40,15 @@ fn function(code: FunctionCode) -> Arc<dyn Function> {
 type Given<'a> = (RegionFlags, &'a [u8]);
 
 /// The result of a call that has ended, and the content of its regions after the call.
-struct Made {
-    result: Result<Vec<Option<Part>>, Failure>,
+struct CallResult {
+    result: Result<Vec<Option<Part>>, CallFailure>,
     /// The number of status bytes. If the call failed, the host gets only this number of bytes, from the start of the
     /// first output.
     status_bytes: u32,
     regions: Vec<Vec<u8>>,
 }
 
-impl Made {
+impl CallResult {
     #[track_caller]
     fn code(&self) -> ReturnCode {
         self.result.as_ref().unwrap_err().code()
@@ -60,30 +60,30 @@ impl Made {
     }
 }
 
-fn call(code: FunctionCode, regions: &[Given<'_>]) -> Made {
+fn call(code: FunctionCode, regions: &[Given<'_>]) -> CallResult {
     call_until(code, regions, &Stop::never())
 }
 
-fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
-    let arena = Arena::new(1 << 30);
+fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> CallResult {
+    let budget = MemoryBudget::new(1 << 30);
     let regions = regions.iter().map(|&(flags, bytes)| {
-        let mut allocation = arena.allocate(bytes.len() as u64).unwrap();
+        let mut allocation = budget.allocate(bytes.len() as u64).unwrap();
         allocation.bytes_mut().unwrap().copy_from_slice(bytes);
-        Region { flags, allocation }
+        SessionRegion { flags, allocation }
     });
     let work = CallWork::Function { function: function(code), process: None };
     let deadline = Instant::now() + Duration::from_secs(60);
     let peer = IpAddr::from([127, 0, 0, 1]).into();
-    let mut task = Task { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
-    let result = task.run(stop);
-    let status_bytes = task.regions.take_status_bytes();
-    let regions = task.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
-    Made { result, status_bytes, regions }
+    let mut waiting = WaitingCall { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
+    let result = waiting.run(stop);
+    let status_bytes = waiting.regions.take_status_bytes();
+    let regions = waiting.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
+    CallResult { result, status_bytes, regions }
 }
 
 /// Makes a call with an argument block and a status block. Input 0 is the argument block. Region 1 and the last region
 /// are the outputs.
-fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
+fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> CallResult {
     let (block, output) = (arguments.encode(), vec![0; output]);
     let mut regions = vec![(IN, &block[..]), (OUT, &[0; 64])];
     regions.extend(inputs.iter().map(|input| (IN, *input)));

@@ -4,12 +4,12 @@ mod common;
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
-use common::{calls, calls::Made, cpu_time};
+use common::{calls, calls::TestCall, cpu_time};
 use mrsp::{
     RegionFlags,
     builtin::{self, Arguments, Element, FftDirection, SortOrder},
 };
-use naa_server::call::{Failure, Stop};
+use naa_server::call::{CallFailure, Stop};
 
 /// The maximum CPU time that a call may take after it was abandoned. An abandoned call should end in less than 100 ms,
 /// as docs/reference/functions.md says, but slower machines need more time.
@@ -22,24 +22,24 @@ fn cpu_time_of(id: rustix::process::Pid) -> Option<Duration> {
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
 }
 
-fn given_up(mut call: Made, after: Duration) -> Duration {
+fn given_up(mut call: TestCall, after: Duration) -> Duration {
     let stop = Stop::never();
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let stop = &stop;
-        let worker = scope.spawn(move || {
-            tell.send(rustix::thread::gettid()).unwrap();
+        let caller = scope.spawn(move || {
+            sender.send(rustix::thread::gettid()).unwrap();
             let result = call.make_until(stop);
             let end = cpu_time();
             (result.err(), end, call.what)
         });
-        let id = told.recv().unwrap();
+        let id = receiver.recv().unwrap();
         thread::sleep(after);
         let given_up = cpu_time_of(id);
         stop.abandon();
-        let (why, end, what) = worker.join().unwrap();
-        let had_ended = matches!(why, None | Some(Failure::OutputTooSmall { .. }));
-        assert!(had_ended || why == Some(Failure::Abandoned), "{what}: {why:?}");
+        let (why, end, what) = caller.join().unwrap();
+        let had_ended = matches!(why, None | Some(CallFailure::OutputTooSmall { .. }));
+        assert!(had_ended || why == Some(CallFailure::Abandoned), "{what}: {why:?}");
         let took = given_up.map_or(Duration::ZERO, |given_up| end.saturating_sub(given_up));
         println!(
             "{what}, given up after {after:?}: {took:?} more{}",
@@ -50,12 +50,12 @@ fn given_up(mut call: Made, after: Duration) -> Duration {
 }
 const MIB: usize = 1 << 20;
 
-fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
+fn long_calls() -> Vec<Box<dyn Fn() -> TestCall>> {
     let sort = |element: Element| {
         move || {
             let data = calls::random_bytes(64 * MIB);
             let n = (data.len() / element.bytes()) as u64;
-            Made::in_place(
+            TestCall::in_place(
                 format!("sort {element:?}"),
                 Arguments::Sort { n, element, order: SortOrder::Descending },
                 &data,
@@ -65,13 +65,13 @@ fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
     let fft = |n: usize| {
         move || {
             let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-            Made::in_place(format!("fft {n}"), arguments, &vec![0; 16 * n])
+            TestCall::in_place(format!("fft {n}"), arguments, &vec![0; 16 * n])
         }
     };
     let dgemm = |m: usize, n: usize, k: usize| {
         move || {
             let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
-            Made::of(
+            TestCall::of(
                 format!("dgemm {m} {n} {k}"),
                 arguments,
                 &[&vec![0; 8 * m * k], &vec![0; 8 * k * n]],
@@ -82,7 +82,7 @@ fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
     let zstd = |level: i32| {
         move || {
             let data = calls::few_symbols(8 * MIB);
-            Made::of(
+            TestCall::of(
                 format!("zstd-compress {level}"),
                 Arguments::ZstdCompress { bytes: data.len() as u64, level },
                 &[&data],
@@ -104,16 +104,20 @@ fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
         Box::new(zstd(12)),
         Box::new(zstd(15)),
         Box::new(zstd(19)),
-        Box::new(|| Made::new("increment", builtin::INCREMENT, &[(RegionFlags::INPUT, &[], 512 * MIB)])),
-        Box::new(|| Made::of("sha256", Arguments::Sha256 { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 32)),
-        Box::new(|| Made::of("crc32c", Arguments::Crc32c { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 4)),
+        Box::new(|| TestCall::new("increment", builtin::INCREMENT, &[(RegionFlags::INPUT, &[], 512 * MIB)])),
+        Box::new(|| {
+            TestCall::of("sha256", Arguments::Sha256 { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 32)
+        }),
+        Box::new(|| {
+            TestCall::of("crc32c", Arguments::Crc32c { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 4)
+        }),
         Box::new(|| {
             let data = calls::few_symbols(32 * MIB);
-            Made::of("lz4-compress", Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
+            TestCall::of("lz4-compress", Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
         }),
         Box::new(|| {
             let half = vec![1; 128 * MIB];
-            Made::of(
+            TestCall::of(
                 "vector-add",
                 Arguments::VectorAdd { n: 128 << 20, element: Element::U8 },
                 &[&half, &half],
@@ -125,7 +129,7 @@ fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
             let (n, bins) = (8 << 20, 64_u64 << 20);
             let (lo, hi) = (f64::from(i32::MIN).to_bits(), f64::from(i32::MAX).to_bits());
             let arguments = Arguments::Histogram { n, element: Element::I32, bins, lo, hi };
-            Made::of("histogram", arguments, &[&input], 8 * (bins as usize + 3))
+            TestCall::of("histogram", arguments, &[&input], 8 * (bins as usize + 3))
         }),
     ]
 }

@@ -2,7 +2,7 @@
 //! tests give damaged inputs to the functions.
 
 use naa_server::{
-    call::Failure,
+    call::CallFailure,
     functions::{crc32c, dgemm, fft, lz4, sha256, zstd},
 };
 use num_complex::Complex64;
@@ -106,7 +106,7 @@ fn dgemm_refuses_shapes_that_do_not_fit() {
         [[2, 2, 3], [2, 3, 2], [usize::MAX, 2, 2], [1 << 33, 1 << 33, 0], [0, usize::MAX, usize::MAX]]
     {
         let result = dgemm::compute(shape, &[0.0; 4], &[0.0; 4], &mut c);
-        assert!(matches!(result, Err(Failure::Arguments(_))), "{shape:?}");
+        assert!(matches!(result, Err(CallFailure::Arguments(_))), "{shape:?}");
     }
 }
 
@@ -135,8 +135,8 @@ fn fft_agrees_with_the_definition_and_undoes_itself() {
 
 /// A compression format: LZ4 or zstd.
 struct Codec {
-    compress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
-    decompress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
+    compress: fn(&[u8], &mut [u8]) -> Result<usize, CallFailure>,
+    decompress: fn(&[u8], &mut [u8]) -> Result<usize, CallFailure>,
     /// Returns frames of `TOOL_TEXT` that the command-line tool of the format made with different options.
     tool: fn() -> Vec<Vec<u8>>,
 }
@@ -214,7 +214,7 @@ fn a_short_output_is_told_the_size_it_needs() {
         let data = text(&mut random, 100_000);
         let packed = codec.compressed(&data);
         let too_small =
-            |needed: usize| Err(Failure::OutputTooSmall { output: 0, needed: Some(needed as u64) });
+            |needed: usize| Err(CallFailure::OutputTooSmall { output: 0, needed: Some(needed as u64) });
         for room in [0, 1, packed.len() - 1] {
             assert_eq!((codec.compress)(&data, &mut vec![0; room]), too_small(packed.len()));
         }
@@ -226,7 +226,7 @@ fn a_short_output_is_told_the_size_it_needs() {
         // the failure.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
-        assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");
+        assert!(matches!(result, Err(CallFailure::OutputTooSmall { .. })), "{result:?}");
     }
 }
 
@@ -237,7 +237,7 @@ fn a_bomb_stops_at_the_end_of_the_output() {
         let packed = codec.compressed(&zeros);
         assert!(packed.len() < 1 << 19);
         let result = (codec.decompress)(&packed, &mut [0; 1000]);
-        assert_eq!(result, Err(Failure::OutputTooSmall { output: 0, needed: Some(64 << 20) }));
+        assert_eq!(result, Err(CallFailure::OutputTooSmall { output: 0, needed: Some(64 << 20) }));
     }
 }
 
@@ -250,11 +250,15 @@ fn damaged_frames_are_refused_and_never_read_as_whole() {
         let mut out = vec![0; 4000];
         for len in 0..packed.len() {
             let result = (codec.decompress)(&packed[..len], &mut out);
-            assert!(matches!(result, Err(Failure::Input(_))), "{len} bytes of {}: {result:?}", packed.len());
+            assert!(
+                matches!(result, Err(CallFailure::Input(_))),
+                "{len} bytes of {}: {result:?}",
+                packed.len()
+            );
         }
         for garbage in [&b"x"[..], b"garbage after the frame", &[0; 64]] {
             let result = (codec.decompress)(&[&packed, garbage].concat(), &mut out);
-            assert!(matches!(result, Err(Failure::Input(_))), "{result:?}");
+            assert!(matches!(result, Err(CallFailure::Input(_))), "{result:?}");
         }
         for _ in 0..20_000 {
             let mut bad = packed.clone();

@@ -11,16 +11,16 @@ use std::{
 };
 
 use mrsp::{
-    Abilities, ErrorCode, FunctionCode, Message, RegionFlags, RegionRequest, RemoteRegion, catalogue, codec,
-    layout::Slot, region::HOST_MESSAGE_BYTES,
+    Abilities, ErrorCode, FunctionCode, Message, RegionFlags, RegionRequest, RemoteRegion, codec,
+    layout::LayoutEntry, region::HOST_MESSAGE_BYTES,
 };
 use naa_server::{
     Config, Server,
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
     functions,
 };
-use roce_udp::Options;
+use roce_udp::EmbeddedConfig;
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Memory, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
@@ -28,7 +28,7 @@ use verbs::{
 
 const INPUT: RegionFlags = RegionFlags::INPUT;
 const BOTH: RegionFlags = INPUT.union(RegionFlags::OUTPUT);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The request immediate of the function that adds 1 to every byte of every parameter.
 const INCREMENT: u32 = 0x81;
 /// The value of the bytes to which no result may be written.
@@ -48,7 +48,7 @@ impl Function for Watch {
         &self.info
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         let bytes = call.parts().take_input(0).unwrap();
         self.found.send(bytes[0]).unwrap();
         self.go_on.lock().unwrap().recv().unwrap();
@@ -62,9 +62,9 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     const WATCH: FunctionCode = FunctionCode::constant(100);
     /// The `wr_id` of the WRITE that is posted after the call.
     const BEHIND: u64 = 1;
-    let (found, heard) = sync_channel(1);
+    let (found, first_byte) = sync_channel(1);
     let (go, go_on) = sync_channel(1);
-    let info = catalogue::Function {
+    let info = FunctionInfo {
         code: WATCH,
         name: "watch".into(),
         description: "for this test".into(),
@@ -76,13 +76,13 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     config.provider = Some("embedded".parse().unwrap());
     config.device.keeps_access = true;
     let server = Server::start(config, functions::registry([watch]).unwrap()).unwrap();
-    let host = Host::connect("127.0.80.106", server.address(), 100);
+    let host = HostModel::connect("127.0.80.106", server.address(), 100);
     let regions = host.ask(&[100], &[host.slot(BOTH, (0, 0, 100), 0)]).unwrap();
     let (first, second) = (filled(&host._pd, 100), filled(&host._pd, 100));
     first.memory().write(0, &[5; 100]);
     second.memory().write(0, &[50; 100]);
     host.begin(&[(regions[0], &first)], 0x80 | 100);
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok(5));
+    assert_eq!(first_byte.recv_timeout(TIMEOUT), Ok(5));
     // This WRITE breaks the protocol, and it succeeds because the device does not revoke access.
     host.write_as(BEHIND, &regions[0], &second);
     host.wait(|host| {
@@ -94,7 +94,7 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
         acknowledged.then_some(())
     });
     go.send(()).unwrap();
-    assert!(matches!(host.hear(), Heard::Answer(0, 100)));
+    assert!(matches!(host.receive_next(), Received::Response(0, 100)));
     assert_eq!(host.results.memory().to_vec(0, 100), [6; 100], "the function saw what was written under it");
 }
 
@@ -107,15 +107,15 @@ fn serve(ip: &str, max_slots: u8) -> Server {
 
 /// A message, a response or a disconnect that a host receives.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Message(Vec<u8>),
     /// The immediate and the length in bytes of the last WRITE.
-    Answer(u32, u32),
-    Goodbye,
+    Response(u32, u32),
+    Disconnect,
 }
 
 /// A host that sends any message that a test needs.
-struct Host {
+struct HostModel {
     /// The abilities that the server announced.
     abilities: Abilities,
     results: Mr,
@@ -127,10 +127,10 @@ struct Host {
     context: Context,
 }
 
-impl Host {
+impl HostModel {
     /// Connects to the server with `len` bytes of memory for results.
     fn connect(ip: &str, server: SocketAddr, len: usize) -> Self {
-        let context = roce_udp::open(ip.parse().unwrap(), &Options::default()).unwrap();
+        let context = roce_udp::open(ip.parse().unwrap(), &EmbeddedConfig::default()).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(64).unwrap());
         let qp = pd.create_qp(&cq, &cq, QpCap::default()).unwrap();
         let channel = context.create_channel().unwrap();
@@ -149,7 +149,7 @@ impl Host {
     }
 
     fn wait<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
         loop {
             if let Some(found) = look(self) {
@@ -160,21 +160,22 @@ impl Host {
         }
     }
 
-    fn hear(&self) -> Heard {
+    fn receive_next(&self) -> Received {
         self.wait(|host| {
             while let Some(wc) = host.cq.poll_one().unwrap() {
                 match (wc.status, wc.opcode) {
                     (WcStatus::Success, WcOpcode::Recv) => {
-                        return Some(Heard::Message(host.messages.memory().to_vec(0, wc.byte_len as usize)));
+                        let bytes = host.messages.memory().to_vec(0, wc.byte_len as usize);
+                        return Some(Received::Message(bytes));
                     }
                     (WcStatus::Success, WcOpcode::RecvWriteWithImm) => {
-                        return Some(Heard::Answer(wc.imm.unwrap(), wc.byte_len));
+                        return Some(Received::Response(wc.imm.unwrap(), wc.byte_len));
                     }
                     _ => {}
                 }
             }
             matches!(host.channel.next_event().unwrap(), Some(CmEvent::Disconnected { .. }))
-                .then_some(Heard::Goodbye)
+                .then_some(Received::Disconnect)
         })
     }
 
@@ -190,7 +191,7 @@ impl Host {
 
     /// Requests regions of these sizes (negative for internal regions) with these layout entries. Returns the regions
     /// of the advertisement.
-    fn ask(&self, sizes: &[i32], slots: &[Slot]) -> Result<Vec<RemoteRegion>, ErrorCode> {
+    fn ask(&self, sizes: &[i32], slots: &[LayoutEntry]) -> Result<Vec<RemoteRegion>, ErrorCode> {
         let region = |&size: &i32| RegionRequest {
             flags: if size < 0 { RegionFlags::INTERNAL } else { RegionFlags::NONE },
             host: RemoteRegion { addr: 0, rkey: 0, size: size.unsigned_abs() },
@@ -201,11 +202,11 @@ impl Host {
         self.messages.memory().write(HOST_MESSAGE_BYTES, &message);
         let sge = self.messages.sge(HOST_MESSAGE_BYTES as u64, message.len() as u32);
         self.post(0, SendOp::Send, Payload::Sges(&[sge]));
-        let Heard::Message(bytes) = self.hear() else { panic!("no message") };
+        let Received::Message(bytes) = self.receive_next() else { panic!("no message") };
         match codec::decode(&bytes).unwrap() {
             Message::Advertisement(regions) => Ok(regions.iter().collect()),
             Message::Error(code) => {
-                assert_eq!(self.hear(), Heard::Goodbye);
+                assert_eq!(self.receive_next(), Received::Disconnect);
                 Err(code)
             }
             other => panic!("{other:?}"),
@@ -214,9 +215,9 @@ impl Host {
 
     /// Makes a layout entry of a parameter. The result of the parameter is written to the memory `results` of the host,
     /// at the offset `lands`.
-    fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> Slot {
+    fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> LayoutEntry {
         let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
-        Slot { flags, region, offset, host }
+        LayoutEntry { flags, region, offset, host }
     }
 
     /// Writes a whole region.
@@ -230,9 +231,9 @@ impl Host {
     }
 
     /// Writes whole regions, makes a call and waits for its response.
-    fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Heard {
+    fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Received {
         self.begin(regions, INCREMENT);
-        self.hear()
+        self.receive_next()
     }
 
     /// Writes whole regions, and starts a call of a function.
@@ -253,7 +254,7 @@ fn filled(pd: &Pd, len: usize) -> Mr {
 #[test]
 fn any_layout_that_keeps_to_the_rules_is_served() {
     let server = serve("127.0.80.1", 255);
-    let host = Host::connect("127.0.80.101", server.address(), 5000);
+    let host = HostModel::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
     // The parameters are out of order and have gaps. The parameters are in two regions, with an internal region between
     // these regions. The results of different parameters are apart from each other in the host's memory, and the second
@@ -271,7 +272,7 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let sources = [1100, 4096].map(|len| filled(&host._pd, len));
     let all: Vec<_> = regions.iter().copied().zip(&sources).collect();
     for _ in 0..2 {
-        assert!(matches!(host.call(&all), Heard::Answer(0, _)));
+        assert!(matches!(host.call(&all), Received::Response(0, _)));
         let mut expected = vec![UNTOUCHED; 5000];
         for (lands, start, len) in [(3000, 128, 100), (20, 1024, 10), (4000, 64, 70)] {
             let result: Vec<u8> = (start..start + len).map(|i| (i % 200) as u8 + 1).collect();
@@ -284,7 +285,7 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
 #[test]
 fn results_that_lie_alike_come_in_one_write() {
     let server = serve("127.0.80.2", 255);
-    let host = Host::connect("127.0.80.102", server.address(), 300);
+    let host = HostModel::connect("127.0.80.102", server.address(), 300);
     let slots = [
         host.slot(BOTH, (0, 0, 64), 100),
         host.slot(BOTH, (0, 64, 7), 164),
@@ -292,7 +293,7 @@ fn results_that_lie_alike_come_in_one_write() {
     ];
     let regions = host.ask(&[130], &slots).unwrap();
     let source = filled(&host._pd, 130);
-    assert_eq!(host.call(&[(regions[0], &source)]), Heard::Answer(0, 130));
+    assert_eq!(host.call(&[(regions[0], &source)]), Received::Response(0, 130));
     let found = host.results.memory().to_vec(0, 300);
     let result = |range: std::ops::Range<usize>| range.map(|i| i as u8 + 1).collect::<Vec<_>>();
     assert_eq!((&found[100..171], &found[228..230]), (&result(0..71)[..], &result(128..130)[..]));
@@ -304,9 +305,9 @@ fn what_breaks_the_rules_is_refused() {
     let server = serve("127.0.80.3", 255);
     let at = |region, offset, size| {
         let host = RemoteRegion { addr: 0x1000, rkey: 1, size };
-        Slot { flags: BOTH, region, offset, host }
+        LayoutEntry { flags: BOTH, region, offset, host }
     };
-    let internal = Slot { flags: RegionFlags::INTERNAL, ..at(0, 0, 1) };
+    let internal = LayoutEntry { flags: RegionFlags::INTERNAL, ..at(0, 0, 1) };
     let refused = [
         (vec![at(0, 32, 8)], ErrorCode::Address),
         (vec![at(0, 960, 41)], ErrorCode::Address),
@@ -317,10 +318,10 @@ fn what_breaks_the_rules_is_refused() {
         (vec![], ErrorCode::TooManyRegions),
     ];
     for (slots, code) in refused {
-        let host = Host::connect("127.0.80.103", server.address(), 1);
+        let host = HostModel::connect("127.0.80.103", server.address(), 1);
         assert_eq!(host.ask(&[1000, -100], &slots), Err(code), "{slots:?}");
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while server.stats().sessions.get() > 0 || server.memory_used() > 0 {
         assert!(Instant::now() < deadline, "a refused session is gone");
         std::thread::sleep(Duration::from_millis(5));
@@ -336,7 +337,7 @@ fn layouts_beyond_what_was_said_are_refused() {
         let server = serve(ip, max_slots);
         let local = ip.replace("127.0.80.", "127.0.80.10");
         let ask = |count: u32| {
-            let host = Host::connect(&local, server.address(), 64);
+            let host = HostModel::connect(&local, server.address(), 64);
             assert_eq!(host.abilities, Abilities { slots: max_slots });
             let slots: Vec<_> = (0..count).map(|n| host.slot(BOTH, (0, 64 * n, 1), n.into())).collect();
             host.ask(&[1000], &slots)

@@ -14,12 +14,12 @@ use std::{
 
 use mrsp::{FunctionCode, RegionFlags, U24, plan::Part};
 use naa_server::{
-    arena::Arena,
-    call::{Call, CallWork, Failure, Region, Stop, Task},
+    call::{Call, CallFailure, CallWork, SessionRegion, Stop, WaitingCall},
     function::{Function, FunctionInfo},
-    pool::{Calls, Done, Pool, Refusal, Settings},
+    memory_budget::MemoryBudget,
+    pool::{Calls, EndedCall, Pool, PoolConfig, PoolRefusal},
 };
-use verbs::peer::Peer;
+use verbs::source_network::SourceNetwork;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -41,17 +41,19 @@ impl Gate {
 /// A function that runs a closure.
 struct Probe<F>(FunctionInfo, F);
 
-impl<F: Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static> Function for Probe<F> {
+impl<F: Fn(&mut Call<'_>) -> Result<(), CallFailure> + Send + Sync + 'static> Function for Probe<F> {
     fn info(&self) -> &FunctionInfo {
         &self.0
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         (self.1)(call)
     }
 }
 
-fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static) -> Arc<dyn Function> {
+fn probe(
+    run: impl Fn(&mut Call<'_>) -> Result<(), CallFailure> + Send + Sync + 'static,
+) -> Arc<dyn Function> {
     let info = FunctionInfo {
         code: FunctionCode::constant(99),
         name: "probe".into(),
@@ -63,9 +65,10 @@ fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'sta
 }
 
 /// Makes a call of the first source network with one output of one page.
-fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
-    let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
-    Task {
+fn call(budget: &MemoryBudget, function: &Arc<dyn Function>, time: Duration) -> WaitingCall {
+    let allocation = budget.allocate(4096).unwrap();
+    let regions = vec![SessionRegion { flags: RegionFlags::OUTPUT, allocation }];
+    WaitingCall {
         work: CallWork::Function { function: function.clone(), process: None },
         regions: regions.into(),
         peer: peer(1),
@@ -74,15 +77,15 @@ fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     }
 }
 
-fn settings(workers: usize, queue: usize, quarantine: usize) -> Settings {
-    Settings { workers, queue, per_peer: usize::MAX, guests: 1, quarantine }
+fn config(pool_threads: usize, queue: usize, quarantine: usize) -> PoolConfig {
+    PoolConfig { pool_threads, queue, per_peer: usize::MAX, extra_threads: 1, quarantine }
 }
 
-fn pool(workers: usize, queue: usize, quarantine: usize) -> Pool {
-    Pool::new(settings(workers, queue, quarantine), || {}).unwrap()
+fn pool(pool_threads: usize, queue: usize, quarantine: usize) -> Pool {
+    Pool::new(config(pool_threads, queue, quarantine), || {}).unwrap()
 }
 
-fn peer(number: u8) -> Peer {
+fn peer(number: u8) -> SourceNetwork {
     IpAddr::from([10, 9, 0, number]).into()
 }
 
@@ -107,25 +110,25 @@ fn a_call_runs_and_gives_its_regions_back() {
             woken.fetch_add(1, Ordering::SeqCst);
         }
     };
-    let arena = Arena::new(1 << 20);
-    let pool = Pool::new(settings(2, 4, 1), wake).unwrap();
+    let budget = MemoryBudget::new(1 << 20);
+    let pool = Pool::new(config(2, 4, 1), wake).unwrap();
     let write = probe(|call| {
         let user = call.user().get() as u8;
         call.parts().take_output(0).unwrap()[..3].fill(user);
         call.set_produced(0, 3);
         Ok(())
     });
-    let id = pool.submit(task(&arena, &write, LONG)).unwrap();
+    let id = pool.submit(call(&budget, &write, LONG)).unwrap();
     let done = eventually(|| pool.next_done());
     assert_eq!((done.id, done.result), (id, Ok(vec![Some(Part::prefix(3))])));
     assert_eq!(&done.regions.unwrap()[0].allocation.bytes().unwrap()[..4], [5, 5, 5, 0]);
     eventually(|| (woken.load(Ordering::SeqCst) == 1).then_some(()));
-    assert_eq!((pool.next_deadline(), pool.quarantined(), arena.used()), (None, 0, 0));
+    assert_eq!((pool.next_deadline(), pool.quarantined(), budget.used()), (None, 0, 0));
 }
 
 #[test]
 fn a_full_pool_gives_the_call_back() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let wait = {
         let gate = gate.clone();
         probe(move |_| {
@@ -135,21 +138,21 @@ fn a_full_pool_gives_the_call_back() {
     };
     let pool = pool(1, 2, 1);
     for _ in 0..3 {
-        pool.submit(task(&arena, &wait, LONG)).unwrap();
+        pool.submit(call(&budget, &wait, LONG)).unwrap();
     }
-    let refused = pool.submit(task(&arena, &wait, LONG)).unwrap_err();
-    assert_eq!((refused.why, refused.task.regions.len()), (Refusal::Busy, 1));
+    let refused = pool.submit(call(&budget, &wait, LONG)).unwrap_err();
+    assert_eq!((refused.why, refused.call.regions.len()), (PoolRefusal::Busy, 1));
     gate.open();
     // A call that is done and not collected counts as a call of the pool, too.
     eventually(|| pool.next_deadline().is_none().then_some(()));
-    assert_eq!(pool.submit(task(&arena, &wait, LONG)).unwrap_err().why, Refusal::Busy);
+    assert_eq!(pool.submit(call(&budget, &wait, LONG)).unwrap_err().why, PoolRefusal::Busy);
     assert!(pool.next_done().is_some());
-    pool.submit(task(&arena, &wait, LONG)).unwrap();
+    pool.submit(call(&budget, &wait, LONG)).unwrap();
 }
 
 #[test]
 fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let hang = {
         let gate = gate.clone();
         probe(move |call| {
@@ -160,15 +163,17 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     };
     let pool = pool(1, 1, 2);
     let start = Instant::now();
-    let stuck = pool.submit(task(&arena, &hang, LONG)).unwrap();
-    let queued = pool.submit(task(&arena, &hang, LONG * 2)).unwrap();
+    let stuck = pool.submit(call(&budget, &hang, LONG)).unwrap();
+    let queued = pool.submit(call(&budget, &hang, LONG * 2)).unwrap();
     assert!(pool.next_deadline().unwrap() >= start + LONG);
     assert!(pool.expire(start).is_empty());
     let reports = eventually(|| {
         let reports = pool.expire(start + LONG * 3 / 2);
         (!reports.is_empty()).then_some(reports)
     });
-    let [Done { id, result: Err(Failure::TimedOut), .. }] = &reports[..] else { panic!("{reports:?}") };
+    let [EndedCall { id, result: Err(CallFailure::TimedOut), .. }] = &reports[..] else {
+        panic!("{reports:?}")
+    };
     assert_eq!(*id, stuck);
     assert!(pool.expire(start + LONG * 3 / 2).is_empty());
     // The call `queued` is reported after its deadline, whether it still waits for a thread or already runs. The call
@@ -177,12 +182,12 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     assert_eq!(pool.next_deadline(), None);
     drop(reports);
     gate.open();
-    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
+    eventually(|| (pool.quarantined() == 0 && budget.used() == 0).then_some(()));
     assert!(pool.next_done().is_none());
 }
 
 /// Submits a call that hangs at `gate`, waits until the call has started, and lets the call time out.
-fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
+fn hang_one(pool: &Pool, budget: &MemoryBudget, gate: &Arc<Gate>, of: SourceNetwork) {
     let running = Arc::new(Gate::default());
     let hang = {
         let (gate, running) = (gate.clone(), running.clone());
@@ -192,43 +197,43 @@ fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
             Ok(())
         })
     };
-    pool.submit(Task { peer: of, ..task(arena, &hang, LONG) }).unwrap();
+    pool.submit(WaitingCall { peer: of, ..call(budget, &hang, LONG) }).unwrap();
     running.pass();
     let reports = pool.expire(Instant::now() + LONG);
     assert!(
-        matches!(&reports[..], [Done { regions: None, result: Err(Failure::TimedOut), .. }]),
+        matches!(&reports[..], [EndedCall { regions: None, result: Err(CallFailure::TimedOut), .. }]),
         "{reports:?}"
     );
 }
 
 #[test]
 fn stuck_threads_are_replaced_up_to_the_cap() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(1, 4, 3);
     let quick = probe(|_| Ok(()));
     for stuck in 1..=3 {
-        hang_one(&pool, &arena, &gate, peer(stuck as u8));
+        hang_one(&pool, &budget, &gate, peer(stuck as u8));
         assert_eq!(pool.quarantined(), stuck);
         if stuck < 3 {
-            pool.submit(task(&arena, &quick, LONG)).unwrap();
+            pool.submit(call(&budget, &quick, LONG)).unwrap();
             assert!(eventually(|| pool.next_done()).result.is_ok());
         }
     }
     // Only a source network without abandoned calls can still make calls while the quarantine is full.
-    assert_eq!(pool.submit(task(&arena, &quick, LONG)).unwrap_err().why, Refusal::Quarantine);
-    pool.submit(Task { peer: peer(9), ..task(&arena, &quick, LONG) }).unwrap();
+    assert_eq!(pool.submit(call(&budget, &quick, LONG)).unwrap_err().why, PoolRefusal::Quarantine);
+    pool.submit(WaitingCall { peer: peer(9), ..call(&budget, &quick, LONG) }).unwrap();
     assert!(eventually(|| pool.next_done()).result.is_ok());
-    assert_eq!(arena.used(), 3 * 4096);
+    assert_eq!(budget.used(), 3 * 4096);
     gate.open();
-    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
-    pool.submit(task(&arena, &quick, LONG)).unwrap();
+    eventually(|| (pool.quarantined() == 0 && budget.used() == 0).then_some(()));
+    pool.submit(call(&budget, &quick, LONG)).unwrap();
     assert!(eventually(|| pool.next_done()).result.is_ok());
     assert_eq!(pool.shutdown(Instant::now() + LONG), 0);
 }
 
 #[test]
 fn a_call_that_waits_past_its_time_gives_its_regions_back() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(1, 4, 1);
     let running = Arc::new(Gate::default());
     let hang = {
@@ -239,11 +244,12 @@ fn a_call_that_waits_past_its_time_gives_its_regions_back() {
             Ok(())
         })
     };
-    pool.submit(task(&arena, &hang, LONG * 9)).unwrap();
+    pool.submit(call(&budget, &hang, LONG * 9)).unwrap();
     running.pass();
-    let late = pool.submit(task(&arena, &hang, LONG)).unwrap();
+    let late = pool.submit(call(&budget, &hang, LONG)).unwrap();
     let mut reports = pool.expire(Instant::now() + LONG * 2);
-    let [Done { id, result: Err(Failure::TimedOut), regions: Some(regions) }] = &mut reports[..] else {
+    let [EndedCall { id, result: Err(CallFailure::TimedOut), regions: Some(regions) }] = &mut reports[..]
+    else {
         panic!("{reports:?}")
     };
     assert_eq!((*id, regions.len(), regions.take_status_bytes(), pool.quarantined()), (late, 1, 0, 0));
@@ -252,41 +258,41 @@ fn a_call_that_waits_past_its_time_gives_its_regions_back() {
 
 #[test]
 fn status_bytes_of_a_call_are_taken_once() {
-    let arena = Arena::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     let fails = probe(|call| {
         call.set_status(8);
-        Err(Failure::Input("on purpose".into()))
+        Err(CallFailure::Input("on purpose".into()))
     });
-    let mut task = task(&arena, &fails, LONG);
-    assert!(task.run(&Stop::never()).is_err());
-    assert_eq!(task.regions.take_status_bytes(), 8);
+    let mut call = call(&budget, &fails, LONG);
+    assert!(call.run(&Stop::never()).is_err());
+    assert_eq!(call.regions.take_status_bytes(), 8);
     let abandoned = Stop::never();
     abandoned.abandon();
-    assert_eq!(task.run(&abandoned), Err(Failure::Abandoned));
-    assert_eq!(task.regions.take_status_bytes(), 0);
+    assert_eq!(call.run(&abandoned), Err(CallFailure::Abandoned));
+    assert_eq!(call.regions.take_status_bytes(), 0);
 }
 
 #[test]
 fn a_panic_is_a_failure_and_the_worker_goes_on() {
-    let arena = Arena::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     let pool = pool(1, 4, 1);
     let panics = probe(|_| panic!("on purpose"));
     for _ in 0..3 {
-        pool.submit(task(&arena, &panics, LONG)).unwrap();
+        pool.submit(call(&budget, &panics, LONG)).unwrap();
         let done = eventually(|| pool.next_done());
         let Err(why) = done.result else { panic!("{:?}", done.result) };
-        assert!(matches!(why, Failure::Internal(_)) && why.is_for_the_log());
+        assert!(matches!(why, CallFailure::Internal(_)) && why.is_for_the_log());
         let name = &panics.info().name;
         assert!(why.to_string().contains(&format!("{name} panicked: on purpose")), "{why}");
         assert!(done.regions.is_some());
     }
-    pool.submit(task(&arena, &probe(|_| Ok(())), LONG)).unwrap();
+    pool.submit(call(&budget, &probe(|_| Ok(())), LONG)).unwrap();
     assert_eq!(eventually(|| pool.next_done()).result, Ok(vec![None]));
 }
 
 #[test]
 fn an_abandoned_call_is_never_reported() {
-    let (arena, started) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, started) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(1, 4, 1);
     let patient = {
         let started = started.clone();
@@ -295,24 +301,24 @@ fn an_abandoned_call_is_never_reported() {
             while !call.should_stop() {
                 thread::yield_now();
             }
-            Err(Failure::Abandoned)
+            Err(CallFailure::Abandoned)
         })
     };
-    let running = pool.submit(task(&arena, &patient, LONG)).unwrap();
-    let waiting = pool.submit(task(&arena, &patient, LONG)).unwrap();
+    let running = pool.submit(call(&budget, &patient, LONG)).unwrap();
+    let waiting = pool.submit(call(&budget, &patient, LONG)).unwrap();
     started.pass();
     assert!(pool.abandon(waiting).is_some());
     assert!(pool.abandon(running).is_none());
     assert!(pool.abandon(running).is_none());
-    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
+    eventually(|| (pool.quarantined() == 0 && budget.used() == 0).then_some(()));
     assert!(pool.next_done().is_none() && pool.next_deadline().is_none());
 }
 
 #[test]
 fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(1, 4, 4);
-    hang_one(&pool, &arena, &gate, peer(1));
+    hang_one(&pool, &budget, &gate, peer(1));
     let started = Arc::new(Gate::default());
     let slow = {
         let started = started.clone();
@@ -322,16 +328,16 @@ fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
             Ok(())
         })
     };
-    let running = pool.submit(task(&arena, &slow, LONG)).unwrap();
+    let running = pool.submit(call(&budget, &slow, LONG)).unwrap();
     started.pass();
-    let waiting = pool.submit(task(&arena, &slow, LONG)).unwrap();
+    let waiting = pool.submit(call(&budget, &slow, LONG)).unwrap();
     let stuck = pool.shutdown(Instant::now() + Duration::from_millis(500));
     assert_eq!(stuck, 1);
-    assert_eq!(pool.submit(task(&arena, &slow, LONG)).unwrap_err().why, Refusal::Closed);
+    assert_eq!(pool.submit(call(&budget, &slow, LONG)).unwrap_err().why, PoolRefusal::Closed);
     let mut ends: Vec<_> =
         std::iter::from_fn(|| pool.next_done()).map(|done| (done.id, done.result)).collect();
     ends.sort_by_key(|(id, _)| *id);
-    assert_eq!(ends, [(running, Ok(vec![None])), (waiting, Err(Failure::Abandoned))]);
+    assert_eq!(ends, [(running, Ok(vec![None])), (waiting, Err(CallFailure::Abandoned))]);
     assert!(!pool.is_stopped());
     gate.open();
     assert_eq!(pool.shutdown(Instant::now() + LONG), 0);
@@ -340,23 +346,23 @@ fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
 
 #[test]
 fn nothing_is_lost_under_load() {
-    let arena = Arena::new(64 << 20);
+    let budget = MemoryBudget::new(64 << 20);
     let pool = pool(4, 64, 4);
     let work = probe(|call| {
         let user = call.user().get();
-        if user.is_multiple_of(7) { Err(Failure::Input("seventh".into())) } else { Ok(()) }
+        if user.is_multiple_of(7) { Err(CallFailure::Input("seventh".into())) } else { Ok(()) }
     });
     let (mut open, mut failed) = (BTreeSet::new(), 0);
-    let mut collect = |done: Done, open: &mut BTreeSet<_>| {
+    let mut collect = |done: EndedCall, open: &mut BTreeSet<_>| {
         assert!(open.remove(&done.id), "{:?} was reported twice", done.id);
         failed += usize::from(done.result.is_err());
     };
     for user in 0..7000 {
-        let mut next = Task { user: U24::new(user).unwrap(), ..task(&arena, &work, LONG) };
+        let mut next = WaitingCall { user: U24::new(user).unwrap(), ..call(&budget, &work, LONG) };
         let id = loop {
             match pool.submit(next) {
                 Ok(id) => break id,
-                Err(refused) => next = refused.task,
+                Err(refused) => next = refused.call,
             }
             collect(eventually(|| pool.next_done()), &mut open);
         };
@@ -365,12 +371,12 @@ fn nothing_is_lost_under_load() {
     while !open.is_empty() {
         collect(eventually(|| pool.next_done()), &mut open);
     }
-    assert_eq!((failed, arena.used()), (1000, 0));
+    assert_eq!((failed, budget.used()), (1000, 0));
 }
 
 #[test]
 fn a_peer_is_served_at_once_while_another_has_all_workers() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(2, 16, 4);
     let hang = {
         let gate = gate.clone();
@@ -380,13 +386,13 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
         })
     };
     for _ in 0..6 {
-        pool.submit(task(&arena, &hang, LONG)).unwrap();
+        pool.submit(call(&budget, &hang, LONG)).unwrap();
     }
     // The second source network has two calls: its first call runs at once, and its second call runs when its first
     // call has ended.
     let quick = probe(|_| Ok(()));
     for _ in 0..2 {
-        pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();
+        pool.submit(WaitingCall { peer: peer(2), ..call(&budget, &quick, LONG) }).unwrap();
     }
     for _ in 0..2 {
         assert!(eventually(|| pool.next_done()).result.is_ok());
@@ -396,13 +402,13 @@ fn a_peer_is_served_at_once_while_another_has_all_workers() {
     for _ in 0..6 {
         assert!(eventually(|| pool.next_done()).result.is_ok());
     }
-    assert_eq!((arena.used(), pool.calls(peer(1))), (0, Calls::default()));
+    assert_eq!((budget.used(), pool.calls(peer(1))), (0, Calls::default()));
 }
 
 #[test]
 fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
-    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
-    let pool = Pool::new(Settings { guests: 0, ..settings(1, 3, 2) }, || {}).unwrap();
+    let (budget, gate) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
+    let pool = Pool::new(PoolConfig { extra_threads: 0, ..config(1, 3, 2) }, || {}).unwrap();
     let hang = {
         let gate = gate.clone();
         probe(move |_| {
@@ -410,12 +416,12 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
             Ok(())
         })
     };
-    let of_first: Vec<_> = (0..4).map(|_| pool.submit(task(&arena, &hang, LONG)).unwrap()).collect();
-    let other = pool.submit(Task { peer: peer(2), ..task(&arena, &hang, LONG) }).unwrap();
+    let of_first: Vec<_> = (0..4).map(|_| pool.submit(call(&budget, &hang, LONG)).unwrap()).collect();
+    let other = pool.submit(WaitingCall { peer: peer(2), ..call(&budget, &hang, LONG) }).unwrap();
     let done = pool.next_done().unwrap();
     assert_eq!(
         (done.id, done.result, done.regions.is_some()),
-        (of_first[3], Err(Failure::Refused(Refusal::Displaced)), true)
+        (of_first[3], Err(CallFailure::Refused(PoolRefusal::Displaced)), true)
     );
     gate.open();
     let mut ends: Vec<_> = (0..4).map(|_| eventually(|| pool.next_done()).id).collect();
@@ -436,7 +442,7 @@ fn scheduling() -> (u32, u32) {
 #[test]
 fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     const SCHED_IDLE: u32 = 5;
-    let (arena, seen) = (Arena::new(1 << 20), Arc::new(Mutex::new(Vec::new())));
+    let (budget, seen) = (MemoryBudget::new(1 << 20), Arc::new(Mutex::new(Vec::new())));
     let (started, gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
     let pool = pool(1, 4, 2);
     let observe = {
@@ -450,7 +456,7 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
         })
     };
     let network = scheduling();
-    let id = pool.submit(task(&arena, &observe, LONG)).unwrap();
+    let id = pool.submit(call(&budget, &observe, LONG)).unwrap();
     started.pass();
     assert!(pool.abandon(id).is_none());
     gate.open();
@@ -469,7 +475,7 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
             Ok(())
         })
     };
-    pool.submit(task(&arena, &look, LONG)).unwrap();
+    pool.submit(call(&budget, &look, LONG)).unwrap();
     assert!(eventually(|| pool.next_done()).result.is_ok());
     assert_eq!(*again.lock().unwrap(), Some(before));
 }

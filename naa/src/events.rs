@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat_udp::Event as Whole;
-use naa_events::{Config, Error, Event, Filter, Geometry, Source, Stats, Worker, WorkerName};
+use ejfat_udp::ReceivedEvent;
+use naa_events::{BridgeAddress, Config, Error, Event, Filter, Geometry, Worker, WorkerCounters, WorkerName};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
     Usage, bridge,
     ejfat::{
-        sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
-        tell::Line,
+        sink::{EventSink, FolderSink, Nowhere, Pipe, Shell, StandardOutput},
+        status_line::StatusLine,
         values::size,
     },
     provider, show, signals,
@@ -40,7 +40,7 @@ use crate::{
 Programs take events in their own memory: crate naa-events, naa_events.h, naa.events for Python.")]
 pub(crate) struct Args {
     /// The bridge: ADDR[:PORT], or unix:PATH on its machine
-    source: Source,
+    source: BridgeAddress,
     /// Slots of the ring that events are put into
     #[arg(long, value_name = "N", default_value_t = 64)]
     slots: u32,
@@ -130,9 +130,9 @@ impl Args {
         Ok(Config { geometry, filter, name, again, provider, reconnect, ..Config::default() })
     }
 
-    fn sink(&self) -> anyhow::Result<Box<dyn Sink>> {
+    fn sink(&self) -> anyhow::Result<Box<dyn EventSink>> {
         Ok(match (&self.out, &self.pipe, &self.exec) {
-            (Some(folder), ..) => Box::new(Folder::new(folder)?),
+            (Some(folder), ..) => Box::new(FolderSink::new(folder)?),
             (_, Some(path), _) => Box::new(Pipe::open(path)?),
             (_, _, Some(command)) => Box::new(Shell(command.clone())),
             _ if self.stdout => Box::new(StandardOutput),
@@ -145,8 +145,8 @@ impl Args {
 /// A sink that prints a line with the checksum of each event.
 struct Sums;
 
-impl Sink for Sums {
-    fn event(&mut self, event: &Whole<'_>) -> anyhow::Result<()> {
+impl EventSink for Sums {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         let sum = show::hex(&Sha256::digest(event.bytes));
         Ok(show::line(&format!("{sum}  {}-{}", event.name.data_id, event.name.event))?)
     }
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let most = show::bytes(config.geometry.ring_bytes() as u64);
         show::note(&format!("{}; events of up to {most} fit; Ctrl-C ends it", worker.describe()));
     }
-    let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
+    let (begin, mut line) = (Instant::now(), StatusLine::new(args.json || quiet));
     let (mut taken, mut bytes) = (0, Vec::new());
     let done = |taken| args.events.is_some_and(|events| taken >= events);
     let mut take = || -> anyhow::Result<()> {
@@ -186,7 +186,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 }
                 put(&mut *sink, &event, &mut bytes)?;
             }
-            line.tell(|| told(&worker.stats(), begin.elapsed()));
+            line.update(|| summary(&worker.stats(), begin.elapsed()));
         }
         Ok(())
     };
@@ -201,7 +201,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "bytes": stats.bytes, "reconnects": stats.reconnects, "numbered": numbered, "again": stats.again});
         return Ok(show::line(&end.to_string())?);
     }
-    show::note(&format!("{}{}", told(&stats, begin.elapsed()), show::numbered(numbered)));
+    show::note(&format!("{}{}", summary(&stats, begin.elapsed()), show::numbered(numbered)));
     Ok(())
 }
 
@@ -212,18 +212,19 @@ fn next(worker: &mut Worker) -> Result<Option<Event>, Error> {
 
 /// Passes an event to a sink. Sinks get slices, and the bridge can write the ring at any time, so the event is copied to `bytes`
 /// first.
-fn put(sink: &mut dyn Sink, event: &Event, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+fn put(sink: &mut dyn EventSink, event: &Event, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
     event.copy_to(bytes);
-    sink.event(&Whole { name: event.descriptor().name, from: None, bytes })
+    sink.event(&ReceivedEvent { name: event.descriptor().name, from: None, bytes })
 }
 
 fn listed(event: &Event) -> serde_json::Value {
     let its = event.descriptor();
     json!({"data_id": its.name.data_id, "event": its.name.event, "tick": its.tick, "bytes": its.length,
-        "sequence": its.sequence, "first_segment_unix_ns": its.first, "assembly_ns": its.assembly, "again": its.again})
+        "sequence": its.sequence, "first_segment_unix_ns": its.first, "assembly_ns": its.assembly,
+        "again": its.delivered_again})
 }
 
-fn told(stats: &Stats, time: Duration) -> String {
+fn summary(stats: &WorkerCounters, time: Duration) -> String {
     let again = match stats.again {
         0 => String::new(),
         again => format!(", {again} of them delivered again"),

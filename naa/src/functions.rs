@@ -1,6 +1,6 @@
 //! `naa functions`: what an accelerator offers.
 
-use mrsp::catalogue::{Direction, Function};
+use mrsp::catalogue::{Direction, FunctionInfo};
 use naa_measure::TextTable;
 
 use crate::{peer, provider, show};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server) = args.peer.open()?;
-    provider::tell(device.why(), device.is_surprising());
+    provider::report(device.why(), device.is_surprising());
     let waiting = show::waiting(format!("connecting to {server}"));
     let catalogue = naa_host::functions(&device, server)?;
     drop(waiting);
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(show::line(&TextTable::of(header, catalogue.functions.iter().map(row)))?)
 }
 
-fn row(function: &Function) -> Vec<String> {
+fn row(function: &FunctionInfo) -> Vec<String> {
     vec![function.code.to_string(), function.name.clone(), function.signature(), function.description.clone()]
 }
 
-fn json(function: &Function) -> serde_json::Value {
+fn json(function: &FunctionInfo) -> serde_json::Value {
     let parameters: Vec<_> = function
         .parameters
         .iter()

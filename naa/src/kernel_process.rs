@@ -10,19 +10,19 @@ use crate::show;
 const COMMAND: &str = "kernel-process";
 
 /// The command line of this process, if a server started it as a process of kernels.
-pub(crate) fn started() -> Option<child::Started> {
+pub(crate) fn started() -> Option<child::LaunchArgs> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [command, parent, memory] = arguments.as_slice() else { return None };
     let number = |text: &OsString| text.to_str()?.parse::<u64>().ok();
     let parent = u32::try_from(number(parent)?).ok()?;
-    (command == COMMAND).then_some(child::Started { parent, memory: number(memory)? })
+    (command == COMMAND).then_some(child::LaunchArgs { parent, memory: number(memory)? })
 }
 
 /// How much higher the nice value of kernels is than that of the server's threads which serve the network. Pool threads
 /// have the same.
 const NICER: i32 = 10;
 
-pub(crate) fn run(started: child::Started) -> ExitCode {
+pub(crate) fn run(started: child::LaunchArgs) -> ExitCode {
     if let Err(error) = nice(NICER) {
         show::error_line(&format!("naa: kernels compete with the server for the cores: {error}"));
     }

@@ -178,7 +178,7 @@ fn main() -> ExitCode {
 
 /// Prints the error, and returns the exit status.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    show::error_line(&format!("naa: {}", verbs::told(error.as_ref())));
+    show::error_line(&format!("naa: {}", verbs::error_text(error.as_ref())));
     exit::status(error)
 }
 
@@ -243,6 +243,9 @@ mod tests {
         let device = verbs::Error::NoDevice("no route leads there".into());
         let host = naa_host::Error::Device(device);
         let error = anyhow::Error::new(host).context("cannot dial");
-        assert_eq!(verbs::told(error.as_ref()), "cannot dial: this machine: no device: no route leads there");
+        assert_eq!(
+            verbs::error_text(error.as_ref()),
+            "cannot dial: this machine: no device: no route leads there"
+        );
     }
 }

@@ -23,7 +23,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use naa_grpc::connections::{self, Connection, Limits};
+use naa_grpc::connections::{self, ConnectionLimits, TcpConnection};
 use tokio::{sync::mpsc, time};
 
 /// The content type of the text that `prometheus_client::encoding::text` writes.
@@ -91,7 +91,11 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 
 async fn serve_connections(listener: TcpListener, pages: Arc<Pages>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let limits = Limits { seats: CONNECTIONS, patience: HEAD_TIME, permits: Box::new(|_| true) };
+    let limits = ConnectionLimits {
+        connections: CONNECTIONS,
+        request_timeout: HEAD_TIME,
+        permits: Box::new(|_| true),
+    };
     let (taken, mut connections) = mpsc::channel(1);
     tokio::spawn(connections::accept(listener, limits, taken));
     while let Some(connection) = connections.recv().await {
@@ -103,7 +107,7 @@ async fn serve_connections(listener: TcpListener, pages: Arc<Pages>) -> std::io:
     Ok(())
 }
 
-async fn serve_connection(connection: Connection, pages: &Pages) {
+async fn serve_connection(connection: TcpConnection, pages: &Pages) {
     let (requests, in_progress) = (connection.requests(), OnceLock::new());
     let answer = |request: Request<Incoming>| {
         // There is one request, and it is in progress until the connection ends.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use naa_host::{CallTimeout, Choice, DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
+use naa_host::{CallTimeout, DEFAULT_PORT, Device, LayoutChoice, ProviderChoice, SessionConfig};
 
 use crate::provider;
 
@@ -43,7 +43,11 @@ impl FromStr for ServerName {
 impl ServerName {
     /// Opens the device to call from, at `local` or at the address where the route to the server begins, and finds the
     /// server's address. If the name has several addresses, the first one that answers is used.
-    pub(crate) fn find(&self, local: Option<IpAddr>, choice: Choice) -> anyhow::Result<(Device, SocketAddr)> {
+    pub(crate) fn find(
+        &self,
+        local: Option<IpAddr>,
+        choice: ProviderChoice,
+    ) -> anyhow::Result<(Device, SocketAddr)> {
         self.find_within(local, choice, &SessionConfig::default())
     }
 
@@ -51,7 +55,7 @@ impl ServerName {
     fn find_within(
         &self,
         local: Option<IpAddr>,
-        choice: Choice,
+        choice: ProviderChoice,
         config: &SessionConfig,
     ) -> anyhow::Result<(Device, SocketAddr)> {
         let open = |server| match local {
@@ -83,7 +87,7 @@ pub(crate) struct Args {
 
 /// How long to wait for it, and how.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Patience {
+pub(crate) struct WaitArgs {
     /// Give up when connecting, or a call, takes longer [default: NAA_TIMEOUT, else 10 to connect, and calls for as long
     /// as the server is alive]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -111,7 +115,7 @@ impl Args {
     }
 }
 
-impl Patience {
+impl WaitArgs {
     /// Opens the device to call from. Returns it with the server's address and the settings of sessions with the server.
     pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
@@ -157,7 +161,7 @@ mod tests {
     #[test]
     fn names_that_do_not_exist_are_named() {
         let server = "no-such-host.invalid".parse::<ServerName>().unwrap();
-        let error = server.find(None, Choice::Embedded).unwrap_err();
+        let error = server.find(None, ProviderChoice::Embedded).unwrap_err();
         assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     peer: peer::Args,
     #[command(flatten)]
-    patience: peer::Patience,
+    waiting: peer::WaitArgs,
     /// Calls; 0: until Ctrl-C
     #[arg(short, long, default_value_t = 1000)]
     count: u64,
@@ -74,9 +74,9 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (device, server, config) = args.patience.open(&args.peer)?;
+    let (device, server, config) = args.waiting.open(&args.peer)?;
     let size = usize::try_from(args.size)?;
-    provider::tell(device.why(), device.is_surprising());
+    provider::report(device.why(), device.is_surprising());
     let waiting = show::waiting(format!("connecting to {server}"));
     let mut session = Session::connect(&device, server, &[Param::in_out(size)], &config)?;
     drop(waiting);

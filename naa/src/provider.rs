@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use naa_provider::{BadChoice, Choice, VARIABLE};
+use naa_provider::{BadChoice, ProviderChoice, VARIABLE};
 use verbs_ibv::RdmaDevice;
 
 use crate::{Usage, show};
@@ -14,18 +14,19 @@ pub(crate) struct Args {
     /// verbs: NICs and soft-RoCE through rdma-core; embedded: our own stack on UDP; auto: verbs where an RDMA device has
     /// the local address, else embedded [default: NAA_PROVIDER, else auto]
     #[arg(long, value_name = "PROVIDER", hide_possible_values = true, value_parser = choices())]
-    provider: Option<Choice>,
+    provider: Option<ProviderChoice>,
 }
 
-fn choices() -> impl TypedValueParser<Value = Choice> {
-    let names = [Choice::Auto, Choice::Verbs, Choice::Embedded].map(Choice::name);
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
+fn choices() -> impl TypedValueParser<Value = ProviderChoice> {
+    let names =
+        [ProviderChoice::Auto, ProviderChoice::Verbs, ProviderChoice::Embedded].map(ProviderChoice::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<ProviderChoice>())
 }
 
 impl Args {
     /// # Errors
     /// The errors of [`from_env`], if no option names a provider.
-    pub(crate) fn choice(self) -> anyhow::Result<Choice> {
+    pub(crate) fn choice(self) -> anyhow::Result<ProviderChoice> {
         self.provider.map_or_else(from_env, Ok)
     }
 }
@@ -34,21 +35,21 @@ impl Args {
 ///
 /// # Errors
 /// [`Usage`] if the variable names no provider.
-pub(crate) fn from_env() -> anyhow::Result<Choice> {
-    Choice::from_env().map_err(|BadChoice { value }| {
+pub(crate) fn from_env() -> anyhow::Result<ProviderChoice> {
+    ProviderChoice::from_env().map_err(|BadChoice { value }| {
         Usage::error(format!("{VARIABLE}={value}: no provider; {}", BadChoice::REMEDY))
     })
 }
 
 /// An address of this machine for a process that this program starts: a free one on loopback, or that of an RDMA device.
-pub(crate) fn own_address(choice: Choice) -> anyhow::Result<IpAddr> {
+pub(crate) fn own_address(choice: ProviderChoice) -> anyhow::Result<IpAddr> {
     let of_device = || rdma_address(&verbs_ibv::devices());
     match choice {
-        Choice::Embedded => Ok(naa_provider::free_loopback()?),
+        ProviderChoice::Embedded => Ok(naa_provider::free_loopback()?),
         // Soft-RoCE holds the UDP port on loopback, too, so there may be no free address.
-        Choice::Auto => naa_provider::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
+        ProviderChoice::Auto => naa_provider::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
         // If there is no RDMA device, opening the provider fails with an error that names the remedy.
-        Choice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        ProviderChoice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
     }
 }
 
@@ -61,7 +62,7 @@ fn rdma_address(devices: &[RdmaDevice]) -> Option<IpAddr> {
 }
 
 /// Prints on standard error which provider is used and why, if `is_surprising` is set. Otherwise only the log has it.
-pub(crate) fn tell(why: &str, is_surprising: bool) {
+pub(crate) fn report(why: &str, is_surprising: bool) {
     if is_surprising {
         show::note(&format!("naa: {why}"));
     } else {

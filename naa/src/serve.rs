@@ -18,9 +18,9 @@ use naa_server::{
     allow::{AllowList, Network},
     function::{Handler, Registry},
     functions, kernel,
-    resident::Resident,
+    loop_service::LoopService,
 };
-use services::Started;
+use services::ServiceParts;
 use verbs::WaitMode;
 
 use crate::{kernel_process, metrics, provider, show};
@@ -126,7 +126,7 @@ impl Args {
         config.limits.max_slots = self.max_slots;
         config.max_sessions = self.max_sessions;
         config.max_sessions_per_peer = self.max_sessions_per_peer;
-        config.pool.workers = self.workers.unwrap_or(config.pool.workers);
+        config.pool.pool_threads = self.workers.unwrap_or(config.pool.pool_threads);
         config.pool.per_peer = self.per_peer_calls;
         config.call_time = seconds(self.call_time, "--call-time")?;
         config.probe_interval = seconds(self.probe_interval, "--probe-interval")?;
@@ -149,16 +149,16 @@ impl Args {
     }
 }
 
-/// Waits until `told` asks the program to end, or a service ends by itself. Returns why the service ended.
+/// Waits until `ended` asks the program to end, or a service ends by itself. Returns why the service ended.
 ///
 /// # Errors
 /// If the server ended by itself, so that a supervisor starts the program again.
 fn wait(
-    told: &mpsc::Receiver<()>,
+    ended: &mpsc::Receiver<()>,
     server: &Server,
-    services: &mut services::Services,
+    services: &mut services::RunningServices,
 ) -> anyhow::Result<Option<String>> {
-    while told.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Timeout) {
+    while ended.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Timeout) {
         if let Some(why) = server.ended() {
             anyhow::bail!("the server ended: {why}");
         }
@@ -166,7 +166,7 @@ fn wait(
         if failed.is_some() {
             return Ok(failed);
         }
-        services.tell_of_ended_reservations();
+        services.log_ended_reservations();
     }
     Ok(None)
 }
@@ -175,25 +175,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.services.has_tables() {
         crate::lb::check_mrsp("--forward", args.bind, &args.allow, false)?;
     }
-    let Started { mut services, functions, bridge } = args.services.start()?;
+    let ServiceParts { mut services, functions, bridge } = args.services.start()?;
     let registry = args.registry(functions)?;
     let count = registry.iter().count();
     let mut config = args.config()?;
     config.stream_sends = crate::bridge::STREAM_SENDS;
-    let resident = bridge.map(|bridge| Box::new(bridge) as Box<dyn Resident>);
-    let server = Server::start_with(config, registry, resident)?;
+    let loop_service = bridge.map(|bridge| Box::new(bridge) as Box<dyn LoopService>);
+    let server = Server::start_with(config, registry, loop_service)?;
     let stats = server.stats().clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
-    let (told, ended) = mpsc::channel();
+    let (to_end, ended) = mpsc::channel();
     crate::signals::on_hang_up()?;
     if args.until_eof {
-        let told = told.clone();
+        let to_end = to_end.clone();
         crate::signals::on_stdin_end(move || {
-            let _ = told.send(());
+            let _ = to_end.send(());
         })?;
     }
     crate::signals::on_terminate(move || {
-        let _ = told.send(());
+        let _ = to_end.send(());
     })?;
     services.join(&args.services)?;
     if args.json {

@@ -21,13 +21,13 @@ use signal_hook::{
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether the process was told to end.
-static TOLD: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
 /// The functions that run before a second signal ends the process.
 static LAST: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
 /// Returns whether the process was told to end since [`on_terminate`] was called.
-pub(crate) fn is_told() -> bool {
-    TOLD.load(Ordering::Relaxed)
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
 }
 
 /// Runs `last` when a second signal ends the process. It must not take long.
@@ -35,22 +35,22 @@ pub(crate) fn before_sudden_end(last: impl FnOnce() + Send + 'static) {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(last));
 }
 
-/// Runs `goodbye` when the process is told to end. A second signal ends it at once, if it comes a second later or more.
-pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// Runs `at_end` when the process is told to end. A second signal ends it at once, if it comes a second later or more.
+pub(crate) fn on_terminate(at_end: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-    let (told, ended) = mpsc::channel();
+    let (to_end, ended) = mpsc::channel();
     // This thread waits from the beginning: when the signal comes, there may be no memory to start one.
-    let say_goodbye = move || ended.recv().is_ok().then(goodbye);
-    std::thread::Builder::new().name("naa-end".into()).spawn(say_goodbye)?;
+    let run_at_end = move || ended.recv().is_ok().then(at_end);
+    std::thread::Builder::new().name("naa-end".into()).spawn(run_at_end)?;
     std::thread::Builder::new().name("naa-signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
                 None => {
                     first = Some(Instant::now());
-                    TOLD.store(true, Ordering::Relaxed);
+                    ENDING.store(true, Ordering::Relaxed);
                     // This fails only if the other thread has ended, which it does after a signal.
-                    let _ = told.send(());
+                    let _ = to_end.send(());
                 }
                 Some(first) if first.elapsed() >= GRACE => {
                     let last = std::mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
@@ -81,12 +81,12 @@ pub(crate) fn report_full_files() {
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
 }
 
-/// Runs `goodbye` when standard input ends. If standard input is a pipe to the parent process, it ends however the parent ends.
-pub(crate) fn on_stdin_end(goodbye: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+/// Runs `at_end` when standard input ends. If standard input is a pipe to the parent process, it ends however the parent ends.
+pub(crate) fn on_stdin_end(at_end: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let until_end = || {
         // An error counts as the end, too.
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        goodbye();
+        at_end();
     };
     std::thread::Builder::new().name("naa-stdin".into()).spawn(until_end)?;
     Ok(())

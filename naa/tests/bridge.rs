@@ -5,8 +5,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use bridge_common::{Bridge, Worker};
-use common::{Folder, json_of, run, stderr, stdout_of, text};
+use bridge_common::{BridgeProcess, WorkerProcess};
+use common::{TempFolder, json_of, run, stderr, stdout_of, text};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -53,8 +53,8 @@ fn demo_bridge_accounts_for_each_event() {
 #[test]
 fn files_go_through_a_bridge_to_workers() {
     for (placing, ip) in [("store", "127.0.14.1"), ("cut", "127.0.14.2")] {
-        let folder = Folder::new(&format!("bridge-{placing}"));
-        let bridge = Bridge::start(ip, &folder, &["--placing", placing, "--route", "data-id"]);
+        let folder = TempFolder::new(&format!("bridge-{placing}"));
+        let bridge = BridgeProcess::start(ip, &folder, &["--placing", placing, "--route", "data-id"]);
         let contents = [text(300_000), b"short".to_vec()];
         let files = [folder.with("large", &contents[0]), folder.with("small", &contents[1])];
         let sums = |data_id: u16| {
@@ -65,7 +65,7 @@ fn files_go_through_a_bridge_to_workers() {
             contents.iter().enumerate().map(sum).collect::<Vec<_>>()
         };
         for (source, name) in [(bridge.workers(), "remote"), (bridge.local(), "local")] {
-            let worker = Worker::start(source, 2, name);
+            let worker = WorkerProcess::start(source, 2, name);
             let send = ["ejfat", "send", "--to", bridge.segments(), "--rate", "0.5", &files[0], &files[1]];
             let output = run(&send);
             assert!(output.status.success(), "{}", stderr(&output));
@@ -84,9 +84,9 @@ fn files_go_through_a_bridge_to_workers() {
 
 #[test]
 fn a_bridge_tells_what_became_of_an_event() {
-    let folder = Folder::new("bridge-trace");
-    let bridge = Bridge::start("127.0.14.3", &folder, &[]);
-    let worker = Worker::start(bridge.workers(), 1, "only");
+    let folder = TempFolder::new("bridge-trace");
+    let bridge = BridgeProcess::start("127.0.14.3", &folder, &[]);
+    let worker = WorkerProcess::start(bridge.workers(), 1, "only");
     let file = folder.with("event", b"some bytes");
     assert!(run(&["ejfat", "send", "--to", bridge.segments(), &file]).status.success());
     assert_eq!(worker.lines().len(), 1);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, Server, hard, json_of, naa, run, stderr, stdout_of, text, wait_at_most};
+use common::{ServerProcess, TempFolder, hard, json_of, naa, run, stderr, stdout_of, text, wait_at_most};
 use serde_json::Value;
 
 #[test]
@@ -30,7 +30,7 @@ fn demo_verifies_every_function() {
 
 #[test]
 fn demo_writes_the_table_and_a_file() {
-    let folder = Folder::new("demo");
+    let folder = TempFolder::new("demo");
     let file = folder.file("rows.json");
     let table = stdout_of(&["demo", "--quick", "--json", &file]);
     for word in
@@ -64,8 +64,8 @@ fn killed_demo_leaves_no_process() {
 
 #[test]
 fn checksums_are_those_of_the_files() {
-    let server = Server::start("127.0.5.1");
-    let folder = Folder::new("checksums");
+    let server = ServerProcess::start("127.0.5.1");
+    let folder = TempFolder::new("checksums");
     let content = text(3_000_001);
     let (large, empty) = (folder.with("large", &content), folder.with("empty", b""));
     let printed = stdout_of(&[
@@ -96,8 +96,8 @@ fn checksums_are_those_of_the_files() {
 
 #[test]
 fn compression_gives_the_file_back() {
-    let server = Server::start("127.0.5.3");
-    let folder = Folder::new("compression");
+    let server = ServerProcess::start("127.0.5.3");
+    let folder = TempFolder::new("compression");
     // More than four times the compressed size, so that the output must grow.
     let content = text(9_000_000);
     let file = folder.with("data", &content);
@@ -117,8 +117,8 @@ fn compression_gives_the_file_back() {
 
 #[test]
 fn matrices_and_plain_functions() {
-    let server = Server::start("127.0.5.4");
-    let folder = Folder::new("matrices");
+    let server = ServerProcess::start("127.0.5.4");
+    let folder = TempFolder::new("matrices");
     let bytes = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
     let a = folder.with("a", &bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
     let b = folder.with("b", &bytes(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]));
@@ -142,8 +142,8 @@ fn matrices_and_plain_functions() {
 
 #[test]
 fn arrays_of_numbers() {
-    let server = Server::start("127.0.5.13");
-    let folder = Folder::new("arrays");
+    let server = ServerProcess::start("127.0.5.13");
+    let folder = TempFolder::new("arrays");
     let name = server.name();
     let call = |rest: &[&str]| run(&[&["call", "--server", &name], rest].concat());
     let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
@@ -208,7 +208,7 @@ fn energy_is_compared_where_it_is_counted() {
 
 #[test]
 fn other_measurements_are_the_program_beside() {
-    let folder = Folder::new("beside");
+    let folder = TempFolder::new("beside");
     let naa = folder.file("naa");
     fs::hard_link(env!("CARGO_BIN_EXE_naa"), &naa)
         .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_naa"), &naa).map(drop))
@@ -233,8 +233,8 @@ fn other_measurements_are_the_program_beside() {
 
 #[test]
 fn failures_leave_no_file_and_name_the_remedy() {
-    let server = Server::start("127.0.5.5");
-    let folder = Folder::new("failures");
+    let server = ServerProcess::start("127.0.5.5");
+    let folder = TempFolder::new("failures");
     let (data, out) = (folder.with("data", b"no frame at all"), folder.file("out"));
     let failed = run(&["call", "zstd-decompress", "--server", &server.name(), "--in", &data, "--out", &out]);
     assert_eq!(failed.status.code(), Some(1));
@@ -262,8 +262,8 @@ fn failures_leave_no_file_and_name_the_remedy() {
 #[test]
 fn inputs_without_a_size_and_outputs_behind_links() {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let server = Server::start("127.0.5.12");
-    let folder = Folder::new("kinds");
+    let server = ServerProcess::start("127.0.5.12");
+    let folder = TempFolder::new("kinds");
     let name = server.name();
     let call = |rest: &[&str]| run(&[&["call", "--server", &name], rest].concat());
     let version = folder.with("version", &fs::read("/proc/version").expect("procfs"));
@@ -324,7 +324,7 @@ fn what_cannot_work_is_refused_at_once() {
 
 #[test]
 fn a_log_that_cannot_be_written_ends_nothing() {
-    let server = Server::start("127.0.5.34");
+    let server = ServerProcess::start("127.0.5.34");
     let list = |log: Stdio| {
         let name = server.name();
         let mut list = naa(&["functions", "--server", &name]);
@@ -363,8 +363,8 @@ fn a_command_that_waits_says_for_what_unless_it_is_to_be_quiet() {
 
 #[test]
 fn quiet_leaves_results() {
-    let server = Server::start("127.0.5.38");
-    let folder = Folder::new("quiet");
+    let server = ServerProcess::start("127.0.5.38");
+    let folder = TempFolder::new("quiet");
     folder.with("a", b"a");
     folder.with("b", b"b");
     let call = ["call", "sha256", "--server", &server.name(), "--in-dir", &folder.file("")];
@@ -383,8 +383,8 @@ fn quiet_leaves_results() {
 
 #[test]
 fn hosts_share_an_address() {
-    let server = Server::start("127.0.5.6");
-    let folder = Folder::new("hosts");
+    let server = ServerProcess::start("127.0.5.6");
+    let folder = TempFolder::new("hosts");
     let file = folder.with("data", &text(4 << 20));
     let arguments =
         ["call", "sha256", "--server", &server.name(), "--local", "127.0.5.7", "--in", &file, &file, &file];
@@ -400,8 +400,8 @@ fn hosts_share_an_address() {
 
 #[test]
 fn server_that_dies_is_noticed() {
-    let mut server = Server::start("127.0.5.8");
-    let folder = Folder::new("dies");
+    let mut server = ServerProcess::start("127.0.5.8");
+    let folder = TempFolder::new("dies");
     let file = folder.with("data", &hard(64 << 20));
     let out = folder.file("out");
     let arguments =
@@ -420,8 +420,8 @@ fn server_that_dies_is_noticed() {
 
 #[test]
 fn calls_are_given_up_after_the_time_allowed() {
-    let server = Server::start("127.0.5.9");
-    let folder = Folder::new("timeout");
+    let server = ServerProcess::start("127.0.5.9");
+    let folder = TempFolder::new("timeout");
     let file = folder.with("data", &hard(64 << 20));
     let out = folder.file("out");
     let arguments = ["call", "zstd-compress", "--level", "19", "--timeout", "1", "--server"];
@@ -433,8 +433,8 @@ fn calls_are_given_up_after_the_time_allowed() {
 /// NAA_TIMEOUT does what --timeout does, which counts more.
 #[test]
 fn the_environment_limits_calls() {
-    let server = Server::start("127.0.5.33");
-    let folder = Folder::new("limit");
+    let server = ServerProcess::start("127.0.5.33");
+    let folder = TempFolder::new("limit");
     let (hard, easy) = (folder.with("data", &hard(64 << 20)), folder.with("easy", b"abc"));
     let out = folder.file("out");
     let given_up = naa(&["call", "zstd-compress", "--level", "19", "--server", &server.name()])
@@ -458,7 +458,7 @@ fn the_environment_limits_calls() {
 
 #[test]
 fn functions_are_listed() {
-    let server = Server::start("127.0.5.10");
+    let server = ServerProcess::start("127.0.5.10");
     let listed = json_of(&["functions", "--server", &server.name(), "--json"]);
     let functions = listed["functions"].as_array().expect("functions");
     let table = stdout_of(&["functions", "--server", &server.name()]);
@@ -472,7 +472,7 @@ fn functions_are_listed() {
 
 #[test]
 fn pings_are_measured() {
-    let server = Server::start("127.0.5.11");
+    let server = ServerProcess::start("127.0.5.11");
     let report = json_of(&["ping", "--server", &server.name(), "-c", "200", "-s", "4096", "--json"]);
     assert_eq!((report["count"].as_u64(), report["size"].as_u64()), (Some(200), Some(4096)));
     let of = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key} in {report}"));
@@ -487,7 +487,7 @@ fn pings_are_measured() {
 
 #[test]
 fn sizes_of_pings_have_units_and_a_limit_that_is_told() {
-    let server = Server::start("127.0.5.64");
+    let server = ServerProcess::start("127.0.5.64");
     let ping = |size: &str| run(&["ping", "--server", &server.name(), "-c", "2", "--json", "--size", size]);
     let report: Value = serde_json::from_slice(&ping("1M").stdout).expect("one JSON object");
     assert_eq!(report["size"].as_u64(), Some(1 << 20));
@@ -520,8 +520,8 @@ fn rping_ends_quietly_when_nobody_reads_its_output() {
 
 #[test]
 fn what_cannot_be_decompressed_is_named_and_said_to_be_no_frame() {
-    let server = Server::start("127.0.5.67");
-    let folder = Folder::new("no-frame");
+    let server = ServerProcess::start("127.0.5.67");
+    let folder = TempFolder::new("no-frame");
     let (file, out) = (folder.with("plain.txt", b"this is no frame"), folder.file("out"));
     for (function, format) in [("zstd-decompress", "zstd"), ("lz4-decompress", "LZ4")] {
         let call = ["call", function, "--server", &server.name(), "--in", &file, "--out", &out];

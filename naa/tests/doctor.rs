@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use common::{Folder, naa, run};
+use common::{TempFolder, naa, run};
 
 fn doctor(options: &[&str]) -> Value {
     let output = run(&[&["doctor", "--json"], options].concat());
@@ -81,7 +81,7 @@ fn without_a_self_test_there_is_none() {
 #[test]
 fn a_server_is_named_as_the_holder_of_its_address() {
     let address = roce_udp::free_loopback().expect("a loopback address").to_string();
-    let server = common::Server::start(&address);
+    let server = common::ServerProcess::start(&address);
     let report = doctor(&["--no-self-test"]);
     let held = report["checks"].as_array().expect("checks").iter().any(|check| {
         let finding = check["finding"].as_str().unwrap_or_default();
@@ -113,7 +113,7 @@ fn a_limit_of_64_kib_is_told_and_whether_it_binds() {
         return;
     }
     // Where others can run it.
-    let folder = Folder::new("doctor");
+    let folder = TempFolder::new("doctor");
     let program = folder.file("naa");
     fs::copy(env!("CARGO_BIN_EXE_naa"), &program).expect("a copy");
     let users = memlock_at_64_kib(&program, |command| {

@@ -10,12 +10,12 @@ use std::{
     process::Stdio,
 };
 
-use common::{Folder, json_of, naa, run, stderr};
-use ejfat_common::Worker;
+use common::{TempFolder, json_of, naa, run, stderr};
+use ejfat_common::WorkerProcess;
 
 #[test]
 fn files_arrive_as_they_are() {
-    let folder = Folder::new("ejfat-files");
+    let folder = TempFolder::new("ejfat-files");
     let events: Vec<_> = [1, 1436, 5_000, 3_000_000]
         .map(|len: u32| (0..len).map(|at| (at / 7) as u8).collect::<Vec<_>>())
         .into();
@@ -25,7 +25,8 @@ fn files_arrive_as_they_are() {
     }
     for (version, mtu) in [("2", "1500"), ("3", "9000")] {
         let out = folder.0.join(version);
-        let worker = Worker::start(&["--events", "4", "--consecutive", "--out", out.to_str().unwrap()]);
+        let worker =
+            WorkerProcess::start(&["--events", "4", "--consecutive", "--out", out.to_str().unwrap()]);
         let mut send = vec!["ejfat", "send", "--to", &worker.address, "--rate", "0.5", "--json"];
         send.extend(["--lb-version", version, "--mtu", mtu, "--first", "70", "--data-id", "3"]);
         send.extend(files.iter().map(|file| file.to_str().unwrap()));
@@ -46,9 +47,9 @@ fn files_arrive_as_they_are() {
 
 #[test]
 fn an_event_is_a_commands_input() {
-    let folder = Folder::new("ejfat-exec");
+    let folder = TempFolder::new("ejfat-exec");
     let command = format!("cat > {}/$EJFAT_DATA_ID-$EJFAT_EVENT-$EJFAT_FROM", folder.0.display());
-    let worker = Worker::start(&["--events", "1", "--exec", &command]);
+    let worker = WorkerProcess::start(&["--events", "1", "--exec", &command]);
     let mut send = naa(&["ejfat", "send", "--to", &worker.address, "-"]);
     let mut child = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"from standard input").unwrap();
@@ -59,9 +60,9 @@ fn an_event_is_a_commands_input() {
 
 #[test]
 fn a_sender_started_again_replaces_nothing() {
-    let folder = Folder::new("ejfat-again");
+    let folder = TempFolder::new("ejfat-again");
     let out = folder.file("out");
-    let worker = Worker::start(&["--events", "2", "--out", &out]);
+    let worker = WorkerProcess::start(&["--events", "2", "--out", &out]);
     for text in ["the first", "the second"] {
         let file = folder.with("in", text.as_bytes());
         let mut send = naa(&["ejfat", "send", "--to", &worker.address, &file]);
@@ -77,7 +78,7 @@ fn a_sender_started_again_replaces_nothing() {
 #[test]
 fn the_uri_tells_where_segments_and_sync_messages_go() {
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let worker = Worker::start(&["--events", "2"]);
+    let worker = WorkerProcess::start(&["--events", "2"]);
     let uri = format!("ejfat://localhost:1/lb/1?data={}&sync={}", worker.address, sync.local_addr().unwrap());
     let mut send = naa(&["ejfat", "send", "--size", "4K", "--events", "2", "--warm-up", "50", "--src", "77"]);
     assert!(send.env("EJFAT_URI", &uri).stdout(Stdio::null()).status().unwrap().success());
@@ -90,8 +91,8 @@ fn the_uri_tells_where_segments_and_sync_messages_go() {
 /// What other senders send, and datagrams that are nothing.
 #[test]
 fn segments_of_others_and_nonsense() {
-    let folder = Folder::new("ejfat-others");
-    let worker = Worker::start(&["--events", "2", "--out", folder.0.to_str().unwrap()]);
+    let folder = TempFolder::new("ejfat-others");
+    let worker = WorkerProcess::start(&["--events", "2", "--out", folder.0.to_str().unwrap()]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let send = |bytes: &[&[u8]]| socket.send_to(&bytes.concat(), &worker.address).map(drop).unwrap();
     let lb = b"LB\x02\x01\0\0\xcc\xb3\0\x06\x60\xc4\x50\xdc\xcc\xe5";

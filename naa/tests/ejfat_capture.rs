@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use common::{Folder, json_of, naa, run, stderr, stdout_of};
+use common::{TempFolder, json_of, naa, run, stderr, stdout_of};
 use ejfat::{
-    segment::{EventName, IpVersion, LbVersion},
+    segment::{EventFields, IpVersion, LbVersion},
     wire::{LbHeader, SyncHeader},
 };
 use ejfat_common::{
-    Worker,
+    WorkerProcess,
     capture::{datagrams, pcap, v4, v6},
 };
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ const SENDER_V6: (Ipv6Addr, u16) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), 
 const BALANCER_V6: (Ipv6Addr, u16) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2), 19523);
 /// UNIX microseconds.
 const BEGIN: u64 = 1_795_248_403_753_221;
-const NAME: EventName = EventName { tick: BEGIN, event: 70, data_id: 4321, entropy: 52_403 };
-const NAME_V6: EventName = EventName { tick: BEGIN + 9, event: 5, data_id: 7, entropy: 51_149 };
+const NAME: EventFields = EventFields { tick: BEGIN, event: 70, data_id: 4321, entropy: 52_403 };
+const NAME_V6: EventFields = EventFields { tick: BEGIN + 9, event: 5, data_id: 7, entropy: 51_149 };
 const SYNC: SyncHeader = SyncHeader {
     source: 1234,
     tick: BEGIN + 1,
@@ -66,7 +66,7 @@ fn objects(arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn a_capture_is_decoded_to_the_last_field() {
-    let folder = Folder::new("ejfat-decode");
+    let folder = TempFolder::new("ejfat-decode");
     let file = folder.with("golden.pcap", &pcap(&golden()));
     let segment = |n: u64, offset: u32, payload: u32| {
         json!({
@@ -143,7 +143,7 @@ fn a_capture_is_decoded_to_the_last_field() {
 
 #[test]
 fn a_line_has_the_columns_of_its_header() {
-    let folder = Folder::new("ejfat-decode-text");
+    let folder = TempFolder::new("ejfat-decode-text");
     let file = folder.with("golden.pcap", &pcap(&golden()[..4]));
     let text = stdout_of(&["ejfat", "decode", &file]);
     let lines: Vec<Vec<_>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -163,14 +163,14 @@ fn a_line_has_the_columns_of_its_header() {
 
 #[test]
 fn a_summary_tells_which_events_would_be_complete() {
-    let folder = Folder::new("ejfat-summary");
+    let folder = TempFolder::new("ejfat-summary");
     let mut packets = golden();
     // The middle segment of the IPv4 event is there twice; the first segment of the IPv6 event is lost; the last
     // packets come an hour later.
     packets.insert(2, packets[1].clone());
     packets.remove(5);
     packets.push((BEGIN + 3_600_000_000, v4(SENDER, CONTROL, &SYNC.encode())));
-    let name = EventName { event: 71, ..NAME };
+    let name = EventFields { event: 71, ..NAME };
     let late = &datagrams(LbVersion::V2, IpVersion::V4, name, &event(3000))[1];
     packets.push((BEGIN + 3_600_000_001, v4(SENDER, BALANCER, late)));
     let file = folder.with("lossy.pcap", &pcap(&packets));
@@ -193,7 +193,7 @@ fn a_summary_tells_which_events_would_be_complete() {
 /// Headers are enough to tell what was there; they are not enough to send it again.
 #[test]
 fn captures_of_the_first_bytes_of_packets_will_do_to_decode() {
-    let folder = Folder::new("ejfat-snaplen");
+    let folder = TempFolder::new("ejfat-snaplen");
     let mut file = pcap(&[]);
     for (micros, packet) in &golden()[..3] {
         let kept = packet.len().min(96);
@@ -220,7 +220,7 @@ fn a_capture_comes_from_standard_input_too() {
 
 #[test]
 fn what_is_no_capture_is_refused() {
-    let folder = Folder::new("ejfat-no-capture");
+    let folder = TempFolder::new("ejfat-no-capture");
     let text = folder.with("text", b"this is a text, and no capture of packets");
     for (arguments, says) in [
         (&["decode", "/does/not/exist"][..], "/does/not/exist"),
@@ -237,10 +237,10 @@ fn what_is_no_capture_is_refused() {
 
 #[test]
 fn a_replay_completes_the_events() {
-    let folder = Folder::new("ejfat-replay");
+    let folder = TempFolder::new("ejfat-replay");
     let file = folder.with("golden.pcap", &pcap(&golden()));
     let out = folder.file("out");
-    let worker = Worker::start(&["--events", "2", "--out", &out]);
+    let worker = WorkerProcess::start(&["--events", "2", "--out", &out]);
     let report = json_of(&["ejfat", "replay", &file, "--to", &worker.address, "--json"]);
     assert_eq!((&report["segments"], &report["sync"], &report["rounds"]), (&5.into(), &0.into(), &1.into()));
     assert_eq!(report["left_out"], json!({ "sync": 1, "cut_short": 0, "malformed": 1, "other": 1 }));
@@ -251,9 +251,9 @@ fn a_replay_completes_the_events() {
 
 #[test]
 fn fresh_ticks_make_other_events_of_each_round() {
-    let folder = Folder::new("ejfat-fresh");
+    let folder = TempFolder::new("ejfat-fresh");
     let file = folder.with("golden.pcap", &pcap(&golden()[..3]));
-    let worker = Worker::start(&["--events", "3", "--out", &folder.file("out")]);
+    let worker = WorkerProcess::start(&["--events", "3", "--out", &folder.file("out")]);
     let arguments = ["--rate", "0.5", "--repeat", "3", "--fresh-ticks", "--json"];
     let report = json_of(&[&["ejfat", "replay", &file, "--to", &worker.address], &arguments[..]].concat());
     assert_eq!((&report["segments"], &report["rounds"]), (&9.into(), &3.into()));
@@ -263,7 +263,7 @@ fn fresh_ticks_make_other_events_of_each_round() {
 
 #[test]
 fn sync_messages_go_where_they_are_told_and_ticks_are_of_now() {
-    let folder = Folder::new("ejfat-replay-sync");
+    let folder = TempFolder::new("ejfat-replay-sync");
     let file = folder.with("golden.pcap", &pcap(&golden()));
     let bound = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -300,7 +300,7 @@ fn sync_messages_go_where_they_are_told_and_ticks_are_of_now() {
 
 #[test]
 fn the_captures_timing_is_kept() {
-    let folder = Folder::new("ejfat-timing");
+    let folder = TempFolder::new("ejfat-timing");
     let packets: Vec<_> = golden()[..3].iter().cloned().enumerate().collect();
     let slow: Vec<_> = packets.iter().map(|(n, (_, packet))| (*n as u64 * 200_000, packet.clone())).collect();
     let file = folder.with("slow.pcap", &pcap(&slow));

@@ -5,8 +5,8 @@ mod ejfat_common;
 
 use std::{fs, net::UdpSocket, time::Duration};
 
-use common::{Folder, json_of};
-use ejfat_common::{Worker, hex};
+use common::{TempFolder, json_of};
+use ejfat_common::{WorkerProcess, hex};
 
 /// Headers of captured packets: the LB header, and the RE headers of an event of 3000 bytes at MTU 1500 with data id
 /// 4321.
@@ -37,8 +37,8 @@ fn datagrams(lb: Option<&str>) -> [Vec<u8>; 3] {
 #[test]
 fn e2sars_sender_is_received() {
     for (name, lb) in [("v2", Some(LB_V2)), ("v3", Some(LB_V3)), ("behind", None)] {
-        let folder = Folder::new(&format!("ejfat-golden-{name}"));
-        let worker = Worker::start(&["--events", "1", "--out", folder.0.to_str().unwrap()]);
+        let folder = TempFolder::new(&format!("ejfat-golden-{name}"));
+        let worker = WorkerProcess::start(&["--events", "1", "--out", folder.0.to_str().unwrap()]);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sent = datagrams(lb);
         if lb.is_some() {
@@ -56,7 +56,7 @@ fn e2sars_sender_is_received() {
 
 #[test]
 fn what_is_sent_is_e2sars() {
-    let folder = Folder::new("ejfat-golden-send");
+    let folder = TempFolder::new("ejfat-golden-send");
     let file = folder.with("event", &event());
     for (version, lb) in [("2", LB_V2), ("3", LB_V3)] {
         for more in [&[][..], &["--ticks-as-events"]] {

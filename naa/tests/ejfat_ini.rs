@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, json_of, naa, run, stderr};
+use common::{TempFolder, json_of, naa, run, stderr};
 use ejfat::wire::{LbHeader, ReHeader, SyncHeader, Versions};
-use ejfat_common::Worker;
+use ejfat_common::WorkerProcess;
 
 /// Keys of a segmenter, with nothing as it is by default.
 const SEGMENTER: &str = "; E2SAR's segmenter
@@ -52,7 +52,7 @@ fn segment(socket: &UdpSocket) -> (LbHeader, ReHeader, usize) {
 
 #[test]
 fn a_sender_has_the_files_settings() {
-    let folder = Folder::new("ejfat-ini-send");
+    let folder = TempFolder::new("ejfat-ini-send");
     let ini = folder.with("segmenter.ini", SEGMENTER.as_bytes());
     let ((data, to), (control, sync)) = (receiving(), receiving());
     let uri = format!("ejfat://localhost:1/lb/1?data={to}&sync={sync}");
@@ -79,7 +79,7 @@ fn a_sender_has_the_files_settings() {
 
 #[test]
 fn the_command_line_is_stronger() {
-    let folder = Folder::new("ejfat-ini-stronger");
+    let folder = TempFolder::new("ejfat-ini-stronger");
     let ini = folder.with("segmenter.ini", SEGMENTER.as_bytes());
     let ((data, to), (control, sync)) = (receiving(), receiving());
     let uri = format!("ejfat://localhost:1/lb/1?data={to}&sync={sync}");
@@ -98,7 +98,7 @@ fn the_command_line_is_stronger() {
 
 #[test]
 fn without_a_control_plane_there_are_no_sync_messages() {
-    let folder = Folder::new("ejfat-ini-nocp");
+    let folder = TempFolder::new("ejfat-ini-nocp");
     let ini = folder.with("x.ini", b"[general]\nuseCP=0\n");
     let ((_data, to), (control, sync)) = (receiving(), receiving());
     let uri = format!("ejfat://localhost:1/lb/1?data={to}&sync={sync}");
@@ -109,18 +109,18 @@ fn without_a_control_plane_there_are_no_sync_messages() {
 
 #[test]
 fn a_worker_has_the_files_settings() {
-    let folder = Folder::new("ejfat-ini-recv");
+    let folder = TempFolder::new("ejfat-ini-recv");
     let text = "[general]\nuseCP = true\n[data-plane]\nportRange = 2\nwithLBHeader = true\n\
                 eventTimeoutMS = 100\nrcvSocketBufSize = 65536\nepochMS = 1000\n[pid]\nKp = 0.5\nweight = 1.0\n";
     let ini = folder.with("reassembler.ini", text.as_bytes());
-    let worker = Worker::start(&["--ini", &ini, "--for", "2"]);
+    let worker = WorkerProcess::start(&["--ini", &ini, "--for", "2"]);
     assert_eq!(worker.ready["addresses"].as_array().unwrap().len(), 4, "portRange");
     // A segment of two bytes of an event of three.
     let segment = [&[0x10, 0, 0, 1][..], &[0; 4], &3_u32.to_be_bytes(), &[0; 8], b"ab"].concat();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(&segment, &worker.address).unwrap();
     assert_eq!(worker.end()["timed_out"], 1, "eventTimeoutMS");
-    let one = Worker::start(&["--ini", &ini, "--ports", "1", "--for", "0.1"]);
+    let one = WorkerProcess::start(&["--ini", &ini, "--ports", "1", "--for", "0.1"]);
     assert_eq!(one.ready["addresses"].as_array().unwrap().len(), 1);
     one.end();
     let output = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--ini", &ini, "--for", "0.1"]).output();
@@ -133,7 +133,7 @@ fn a_worker_has_the_files_settings() {
 
 #[test]
 fn what_is_wrong_in_a_file_is_named() {
-    let folder = Folder::new("ejfat-ini-wrong");
+    let folder = TempFolder::new("ejfat-ini-wrong");
     for (text, says) in [
         (
             "[data-plane]\nmut = 9000\n",

@@ -15,9 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bridge_common::{Bridge, Worker as BridgeWorker};
-use common::{Folder, json_of, naa, run, stderr};
-use ejfat_common::Worker;
+use bridge_common::{BridgeProcess, WorkerProcess as BridgeWorkerProcess};
+use common::{TempFolder, json_of, naa, run, stderr};
+use ejfat_common::WorkerProcess;
 use naa_grpc::ServerTls;
 use rustix::process::{Pid, Signal, kill_process};
 use site::{Site, TOKEN, until};
@@ -26,13 +26,13 @@ use tonic::Code;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn terminate(worker: &Worker) {
+fn terminate(worker: &WorkerProcess) {
     kill_process(Pid::from_child(&worker.child), Signal::TERM).unwrap();
 }
 
 #[test]
 fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
-    let (site, folder) = (Site::default(), Folder::new("ejfat-site"));
+    let (site, folder) = (Site::default(), TempFolder::new("ejfat-site"));
     site.state().look_ahead = 500 * MS;
     let server = site.serve(0, None);
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -40,7 +40,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     let out = folder.file("out");
     let options =
         ["--uri", &uri, "--weight", "3", "--max-factor", "0", "--name", "the-worker", "--out", &out];
-    let worker = Worker::start(&options);
+    let worker = WorkerProcess::start(&options);
     let told = &worker.ready["registered"];
     assert_eq!(
         (&told["session"], &told["reservation"], &told["ports"]),
@@ -96,7 +96,8 @@ fn a_worker_that_cannot_keep_up_tells_that_it_is_full() {
     let site = Site::default();
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
-    let worker = Worker::start(&["--uri", &uri, "--exec", "sleep 2", "--buffer", "200K", "--drain", "0"]);
+    let worker =
+        WorkerProcess::start(&["--uri", &uri, "--exec", "sleep 2", "--buffer", "200K", "--drain", "0"]);
     json_of(&["ejfat", "send", "--to", &worker.address, "--size", "8K", "--events", "400", "--json"]);
     until("it tells so", || site.state().sessions[&1].newest().fill_percent > 0.9);
     assert!(site.state().sessions[&1].newest().is_ready);
@@ -114,7 +115,7 @@ fn ports_that_follow_each_other_are_registered() {
     let uri = Site::uri(&server, TOKEN);
     let mut recv =
         naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.5"]);
-    let folder = Folder::new("ejfat-site-ini");
+    let folder = TempFolder::new("ejfat-site-ini");
     let ini = folder.with("x.ini", b"[data-plane]\nperiodMS = 20\n[pid]\nweight = 2.5\nmin_factor = 0.25\n");
     let output = recv.args(["--drain", "0", "--json", "--ini", &ini, "--weight", "4"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -179,7 +180,7 @@ fn send_for_long(uri: &str, log: &std::path::Path) -> std::process::Child {
 
 #[test]
 fn a_sender_goes_on_when_another_one_ends_and_fails_when_the_reservation_ends() {
-    let (site, folder) = (Site::default(), Folder::new("ejfat-site-senders"));
+    let (site, folder) = (Site::default(), TempFolder::new("ejfat-site-senders"));
     let server = site.serve(0, None);
     let at = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("{}?data={}", Site::uri(&server, TOKEN), at.local_addr().unwrap());
@@ -206,18 +207,18 @@ fn a_sender_goes_on_when_another_one_ends_and_fails_when_the_reservation_ends() 
 
 #[test]
 fn a_worker_whose_reservation_ended_ends_with_status_1() {
-    let (site, folder) = (Site::default(), Folder::new("ejfat-site-ended"));
+    let (site, folder) = (Site::default(), TempFolder::new("ejfat-site-ended"));
     let server = site.serve(0, None);
     let (uri, log) = (Site::uri(&server, TOKEN), folder.file("log"));
     let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--uri", &uri, "--json"]);
     let log_file = std::fs::File::create(&log).unwrap();
     let mut child = recv.stdout(Stdio::piped()).stderr(log_file).spawn().unwrap();
     let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    Worker::read(&mut stdout);
+    WorkerProcess::read(&mut stdout);
     for call in ["SendState", "Register"] {
         site.refuse(call, Code::NotFound, "there is no reservation 1; it may have ended");
     }
-    assert_eq!(Worker::read(&mut stdout)["event"], "end");
+    assert_eq!(WorkerProcess::read(&mut stdout)["event"], "end");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("reservation 1 ended"), "{log}");
@@ -229,7 +230,8 @@ fn a_slow_worker_tells_each_event_when_its_command_ended() {
     let site = Site::default();
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
-    let worker = Worker::start(&["--uri", &uri, "--exec", "cat > /dev/null; sleep 0.3", "--drain", "0"]);
+    let worker =
+        WorkerProcess::start(&["--uri", &uri, "--exec", "cat > /dev/null; sleep 0.3", "--drain", "0"]);
     json_of(&["ejfat", "send", "--to", &worker.address, "--size", "1K", "--events", "8", "--json"]);
     let dequeued = |site: &Site| site.state().sessions[&1].newest().total_events_dequeued;
     until("all are taken", || dequeued(&site) == 8);
@@ -259,7 +261,7 @@ fn a_worker_chooses_consecutive_ports_and_waits_for_its_control_plane() {
 
 #[test]
 fn a_second_signal_ends_a_worker_that_drains_and_it_still_deregisters() {
-    let (site, folder) = (Site::default(), Folder::new("ejfat-site-twice"));
+    let (site, folder) = (Site::default(), TempFolder::new("ejfat-site-twice"));
     site.state().look_ahead = Duration::from_secs(60);
     let server = site.serve(0, None);
     let (uri, log) = (Site::uri(&server, TOKEN), folder.file("log"));
@@ -294,13 +296,13 @@ fn a_worker_goes_on_while_its_control_plane_is_away() {
     let site = Site::default();
     let server = site.serve(0, None);
     let port = server.address().port();
-    let folder = Folder::new("ejfat-site-away");
+    let folder = TempFolder::new("ejfat-site-away");
     let log = std::fs::File::create(folder.file("log")).unwrap();
     let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--for", "6", "--drain", "3"]);
     let uri = Site::uri(&server, TOKEN);
     let mut child = recv.args(["--uri", &uri]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    let ready = Worker::read(&mut stdout);
+    let ready = WorkerProcess::read(&mut stdout);
     let to = ready["addresses"][0].as_str().unwrap().to_owned();
     drop(server);
     sleep(1000 * MS);
@@ -308,7 +310,7 @@ fn a_worker_goes_on_while_its_control_plane_is_away() {
     let again = Site::default();
     let _server = again.serve(port, None);
     until("registered again", || !again.state().live().is_empty());
-    let report = Worker::read(&mut stdout);
+    let report = WorkerProcess::read(&mut stdout);
     assert!(child.wait().unwrap().success());
     assert_eq!((&report["events"], &report["registered"]["again"]), (&3.into(), &1.into()));
     let log = std::fs::read_to_string(folder.file("log")).unwrap();
@@ -357,10 +359,10 @@ fn a_bridge_needs_no_listen_with_a_uri_and_says_once_that_nobody_has_subscribed(
 
 #[test]
 fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
-    let (site, folder) = (Site::default(), Folder::new("bridge-site"));
+    let (site, folder) = (Site::default(), TempFolder::new("bridge-site"));
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
-    let bridge = Bridge::start("127.0.14.9", &folder, &["--uri", &uri, "--drain", "3"]);
+    let bridge = BridgeProcess::start("127.0.14.9", &folder, &["--uri", &uri, "--drain", "3"]);
     assert_eq!(bridge.ready["registered"]["address"], bridge.segments());
     until("told", || site.state().sessions[&1].states.len() > 2);
     {
@@ -368,7 +370,7 @@ fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
         let newest = state.sessions[&1].newest();
         assert_eq!((newest.is_ready, newest.fill_percent), (false, 1.0), "without workers");
     }
-    let worker = BridgeWorker::start(bridge.local(), 3, "local");
+    let worker = BridgeWorkerProcess::start(bridge.local(), 3, "local");
     until("ready", || site.state().sessions[&1].newest().is_ready);
     json_of(&["ejfat", "send", "--to", bridge.segments(), "--size", "5K", "--events", "3", "--json"]);
     until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
@@ -379,7 +381,7 @@ fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
 
 #[test]
 fn an_accelerator_that_reassembles_is_a_worker() {
-    let (site, folder) = (Site::default(), Folder::new("serve-site"));
+    let (site, folder) = (Site::default(), TempFolder::new("serve-site"));
     let server = site.serve(0, None);
     let (uri, out) = (Site::uri(&server, TOKEN), folder.file("out"));
     let mut serve =
@@ -397,7 +399,7 @@ fn an_accelerator_that_reassembles_is_a_worker() {
         "3",
     ]);
     let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
-    let ready = Worker::read(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()));
+    let ready = WorkerProcess::read(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()));
     let at = ready["services"]["reassembling"][0].as_str().unwrap().to_owned();
     assert_eq!(ready["services"]["registered"][0]["address"], at.as_str());
     assert_eq!(site.state().sessions[&1].registered.weight, 2.0);

@@ -10,9 +10,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{Folder, naa, run, stderr, wait_at_most};
+use common::{TempFolder, naa, run, stderr, wait_at_most};
 use ejfat_common::{
-    Worker,
+    WorkerProcess,
     counters::{LIMIT, wait_for, wait_until, wait_until_read},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,7 +49,7 @@ fn signal(child: &Child) {
 fn many_senders_behind_a_load_balancer_evict_nothing() {
     for (extra, complete) in [(&["--behind-lb"][..], true), (&[], false)] {
         let arguments = [&["--timeout", "60000", "--metrics", "127.0.0.1:0"], extra].concat();
-        let worker = Worker::start(&arguments);
+        let worker = WorkerProcess::start(&arguments);
         from_one_address(worker.address.parse().unwrap(), 600);
         wait_for(&worker.ready, "naa_ejfat_segments_total", 1200);
         signal(&worker.child);
@@ -297,7 +297,7 @@ fn a_signal_ends_a_receiver_that_can_start_no_thread() {
 
 #[test]
 fn a_second_signal_right_behind_the_first_does_not_lose_the_report() {
-    let worker = Worker::start(&[]);
+    let worker = WorkerProcess::start(&[]);
     signal(&worker.child);
     // It may have ended already.
     let _ = kill_process(Pid::from_child(&worker.child), Signal::INT);
@@ -341,7 +341,7 @@ fn ports_beyond_the_limit_of_open_files_name_the_remedy() {
 /// When the bridge's socket overflows, it must not say "none lost".
 #[test]
 fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
-    let folder = Folder::new("bridge-drops");
+    let folder = TempFolder::new("bridge-drops");
     let local = folder.file("sock");
     let child = naa(&["bridge", "--listen", "127.0.34.7:0", "--bind", "127.0.34.7", "--port", "0", "--json"])
         .args(["--buffer", "4K", "--provider", "embedded", "--local", &local, "--metrics", "127.0.34.7:0"])

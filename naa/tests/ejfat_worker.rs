@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, naa, run, stderr, wait_at_most};
-use ejfat_common::Worker;
+use common::{TempFolder, naa, run, stderr, wait_at_most};
+use ejfat_common::WorkerProcess;
 
 fn metrics(at: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
@@ -26,7 +26,7 @@ fn metrics(at: &str) -> String {
 
 #[test]
 fn metrics_are_the_counters() {
-    let worker = Worker::start(&["--metrics", "127.0.0.1:0", "--timeout", "200"]);
+    let worker = WorkerProcess::start(&["--metrics", "127.0.0.1:0", "--timeout", "200"]);
     let at = worker.ready["metrics"].as_str().expect("an address").to_owned();
     assert!(metrics(&at).contains("\nnaa_ejfat_segments_total 0\n"));
     let send = ["ejfat", "send", "--to", &worker.address, "--size", "3000", "--events", "2"];
@@ -70,7 +70,7 @@ fn metrics_are_the_counters() {
 
 #[test]
 fn a_pipe_has_the_events_one_behind_the_other() {
-    let folder = Folder::new("ejfat-pipe");
+    let folder = TempFolder::new("ejfat-pipe");
     let pipe = folder.file("events");
     let mut command = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "2"]);
     let mut child =
@@ -85,7 +85,7 @@ fn a_pipe_has_the_events_one_behind_the_other() {
     }
     let mut reader = File::open(&pipe).unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let ready = Worker::read(&mut stdout);
+    let ready = WorkerProcess::read(&mut stdout);
     let to = ready["addresses"][0].as_str().unwrap();
     let files = [folder.with("a", &[b'a'; 200_000]), folder.with("b", b"and b")];
     let send = ["ejfat", "send", "--to", to, "--rate", "0.5", &files[0], &files[1]];
@@ -98,14 +98,14 @@ fn a_pipe_has_the_events_one_behind_the_other() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_worker() {
-    let folder = Folder::new("ejfat-pipe-gone");
+    let folder = TempFolder::new("ejfat-pipe-gone");
     let pipe = folder.file("events");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--pipe", &pipe]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let reader = File::open(&pipe).unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let to = Worker::read(&mut stdout)["addresses"][0].as_str().unwrap().to_owned();
+    let to = WorkerProcess::read(&mut stdout)["addresses"][0].as_str().unwrap().to_owned();
     drop(reader);
     assert!(run(&["ejfat", "send", "--to", &to, "--size", "10", "--events", "1"]).status.success());
     let status = wait_at_most(&mut child, Duration::from_secs(10)).expect("it ends");
@@ -116,7 +116,7 @@ fn a_reader_that_goes_away_ends_the_worker() {
 
 #[test]
 fn what_is_no_pipe_is_refused() {
-    let folder = Folder::new("ejfat-no-pipe");
+    let folder = TempFolder::new("ejfat-no-pipe");
     let file = folder.with("file", b"");
     let output = run(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--pipe", &file]);
     assert!(!output.status.success() && stderr(&output).contains("no named pipe"), "{}", stderr(&output));

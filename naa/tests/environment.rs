@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, Server, naa, stderr};
+use common::{ServerProcess, TempFolder, naa, stderr};
 
 fn with(variable: &str, value: &str, arguments: &[&str]) -> Output {
     naa(arguments).env(variable, value).output().expect("the binary runs")
@@ -17,7 +17,7 @@ fn with(variable: &str, value: &str, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_wrong_variable_is_a_usage_error_that_names_it_and_what_is_allowed() {
-    let folder = Folder::new("environment");
+    let folder = TempFolder::new("environment");
     let data = folder.with("data", b"abc");
     let functions: &[&str] = &["functions", "--server", "127.0.5.70"];
     let call: &[&str] = &["call", "sha256", "--server", "127.0.5.70", "--in", &data];
@@ -57,7 +57,7 @@ fn a_wrong_variable_is_a_usage_error_that_names_it_and_what_is_allowed() {
 
 #[test]
 fn an_empty_variable_is_as_one_that_is_not_set() {
-    let server = Server::start("127.0.5.71");
+    let server = ServerProcess::start("127.0.5.71");
     for variable in [
         "NAA_LOCAL_IP",
         "NAA_LOG",
@@ -74,11 +74,11 @@ fn an_empty_variable_is_as_one_that_is_not_set() {
             assert!(output.status.success() && said.is_empty(), "{variable}={value:?}: {said}");
         }
     }
-    let folder = Folder::new("environment-empty");
+    let folder = TempFolder::new("environment-empty");
     let nowhere = with("EJFAT_URI", "", &["ejfat", "send", &folder.with("data", b"abc")]);
     let said = stderr(&nowhere);
     assert!(nowhere.status.code() == Some(2) && said.contains("--to, --uri or EJFAT_URI"), "{said}");
-    let files = Folder::new("environment-files");
+    let files = TempFolder::new("environment-files");
     let _no_file = UnixListener::bind(files.file("socket")).expect("a socket");
     files.with("data", b"abc");
     let call = ["call", "sha256", "--server", &server.name(), "--in-dir", &files.file("")];
@@ -90,7 +90,7 @@ fn an_empty_variable_is_as_one_that_is_not_set() {
 fn the_time_limit_of_a_call_also_holds_while_its_function_is_looked_up() {
     // Takes what comes and says nothing.
     let _silent = UdpSocket::bind("127.0.5.72:4791").expect("the address is free");
-    let folder = Folder::new("looked-up");
+    let folder = TempFolder::new("looked-up");
     let data = folder.with("data", b"abc");
     let call = ["call", "no-such", "--server", "127.0.5.72", "--local", "127.0.5.73", "--in", &data];
     let start = Instant::now();

@@ -12,15 +12,15 @@ use std::{
     time::Duration,
 };
 
-use common::{Folder, Server, hard, naa, run, stderr, text, wait_at_most};
+use common::{ServerProcess, TempFolder, hard, naa, run, stderr, text, wait_at_most};
 use serde_json::Value;
 
-fn call(server: &Server, rest: &[&str]) -> Output {
+fn call(server: &ServerProcess, rest: &[&str]) -> Output {
     run(&[&["call", "--server", &server.name()], rest].concat())
 }
 
 #[track_caller]
-fn succeeds(server: &Server, rest: &[&str]) -> String {
+fn succeeds(server: &ServerProcess, rest: &[&str]) -> String {
     let output = call(server, rest);
     assert!(output.status.success(), "{rest:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).expect("text")
@@ -64,8 +64,8 @@ fn plus_one(content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn folders_go_there_and_back() {
-    let server = Server::start("127.0.6.1");
-    let folder = Folder::new("folders");
+    let server = ServerProcess::start("127.0.6.1");
+    let folder = TempFolder::new("folders");
     let [data, packed, back] = ["data", "packed", "back"].map(|name| folder.file(name));
     fill(data.as_ref());
     for method in ["zstd", "lz4"] {
@@ -92,8 +92,8 @@ fn folders_go_there_and_back() {
 
 #[test]
 fn sums_of_many_files_are_read_by_sha256sum() {
-    let server = Server::start("127.0.6.2");
-    let folder = Folder::new("sums");
+    let server = ServerProcess::start("127.0.6.2");
+    let folder = TempFolder::new("sums");
     fill(&folder.0.join("data"));
     let mut command = naa(&["call", "sha256", "--server", &server.name(), "--in-dir", "data"]);
     let sums = command.current_dir(&folder.0).output().expect("the binary runs");
@@ -121,8 +121,8 @@ fn sums_of_many_files_are_read_by_sha256sum() {
 
 #[test]
 fn one_failed_file_does_not_stop_the_others() {
-    let server = Server::start("127.0.6.3");
-    let folder = Folder::new("one-fails");
+    let server = ServerProcess::start("127.0.6.3");
+    let folder = TempFolder::new("one-fails");
     let (data, out) = (folder.file("data"), folder.file("out"));
     fill(data.as_ref());
     let packed = folder.file("packed");
@@ -158,8 +158,8 @@ fn one_failed_file_does_not_stop_the_others() {
 #[test]
 fn a_full_server_serves_with_fewer_sessions() {
     let mut command = naa(&["serve", "--bind", "127.0.6.4", "--port", "0", "--json", "--max-sessions", "1"]);
-    let server = Server::spawn(&mut command);
-    let folder = Folder::new("full");
+    let server = ServerProcess::spawn(&mut command);
+    let folder = TempFolder::new("full");
     let (data, out) = (folder.file("data"), folder.file("out"));
     fill(data.as_ref());
     succeeds(&server, &["increment", "--in-dir", &data, "--out-dir", &out, "--sessions", "4"]);
@@ -170,8 +170,8 @@ fn a_full_server_serves_with_fewer_sessions() {
 
 #[test]
 fn interrupted_runs_are_resumed() {
-    let server = Server::start("127.0.6.5");
-    let folder = Folder::new("resume");
+    let server = ServerProcess::start("127.0.6.5");
+    let folder = TempFolder::new("resume");
     let (data, out) = (folder.file("data"), folder.file("out"));
     fill(data.as_ref());
     let expected: BTreeMap<_, _> =
@@ -207,8 +207,8 @@ fn interrupted_runs_are_resumed() {
 
 #[test]
 fn a_signal_leaves_nothing_half_done() {
-    let server = Server::start("127.0.6.6");
-    let folder = Folder::new("signal");
+    let server = ServerProcess::start("127.0.6.6");
+    let folder = TempFolder::new("signal");
     let (data, out) = (folder.with("data", &hard(32 << 20)), folder.file("out"));
     let name = server.name();
     let arguments = ["call", "zstd-compress", "--level", "19", "--server", &name, "--in", &data];
@@ -228,7 +228,7 @@ fn a_signal_leaves_nothing_half_done() {
 fn a_signal_ends_connecting_at_once() {
     // Takes packets and never answers.
     let silent = UdpSocket::bind("127.0.6.9:4791").expect("an address");
-    let folder = Folder::new("connecting");
+    let folder = TempFolder::new("connecting");
     let (data, out) = (folder.with("data", b"1"), folder.file("out"));
     for output in ["--out", "--out-dir"] {
         let arguments = ["call", "increment", "--server", "127.0.6.9", "--in", &data, output, &out];
@@ -245,7 +245,7 @@ fn a_signal_ends_connecting_at_once() {
 
 #[test]
 fn standard_input_and_output() {
-    let server = Server::start("127.0.6.7");
+    let server = ServerProcess::start("127.0.6.7");
     let content = text(1_000_000);
     let pipe = |function: &str, input: &[u8]| {
         let arguments = ["call", function, "--server", &server.name(), "--in", "-", "--out", "-"];
@@ -265,8 +265,8 @@ fn standard_input_and_output() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let server = Server::start("127.0.6.8");
-    let folder = Folder::new("refused");
+    let server = ServerProcess::start("127.0.6.8");
+    let folder = TempFolder::new("refused");
     for name in ["a", "b"] {
         fs::create_dir_all(folder.file(name)).expect("a folder");
     }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, Server, json_of, naa, run, stderr};
+use common::{ServerProcess, TempFolder, json_of, naa, run, stderr};
 use naa_host::{Device, FunctionCode, Layout, LayoutChoice, Param, Session, SessionConfig, U24};
 
 const MULTIPLY: FunctionCode = FunctionCode::constant(96);
@@ -21,7 +21,7 @@ const SEVERAL: FunctionCode = FunctionCode::constant(98);
 const HARM: FunctionCode = FunctionCode::constant(126);
 
 /// Compiles the kernels, one way or another.
-fn compile(folder: &Folder, wrong: u32) -> String {
+fn compile(folder: &TempFolder, wrong: u32) -> String {
     let library = folder.file(&format!("kernels-{wrong}.so"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let status = Command::new("cc")
@@ -37,7 +37,7 @@ fn compile(folder: &Folder, wrong: u32) -> String {
 }
 
 /// Compiles the example, as C and as C++.
-fn compile_example(folder: &Folder, compiler: &str, language: &[&str]) -> String {
+fn compile_example(folder: &TempFolder, compiler: &str, language: &[&str]) -> String {
     let library = folder.file(&format!("example-{}.so", language.concat()));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = Command::new(compiler)
@@ -53,14 +53,14 @@ fn compile_example(folder: &Folder, compiler: &str, language: &[&str]) -> String
 }
 
 /// A server with the kernels, on an address of the test's own, where it knows the others'.
-fn serve(bind: &str, library: &str, more: &[&str]) -> Server {
+fn serve(bind: &str, library: &str, more: &[&str]) -> ServerProcess {
     let arguments =
         [&["serve", "--bind", bind, "--port", "0", "--json", "--kernels", library], more].concat();
-    Server::spawn(naa(&arguments).stderr(Stdio::piped()))
+    ServerProcess::spawn(naa(&arguments).stderr(Stdio::piped()))
 }
 
 /// Ends the server and gives what it logged.
-fn log_of(mut server: Server) -> String {
+fn log_of(mut server: ServerProcess) -> String {
     let _ = server.child.kill();
     let mut log = String::new();
     server.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
@@ -92,7 +92,7 @@ impl Harmed {
     /// The process that runs its kernels.
     fn process(&mut self) -> u32 {
         assert_eq!(self.call(0), 0);
-        let out = self.0.lease(1).expect("between calls");
+        let out = self.0.slice(1).expect("between calls");
         assert_eq!(out[4], 1, "no core dumps, and the server is its parent");
         u32::from_le_bytes(out[..4].try_into().expect("4 bytes"))
     }
@@ -121,7 +121,7 @@ fn regions_of(process: u32) -> BTreeSet<String> {
 
 #[test]
 fn kernels_compute() {
-    let folder = Folder::new("kernels");
+    let folder = TempFolder::new("kernels");
     let server = serve("127.0.71.1", &compile(&folder, 0), &[]);
     let functions = json_of(&["functions", "--server", &server.name(), "--json"]);
     let listed = functions["functions"].as_array().expect("functions");
@@ -142,7 +142,7 @@ fn kernels_compute() {
     let numbers = |bytes: &[u8]| -> Vec<f64> {
         bytes.chunks_exact(8).map(|c| f64::from_le_bytes(c.try_into().expect("8 bytes"))).collect()
     };
-    let (a, b, c) = (numbers(&a), numbers(&b), numbers(session.lease(2).expect("between calls")));
+    let (a, b, c) = (numbers(&a), numbers(&b), numbers(session.slice(2).expect("between calls")));
     for (at, found) in c.iter().enumerate() {
         let right: f64 = (0..n).map(|k| a[at / n * n + k] * b[k * n + at % n]).sum();
         assert_eq!(*found, right, "element {at}");
@@ -160,7 +160,7 @@ fn kernels_compute() {
 
 #[test]
 fn regions_of_every_kind_are_seen_in_place() {
-    let folder = Folder::new("kernels-regions");
+    let folder = TempFolder::new("kernels-regions");
     let server = serve("127.0.71.2", &compile(&folder, 0), &[]);
     let params = [Param::data(&[1, 2, 3, 4]), Param::output(16), Param::output(2), Param::internal(5000)];
     let mut session = connect(server.address, &params);
@@ -168,8 +168,8 @@ fn regions_of_every_kind_are_seen_in_place() {
         session.invoke(SEVERAL, U24::new(42).expect("small")).expect("posted");
         let _ = session.wait().expect("answered").into_result().expect("computed");
         // Bytes after the produced ones are not sent.
-        assert_eq!(session.lease(1).expect("an output")[..4], [call, 10, 42, 0]);
-        assert_eq!(session.lease(2).expect("an output"), [1, 2]);
+        assert_eq!(session.slice(1).expect("an output")[..4], [call, 10, 42, 0]);
+        assert_eq!(session.slice(2).expect("an output"), [1, 2]);
     }
     session.finalize().expect("goodbye");
 
@@ -185,15 +185,15 @@ fn regions_of_every_kind_are_seen_in_place() {
     );
     for (function, by) in [(INCREMENT, 1), (FunctionCode::constant(2), 3), (INCREMENT, 4), (INCREMENT, 5)] {
         session.call(function).expect("computed");
-        let found = session.lease(0).expect("an output");
+        let found = session.slice(0).expect("an output");
         assert!(found.iter().zip(&big).all(|(found, before)| *found == before.wrapping_add(by)), "{by}");
-        assert_eq!(session.lease(2).expect("an output"), [by]);
+        assert_eq!(session.slice(2).expect("an output"), [by]);
     }
 }
 
 #[test]
 fn a_session_may_have_many_regions() {
-    let folder = Folder::new("kernels-regions-many");
+    let folder = TempFolder::new("kernels-regions-many");
     let server = serve("127.0.71.10", &compile(&folder, 0), &["--max-regions", "200"]);
     let device = Device::towards(server.address).expect("a device");
     let params: Vec<_> = (0..150).map(Param::in_out).collect();
@@ -201,7 +201,7 @@ fn a_session_may_have_many_regions() {
     let mut session = Session::connect(&device, server.address, &params, &config).expect("a session");
     for call in 1..=2 {
         session.call(INCREMENT).expect("computed");
-        for (at, param) in (0..150).map(|at| (at, session.lease(at).expect("between calls"))) {
+        for (at, param) in (0..150).map(|at| (at, session.slice(at).expect("between calls"))) {
             assert!(param.len() == at && param.iter().all(|byte| *byte == call), "region {at}");
         }
     }
@@ -209,7 +209,7 @@ fn a_session_may_have_many_regions() {
 
 #[test]
 fn parameters_may_start_anywhere_in_a_common_region() {
-    let folder = Folder::new("kernels-layouts");
+    let folder = TempFolder::new("kernels-layouts");
     let server = serve("127.0.71.20", &compile(&folder, 0), &[]);
     let device = Device::towards(server.address).expect("a device");
     let packed = |threshold| Layout::Packed { threshold };
@@ -230,7 +230,7 @@ fn parameters_may_start_anywhere_in_a_common_region() {
             session.call(function).expect("computed");
             for (at, before) in before.iter().enumerate() {
                 let expected: Vec<_> = before.iter().map(|byte| byte.wrapping_add(by)).collect();
-                assert!(session.lease(at).expect("an output") == expected, "{layout}, parameter {at}, +{by}");
+                assert!(session.slice(at).expect("an output") == expected, "{layout}, parameter {at}, +{by}");
             }
         }
 
@@ -245,14 +245,14 @@ fn parameters_may_start_anywhere_in_a_common_region() {
         for _ in 0..2 {
             session.invoke(MULTIPLY, U24::new(n as u32).expect("small")).expect("posted");
             let _ = session.wait().expect("answered").into_result().expect("computed");
-            assert_eq!(session.lease(2).expect("an output"), bytes(|i| 2.0 * i as f64), "{layout}");
+            assert_eq!(session.slice(2).expect("an output"), bytes(|i| 2.0 * i as f64), "{layout}");
         }
     }
 }
 
 #[test]
 fn the_example_compiles_as_c_and_cpp_and_computes() {
-    let folder = Folder::new("kernels-example");
+    let folder = TempFolder::new("kernels-example");
     for (bind, compiler, language) in
         [("127.0.71.11", "cc", &["-std=c11"][..]), ("127.0.71.12", "c++", &["-x", "c++", "-std=c++17"])]
     {
@@ -262,18 +262,18 @@ fn the_example_compiles_as_c_and_cpp_and_computes() {
         let params = [Param::data(&a), Param::data(&x), Param::in_out(24).holding(&y)];
         let mut session = connect(server.address, &params);
         session.call(FunctionCode::constant(96)).expect("computed");
-        assert_eq!(session.lease(2).expect("an output"), bytes(&[12.0, 24.0, 36.0]));
+        assert_eq!(session.slice(2).expect("an output"), bytes(&[12.0, 24.0, 36.0]));
 
         let values = bytes(&[1.0, f64::NAN, 3.0]);
         let mut session = connect(server.address, &[Param::data(&values), Param::output(16)]);
         session.call(FunctionCode::constant(97)).expect("computed");
-        assert_eq!(session.lease(1).expect("an output"), bytes(&[1.0, 3.0]));
+        assert_eq!(session.slice(1).expect("an output"), bytes(&[1.0, 3.0]));
     }
 }
 
 #[test]
 fn files_are_mapped_to_parameters_as_the_catalogue_says() {
-    let folder = Folder::new("kernels-files");
+    let folder = TempFolder::new("kernels-files");
     let server = serve("127.0.71.13", &compile_example(&folder, "cc", &["-std=c11"]), &[]);
     let bytes = |numbers: &[f64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
     let (a, x) = (folder.with("a", &bytes(&[2.0])), folder.with("x", &bytes(&[1.0, 2.0, 3.0])));
@@ -309,7 +309,7 @@ fn files_are_mapped_to_parameters_as_the_catalogue_says() {
 
 #[test]
 fn what_goes_wrong_costs_its_call() {
-    let folder = Folder::new("kernels-harm");
+    let folder = TempFolder::new("kernels-harm");
     let server = serve("127.0.71.3", &compile(&folder, 0), &["--call-time", "1.5", "--kernel-memory", "64"]);
     let mut other = Harmed::new(server.address);
     let undisturbed = other.process();
@@ -320,7 +320,7 @@ fn what_goes_wrong_costs_its_call() {
         assert_eq!(session.call(sort), code, "sort {sort}");
         assert_eq!(session.process(), before, "sort {sort}: its process lives on");
     }
-    assert_eq!(session.0.lease(1).expect("an output")[5], 64, "MiB");
+    assert_eq!(session.0.slice(1).expect("an output")[5], 64, "MiB");
     for sort in [1, 2, 3, 5, 6, 10, 11, 13] {
         let before = session.process();
         assert_eq!(session.call(sort), 0x14, "sort {sort}");
@@ -352,10 +352,10 @@ fn what_goes_wrong_costs_its_call() {
 
 #[test]
 fn the_log_says_at_its_usual_level_what_a_kernel_said() {
-    let folder = Folder::new("kernels-log");
+    let folder = TempFolder::new("kernels-log");
     let mut command = naa(&["serve", "--bind", "127.0.71.14", "--port", "0", "--json", "--kernels"]);
     command.arg(compile(&folder, 0)).env_remove("NAA_LOG").stderr(Stdio::piped());
-    let server = Server::spawn(&mut command);
+    let server = ServerProcess::spawn(&mut command);
     let input = folder.with("sort", &[7]);
     let out = folder.file("out");
     let server_name = server.name();
@@ -409,7 +409,7 @@ fn orphans_of(started: u32) -> Vec<u32> {
 
 #[test]
 fn a_kernel_that_forks_and_exits_costs_its_call_at_once() {
-    let folder = Folder::new("kernels-fork");
+    let folder = TempFolder::new("kernels-fork");
     let server = serve("127.0.71.15", &compile(&folder, 0), &["--call-time", "60"]);
     let mut session = Harmed::new(server.address);
     for sort in [16, 17] {
@@ -432,7 +432,7 @@ fn a_kernel_that_forks_and_exits_costs_its_call_at_once() {
 
 #[test]
 fn sessions_have_processes_of_their_own() {
-    let folder = Folder::new("kernels-apart");
+    let folder = TempFolder::new("kernels-apart");
     let server = serve("127.0.71.4", &compile(&folder, 0), &[]);
     let (mut one, mut other) = (Harmed::new(server.address), Harmed::new(server.address));
     let (first, second) = (one.process(), other.process());
@@ -462,7 +462,7 @@ fn sessions_have_processes_of_their_own() {
 
 #[test]
 fn processes_go_with_the_server() {
-    let folder = Folder::new("kernels-killed");
+    let folder = TempFolder::new("kernels-killed");
     let mut server = serve("127.0.71.5", &compile(&folder, 0), &[]);
     let mut sessions: Vec<_> = (0..4).map(|_| Harmed::new(server.address)).collect();
     let mut processes: Vec<_> = sessions.iter_mut().map(Harmed::process).collect();
@@ -479,7 +479,7 @@ fn processes_go_with_the_server() {
 
 #[test]
 fn two_hundred_sessions_have_kernels() {
-    let folder = Folder::new("kernels-many");
+    let folder = TempFolder::new("kernels-many");
     let server = serve("127.0.71.6", &compile(&folder, 0), &[]);
     let mut sessions: Vec<_> = (0..200).map(|_| Harmed::new(server.address)).collect();
     let begun = Instant::now();
@@ -494,7 +494,7 @@ fn two_hundred_sessions_have_kernels() {
 
 #[test]
 fn wrong_libraries_are_refused_by_name() {
-    let folder = Folder::new("kernels-wrong");
+    let folder = TempFolder::new("kernels-wrong");
     for (wrong, text) in [
         (1, "parameter 1 of kernel 126 has kind 99"),
         (2, "kernel 0 has code 95, give it one from 96 to 126"),
@@ -534,7 +534,7 @@ fn wrong_libraries_are_refused_by_name() {
 
 #[test]
 fn a_library_that_changed_is_not_called() {
-    let folder = Folder::new("kernels-changed");
+    let folder = TempFolder::new("kernels-changed");
     let library = compile(&folder, 0);
     let server = serve("127.0.71.8", &library, &[]);
     let mut before = Harmed::new(server.address);
@@ -550,7 +550,7 @@ fn a_library_that_changed_is_not_called() {
 /// Prints what a call through a process costs beside calls of a built-in function.
 #[test]
 fn a_call_costs_little_more_than_one_through_the_pool() {
-    let folder = Folder::new("kernels-cost");
+    let folder = TempFolder::new("kernels-cost");
     let server = serve("127.0.71.9", &compile(&folder, 0), &[]);
     let median = |function: FunctionCode, bytes: usize| {
         let calls = 2000;

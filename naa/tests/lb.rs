@@ -9,7 +9,7 @@ use std::{
     process::{Child, ChildStdout, Stdio},
 };
 
-use common::{Folder, json_of, naa, run, stderr, stdout_of};
+use common::{TempFolder, json_of, naa, run, stderr, stdout_of};
 use serde_json::Value;
 
 struct Process {
@@ -73,7 +73,7 @@ fn tables(worker: &str) -> String {
 
 #[test]
 fn events_go_where_the_tables_say_as_they_change() {
-    let folder = Folder::new("lb-forward");
+    let folder = TempFolder::new("lb-forward");
     let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
     let (one, other) = (worker(&path("one")), worker(&path("other")));
     fs::write(path("one.yaml"), tables(&one.address())).unwrap();
@@ -214,7 +214,7 @@ fn a_data_plane_offers_what_computes_only_if_asked() {
 
 #[test]
 fn tables_are_checked_shown_and_compared() {
-    let folder = Folder::new("lb-tables");
+    let folder = TempFolder::new("lb-tables");
     let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
     let text = tables("127.0.0.1:7000");
     fs::write(path("a.yaml"), &text).unwrap();
@@ -243,7 +243,7 @@ fn a_missing_and_a_wrong_token_are_told_in_words_of_the_command_line() {
     let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token", "secret"];
     let lb = Process::start(&[&forward[..], &["--json", "--until-eof"]].concat());
     let grpc = format!("grpc://{}", lb.text("grpc"));
-    let folder = Folder::new("lb-token");
+    let folder = TempFolder::new("lb-token");
     let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
     let said = |arguments: &[&str], variable: Option<&str>| {
         let output = naa(arguments).envs(variable.map(|token| ("NAA_LB_TOKEN", token))).output().unwrap();
@@ -278,7 +278,7 @@ fn a_data_plane_that_starts_again_takes_no_terms_below_its_least() {
     assert!(said.contains("--least-term"), "{said}");
     let lb = Process::start(&[&forward[..], &["--least-term", "7", "--json", "--until-eof"]].concat());
     let grpc = format!("grpc://{}", lb.text("grpc"));
-    let folder = Folder::new("lb-least-term");
+    let folder = TempFolder::new("lb-least-term");
     let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
     for term in [&[][..], &["--term", "6"]] {
         let output = run(&[&["lb", "table", "load", &file, &grpc], term].concat());
@@ -291,7 +291,7 @@ fn a_data_plane_that_starts_again_takes_no_terms_below_its_least() {
 
 #[test]
 fn a_file_that_leaves_slots_or_members_open_is_refused() {
-    let folder = Folder::new("lb-gaps");
+    let folder = TempFolder::new("lb-gaps");
     let short = folder.with("short.yaml", tables("127.0.0.1:7000").replace("5x512", "5x510").as_bytes());
     let stranger =
         folder.with("stranger.yaml", tables("127.0.0.1:7000").replace("5x512", "5x511 6").as_bytes());
@@ -313,7 +313,7 @@ fn a_file_that_leaves_slots_or_members_open_is_refused() {
 
 #[test]
 fn a_shifted_calendar_differs_in_two_lines() {
-    let folder = Folder::new("lb-shifted");
+    let folder = TempFolder::new("lb-shifted");
     let of = |name: &str, calendar: &str| {
         folder.with(name, tables("127.0.0.1:7000").replace("5x512", calendar).as_bytes())
     };
@@ -331,7 +331,7 @@ fn a_shifted_calendar_differs_in_two_lines() {
 
 #[test]
 fn where_no_bridge_runs_it_is_told_how_to_start_one() {
-    let server = common::Server::start("127.88.0.7");
+    let server = common::ServerProcess::start("127.88.0.7");
     let with = server.name();
     let port = with.rsplit_once(':').unwrap().1;
     let commands = |at: &str| {
@@ -364,7 +364,7 @@ fn where_no_bridge_runs_it_is_told_how_to_start_one() {
 /// The exit status is a failure, so that a supervisor starts the server again.
 #[test]
 fn a_server_whose_reassembly_ends_ends_with_a_failure() {
-    let folder = Folder::new("serve-ends");
+    let folder = TempFolder::new("serve-ends");
     let out = folder.0.join("events");
     let mut command =
         naa(&["serve", "--bind", "127.88.0.6", "--port", "0", "--json", "--reassemble", "127.0.0.1:0"]);
@@ -383,7 +383,7 @@ fn a_server_whose_reassembly_ends_ends_with_a_failure() {
 
 #[test]
 fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
-    let folder = Folder::new("serve-services");
+    let folder = TempFolder::new("serve-services");
     let out = folder.0.join("events");
     let services =
         ["--reassemble", "127.0.0.1:0", "--events", out.to_str().unwrap(), "--forward", "127.0.0.1:0"];

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{Folder, naa};
+use common::{TempFolder, naa};
 use ejfat::{
     uri::EjfatUri,
     wire::{DATA_PORT, LbHeader, Select, SyncHeader},
@@ -44,7 +44,7 @@ fn load_balancer(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 83, 1 + n)
 }
 
-fn start(folder: &Folder) -> Child {
+fn start(folder: &TempFolder) -> Child {
     let lbs: Vec<_> = (0..LOAD_BALANCERS).map(|n| format!("  - {{ipv4: {}}}\n", load_balancer(n))).collect();
     let config = format!(
         "listen: ['{}:19523']\nworkers: {{loopback: true}}\nload_balancers:\n{}",
@@ -87,8 +87,8 @@ impl Usage {
     }
 }
 
-/// One load balancer's workers and senders, played by a thread.
-struct Players {
+/// One load balancer's workers and senders, which a thread runs.
+struct WorkersAndSenders {
     to: Ipv4Addr,
     sync_to: SocketAddr,
     lb: String,
@@ -97,7 +97,7 @@ struct Players {
     senders: Vec<UdpSocket>,
 }
 
-impl Players {
+impl WorkersAndSenders {
     fn register(n: u8, admin: &Connection) -> Self {
         let senders: Vec<_> = (1..=SENDERS)
             .map(|sender| Ipv4Addr::new(127, 0, 85, n * SENDERS + sender))
@@ -162,7 +162,7 @@ impl Players {
         }
     }
 
-    fn play(&self, ends: &AtomicBool, states: &AtomicU64) {
+    fn run(&self, ends: &AtomicBool, states: &AtomicU64) {
         let begin = Instant::now();
         for round in 0_u64.. {
             if ends.load(Relaxed) {
@@ -186,7 +186,7 @@ fn a_full_site_uses_no_more_threads_files_and_memory_as_time_goes_by() {
     let (settles, runs, pause) = if is_long { (60, 600, 10) } else { (3, 4, 1) };
     let (settles, runs, pause) =
         (Duration::from_secs(settles), Duration::from_secs(runs), Duration::from_secs(pause));
-    let folder = Folder::new("lb-full-site");
+    let folder = TempFolder::new("lb-full-site");
     let mut child = start(&folder);
     let token = fs::read_to_string(folder.file("state/admin-token")).unwrap();
     let connect = || {
@@ -199,9 +199,9 @@ fn a_full_site_uses_no_more_threads_files_and_memory_as_time_goes_by() {
         for n in 0..LOAD_BALANCERS {
             let (connect, registered, ends, states) = (&connect, &registered, &ends, &states);
             scope.spawn(move || {
-                let players = Players::register(n, &connect());
+                let users = WorkersAndSenders::register(n, &connect());
                 registered.wait();
-                players.play(ends, states);
+                users.run(ends, states);
             });
         }
         registered.wait();

@@ -20,7 +20,7 @@ use std::{
 };
 
 use client::Client;
-use common::{Folder, naa};
+use common::{TempFolder, naa};
 use ejfat::uri::EjfatUri;
 use ejfat_client::{Connection, Trust};
 use known::Known;
@@ -43,7 +43,7 @@ fn configuration() -> String {
     )
 }
 
-fn start(folder: &Folder) -> Child {
+fn start(folder: &TempFolder) -> Child {
     let (config, state) = (folder.file("site.yaml"), folder.file("state"));
     let arguments = ["lb", "serve", "--json", "--until-eof", "--config", &config, "--state", &state];
     naa(&arguments)
@@ -75,7 +75,7 @@ fn what_was_acknowledged_outlives_the_daemon() {
     let kills = repetitions();
     let seed = env::var("NAA_SEED").map_or(23, |text| text.parse().expect("NAA_SEED is a number"));
     let (mut random, began) = (Random::new(seed, 0), Instant::now());
-    let folder = Folder::new("lb-kills");
+    let folder = TempFolder::new("lb-kills");
     folder.with("site.yaml", configuration().as_bytes());
     std::fs::create_dir_all(folder.file("state")).unwrap();
     let token = folder.with("state/admin-token", TOKEN.as_bytes());

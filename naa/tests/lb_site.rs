@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, json_of, naa};
+use common::{TempFolder, json_of, naa};
 use ejfat::uri::EjfatUri;
 use ejfat_client::{
     Connection, Token, Trust,
     messages::{ReserveLoadBalancerReply, ReserveLoadBalancerRequest, TokenSelector, token_selector},
 };
-use ejfat_common::Worker;
+use ejfat_common::WorkerProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -31,13 +31,13 @@ fn is_ready(child: &mut Child) {
 struct Site {
     plane: Child,
     child: Child,
-    folder: Folder,
+    folder: TempFolder,
     ip: &'static str,
 }
 
 impl Site {
     fn start(ip: &'static str) -> Self {
-        let folder = Folder::new(&format!("lb-site-{ip}"));
+        let folder = TempFolder::new(&format!("lb-site-{ip}"));
         let grpc = format!("{ip}:18010");
         let forward = ["lb", "forward", "--listen", ip, "--grpc", &grpc, "--json"];
         let mut plane = naa(&forward).stdout(Stdio::piped()).spawn().unwrap();
@@ -51,7 +51,7 @@ impl Site {
         Self { plane, child, folder, ip }
     }
 
-    fn run(folder: &Folder) -> Child {
+    fn run(folder: &TempFolder) -> Child {
         let (config, state) = (folder.file("site.yaml"), folder.file("state"));
         let mut serve = naa(&["lb", "serve", "--config", &config, "--state", &state, "--json"]);
         let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
@@ -88,21 +88,21 @@ impl Drop for Site {
     }
 }
 
-fn worker(uri: &str, out: &str) -> Worker {
-    Worker::start(&["--uri", uri, "--out", out, "--buffer", "8M"])
+fn worker(uri: &str, out: &str) -> WorkerProcess {
+    WorkerProcess::start(&["--uri", uri, "--out", out, "--buffer", "8M"])
 }
 
-fn interrupt(worker: &Worker) {
+fn interrupt(worker: &WorkerProcess) {
     kill_process(Pid::from_child(&worker.child), Signal::INT).unwrap();
 }
 
-fn end(worker: Worker) -> Value {
+fn end(worker: WorkerProcess) -> Value {
     interrupt(&worker);
     worker.end()
 }
 
 /// Returns the event numbers of the files in a folder.
-fn events(folder: &Folder, name: &str) -> BTreeSet<u64> {
+fn events(folder: &TempFolder, name: &str) -> BTreeSet<u64> {
     let entries = std::fs::read_dir(folder.file(name)).unwrap();
     let number = |name: String| name.split_once('-').unwrap().1.parse().unwrap();
     entries.map(|entry| number(entry.unwrap().file_name().into_string().unwrap())).collect()
@@ -125,7 +125,7 @@ fn wait_for_slots(site: &Site, lb: &str, workers: usize) {
 fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_killed() {
     const EVENTS: u64 = 1500;
     let mut site = Site::start("127.0.71.1");
-    let out = Folder::new("lb-site-out");
+    let out = TempFolder::new("lb-site-out");
     let reserved = site.reserve();
     let uri = reserved.ejfat_uri.clone();
     assert!(uri.contains(&reserved.token) && uri.contains("/lb/"), "the reply has a whole URI");
@@ -186,7 +186,7 @@ fn a_reservation_that_is_freed_is_told_and_its_token_is_of_no_use() {
 #[test]
 fn a_backup_is_written_while_the_control_plane_runs_and_another_one_goes_on_with_it() {
     let ip = "127.0.82.5";
-    let folder = Folder::new("lb-backup");
+    let folder = TempFolder::new("lb-backup");
     let backup = folder.file("lb.backup");
     let config = format!(
         "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nbackup: {backup}\nbackup_every: 1s\n\

@@ -15,12 +15,12 @@ use common::{naa, run, stderr, stdout_of};
 use serde_json::Value;
 use tls_common::{Ca, Files};
 
-struct Forwarder {
+struct ForwarderProcess {
     child: std::process::Child,
     grpc: String,
 }
 
-impl Forwarder {
+impl ForwarderProcess {
     /// Its log goes to a file.
     fn start(arguments: &[&str], log: File) -> Self {
         let forward =
@@ -37,7 +37,7 @@ impl Forwarder {
     }
 }
 
-impl Drop for Forwarder {
+impl Drop for ForwarderProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -65,7 +65,7 @@ fn tables_and_counters_are_read_over_tls_and_errors_name_the_options() {
     let log = File::create(files.path("log")).unwrap();
     let options =
         ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &client_ca, "--token", "secret"];
-    let lb = Forwarder::start(&options, log);
+    let lb = ForwarderProcess::start(&options, log);
     let (plain, tls) = (format!("grpc://{}", lb.grpc), format!("grpcs://{}", lb.grpc));
 
     let show = ["lb", "table", "show", &tls, "--token", "secret"];

@@ -8,23 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, Server, naa, run, stderr, wait_at_most};
+use common::{ServerProcess, TempFolder, naa, run, stderr, wait_at_most};
 use naa_server::functions::fft;
 use rustfft::{FftDirection, num_complex::Complex64};
 
 /// A server with an address space of 4 GiB.
-fn small_server(bind: &str) -> Server {
+fn small_server(bind: &str) -> ServerProcess {
     let script = "ulimit -v 4194304 && exec \"$0\" \"$@\"";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_naa"), "serve", "--bind", bind, "--port", "0", "--json"]);
     // Enough for the regions of the large call, and not for what its function needs beside them.
-    Server::spawn(command.args(["--memory", "3000"]))
+    ServerProcess::spawn(command.args(["--memory", "3000"]))
 }
 
 #[test]
 fn a_transform_that_needs_too_much_memory_is_refused_and_nobody_else_suffers() {
     let mut server = small_server("127.0.6.61");
-    let folder = Folder::new("memory");
+    let folder = TempFolder::new("memory");
     // A prime, which takes several times its own memory. Its data are a file without pages.
     let path = folder.file("signal.c128");
     File::create(&path).expect("a file").set_len(16 * 33_554_467).expect("sparse files");

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Output;
 
-use common::{Server, naa, run, stderr};
+use common::{ServerProcess, naa, run, stderr};
 use serde_json::Value;
 
 fn json(output: &Output) -> Value {
@@ -13,17 +13,17 @@ fn json(output: &Output) -> Value {
 }
 
 #[track_caller]
-fn is_told(report: &Value, why: &str) {
+fn check(report: &Value, why: &str) {
     assert_eq!((&report["provider"], &report["why"]), (&"embedded".into(), &why.into()), "{report}");
 }
 
 #[test]
 fn json_and_the_log_say_which_provider_and_why() {
-    let server = Server::start("127.0.5.60");
+    let server = ServerProcess::start("127.0.5.60");
     let server = server.name();
     let from_env = |arguments: &[&str]| {
         let output = naa(arguments).env("NAA_PROVIDER", "embedded").output().expect("the binary runs");
-        is_told(&json(&output), "embedded: as asked");
+        check(&json(&output), "embedded: as asked");
         output
     };
     for arguments in [
@@ -34,13 +34,13 @@ fn json_and_the_log_say_which_provider_and_why() {
         let by_itself = run(arguments);
         let why = json(&by_itself)["why"].as_str().expect("a reason").to_owned();
         assert!(why.starts_with("embedded: ") && why.contains("no RDMA device"), "{why}");
-        is_told(&json(&by_itself), &why);
+        check(&json(&by_itself), &why);
         // On a loopback address, the embedded provider is expected, so there is no message.
         assert!(!stderr(&by_itself).contains("RDMA"), "{}", stderr(&by_itself));
         let logged = naa(arguments).env("NAA_LOG", "info").output().expect("the binary runs");
         assert!(stderr(&logged).contains(&why), "{}", stderr(&logged));
         let asked = run(&[arguments, &["--provider", "embedded"]].concat());
-        is_told(&json(&asked), "embedded: as asked");
+        check(&json(&asked), "embedded: as asked");
         assert!(!stderr(&from_env(arguments)).contains("as asked"));
     }
 }

@@ -14,8 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, Server, naa, run, stderr, wait_at_most};
-use ejfat_common::Worker;
+use common::{ServerProcess, TempFolder, naa, run, stderr, wait_at_most};
+use ejfat_common::WorkerProcess;
 use serde_json::Value;
 
 /// Sends an event of data id 1 that fits one segment.
@@ -54,7 +54,7 @@ fn left(said: &str) -> Vec<&str> {
 
 #[test]
 fn receivers_follow_no_links_and_replace_nothing() {
-    let folder = Folder::new("results-links");
+    let folder = TempFolder::new("results-links");
     let out = folder.0.join("out");
     fs::create_dir(&out).unwrap();
     let victim = folder.with("victim", b"old");
@@ -62,7 +62,7 @@ fn receivers_follow_no_links_and_replace_nothing() {
         symlink(&victim, out.join(name)).unwrap();
     }
     symlink("nowhere", out.join("1-3")).unwrap();
-    let worker = Worker::start(&["--events", "3", "--out", out.to_str().unwrap()]);
+    let worker = WorkerProcess::start(&["--events", "3", "--out", out.to_str().unwrap()]);
     for event in 1..=3 {
         send(&worker.address, event, format!("event {event}").as_bytes());
     }
@@ -79,17 +79,18 @@ fn receivers_follow_no_links_and_replace_nothing() {
 #[test]
 fn receivers_of_one_folder_lose_nothing() {
     const EVENTS: u64 = 400;
-    let folder = Folder::new("results-shared");
+    let folder = TempFolder::new("results-shared");
     let count = EVENTS.to_string();
-    let start =
-        || Worker::start(&["--events", &count, "--timeout", "60000", "--out", folder.0.to_str().unwrap()]);
+    let start = || {
+        WorkerProcess::start(&["--events", &count, "--timeout", "60000", "--out", folder.0.to_str().unwrap()])
+    };
     let workers = [start(), start()];
     for event in 0..EVENTS {
         for (at, worker) in workers.iter().enumerate() {
             send(&worker.address, event, format!("{at} {event}").as_bytes());
         }
     }
-    let reports = workers.map(Worker::end);
+    let reports = workers.map(WorkerProcess::end);
     let files: BTreeMap<_, _> = folder
         .names()
         .into_iter()
@@ -109,8 +110,8 @@ fn receivers_of_one_folder_lose_nothing() {
 
 #[test]
 fn a_full_disk_is_told_with_the_path_and_leaves_no_remains() {
-    let server = Server::start("127.0.9.1");
-    let folder = Folder::new("results-full");
+    let server = ServerProcess::start("127.0.9.1");
+    let folder = TempFolder::new("results-full");
     let disk = folder.0.join("disk");
     fs::create_dir(&disk).unwrap();
     let data = folder.with("data", &vec![7; 600 << 10]);
@@ -161,7 +162,7 @@ fn a_full_disk_is_told_with_the_path_and_leaves_no_remains() {
 
 #[test]
 fn a_server_whose_events_cannot_be_written_says_so_and_ends() {
-    let folder = Folder::new("results-serve");
+    let folder = TempFolder::new("results-serve");
     let disk = folder.0.join("disk");
     fs::create_dir(&disk).unwrap();
     let serve = naa(&[
@@ -201,8 +202,8 @@ fn a_server_whose_events_cannot_be_written_says_so_and_ends() {
 
 #[test]
 fn a_limit_of_file_sizes_is_an_error_and_not_a_death() {
-    let server = Server::start("127.0.9.3");
-    let folder = Folder::new("results-limit");
+    let server = ServerProcess::start("127.0.9.3");
+    let folder = TempFolder::new("results-limit");
     let data = folder.with("data", &vec![7; 600 << 10]);
     let result = folder.file("result");
     let mut limited = Command::new("sh");
@@ -219,7 +220,7 @@ fn a_limit_of_file_sizes_is_an_error_and_not_a_death() {
 }
 
 /// The program and arguments of `command`, where nothing can be synchronised.
-fn without_sync(folder: &Folder, command: &Command) -> Command {
+fn without_sync(folder: &TempFolder, command: &Command) -> Command {
     let program = folder.0.join("without-sync");
     if !program.exists() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results/without_sync.c");
@@ -233,8 +234,8 @@ fn without_sync(folder: &Folder, command: &Command) -> Command {
 
 #[test]
 fn results_are_on_disk_before_they_are_reported_as_complete() {
-    let server = Server::start("127.0.9.4");
-    let folder = Folder::new("results-sync");
+    let server = ServerProcess::start("127.0.9.4");
+    let folder = TempFolder::new("results-sync");
     let (data, name) = (folder.with("data", b"abc"), server.name());
     let (out, results) = (folder.file("result"), folder.file("results"));
     let call = |more: &[&str]| {
@@ -262,7 +263,7 @@ fn results_are_on_disk_before_they_are_reported_as_complete() {
     let mut recv = without_sync(&folder, &recv);
     let mut child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let ready = Worker::read(&mut stdout);
+    let ready = WorkerProcess::read(&mut stdout);
     send(ready["addresses"][0].as_str().unwrap(), 5, b"event");
     let output = child.wait_with_output().unwrap();
     failed(&output, &format!("cannot bring the events in {events} to disk"));
@@ -271,7 +272,7 @@ fn results_are_on_disk_before_they_are_reported_as_complete() {
 
 #[test]
 fn a_pipe_is_not_opened_through_a_link_of_another_user() {
-    let folder = Folder::new("results-pipe");
+    let folder = TempFolder::new("results-pipe");
     let (victim, pipe) = (folder.with("victim", b"old"), folder.0.join("pipe"));
     symlink(&victim, &pipe).unwrap();
     if let Err(error) = std::os::unix::fs::lchown(&pipe, Some(12345), None) {
@@ -287,14 +288,14 @@ fn a_pipe_is_not_opened_through_a_link_of_another_user() {
 
 #[test]
 fn a_command_that_failed_is_not_waited_for_because_of_what_it_started() {
-    let folder = Folder::new("results-exec");
+    let folder = TempFolder::new("results-exec");
     let event = folder.with("event", &vec![1; 1 << 20]);
     let begun = Instant::now();
     let command = "exec 3<&0; sleep 120 & echo $! >&2; exit 3";
     let mut recv =
         naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "1", "--exec", command]);
     let mut child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
-    let ready = Worker::read(&mut BufReader::new(child.stdout.take().unwrap()));
+    let ready = WorkerProcess::read(&mut BufReader::new(child.stdout.take().unwrap()));
     let to = ready["addresses"][0].as_str().unwrap();
     let sent = run(&["ejfat", "send", "--to", to, "--rate", "0.5", &event]);
     assert!(sent.status.success(), "{}", stderr(&sent));

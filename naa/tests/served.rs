@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Folder, hard, naa, run, stderr, stdout_of};
+use common::{TempFolder, hard, naa, run, stderr, stdout_of};
 use serde_json::Value;
 
 fn metrics(at: &str) -> String {
@@ -32,7 +32,7 @@ fn look_ups_and_calls_that_were_cut_are_counted_apart() {
     told.read_line(&mut line).expect("the server speaks");
     let ready: Value = serde_json::from_str(&line).expect("JSON");
     let (name, at) = (ready["address"].as_str().expect("it"), ready["metrics"].as_str().expect("it"));
-    let folder = Folder::new("served");
+    let folder = TempFolder::new("served");
     let (data, slow, out) =
         (folder.with("data", b"abc"), folder.with("slow", &hard(16 << 20)), folder.file("out"));
 

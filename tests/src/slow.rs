@@ -1,10 +1,10 @@
-//! A function that takes as many milliseconds as the host says, for tests of patience.
+//! A function that takes as many milliseconds as the host says, for tests of time limits.
 
 use std::{sync::Arc, thread, time::Duration};
 
-use mrsp::{FunctionCode, catalogue};
+use mrsp::FunctionCode;
 use naa_server::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
 };
 
@@ -19,14 +19,14 @@ impl Function for Slow {
         &self.0
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         thread::sleep(Duration::from_millis(call.user().get().into()));
         Ok(())
     }
 }
 
 pub fn function() -> Arc<dyn Function> {
-    Arc::new(Slow(catalogue::Function {
+    Arc::new(Slow(FunctionInfo {
         code: SLOW,
         name: "slow".into(),
         description: "sleeps as many milliseconds as the user bits say".into(),

@@ -5,9 +5,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ejfat::ring::Placing;
-use naa_provider::Choice;
-use naa_tests::bridge::{Kills, Place, Streaming, kills, stream};
+use ejfat::ring::DeliveryMode;
+use naa_provider::ProviderChoice;
+use naa_tests::bridge::{Kills, Streaming, WorkerLocation, kills, stream};
 
 /// One of those that stream as fast as it goes at a time: each wants the machine.
 static TURN: Mutex<()> = Mutex::new(());
@@ -36,17 +36,20 @@ fn at(net: u8, host: u8) -> IpAddr {
 }
 
 /// Three by RDMA, one of the bridge's machine.
-fn workers(net: u8) -> Vec<Place> {
-    let remote = |n| Place::Remote { ip: at(net, n), provider: Choice::Embedded, namespace: None };
-    vec![remote(2), remote(3), remote(4), Place::Local]
+fn workers(net: u8) -> Vec<WorkerLocation> {
+    let remote = |n| {
+        let provider = ProviderChoice::Embedded;
+        WorkerLocation::Remote { ip: at(net, n), provider, namespace: None }
+    };
+    vec![remote(2), remote(3), remote(4), WorkerLocation::Local]
 }
 
-fn streamed(placing: Placing, net: u8) {
+fn streamed(placing: DeliveryMode, net: u8) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let events = if is_long() { 100_000 } else { 5_000 };
     let case = Streaming {
         bind: at(net, 1),
-        provider: Choice::Embedded,
+        provider: ProviderChoice::Embedded,
         placing,
         workers: workers(net),
         events,
@@ -57,14 +60,14 @@ fn streamed(placing: Placing, net: u8) {
     println!("{}", stream(&case).unwrap());
 }
 
-fn killed(placing: Placing, net: u8, rounds: u32, again: bool) {
+fn killed(placing: DeliveryMode, net: u8, rounds: u32, redelivery: bool) {
     let case = Kills {
         bind: at(net, 1),
-        provider: Choice::Embedded,
+        provider: ProviderChoice::Embedded,
         placing,
         workers: workers(net),
         rounds,
-        again,
+        redelivery,
         seed: seed() + u64::from(net),
         ack_timeout: KILLED,
         program: program(),
@@ -74,25 +77,25 @@ fn killed(placing: Placing, net: u8, rounds: u32, again: bool) {
 
 #[test]
 fn every_event_arrives_once_and_whole_from_the_bridges_memory() {
-    streamed(Placing::Store, 10);
+    streamed(DeliveryMode::Store, 10);
 }
 
 #[test]
 fn every_event_arrives_once_and_whole_segment_by_segment() {
-    streamed(Placing::Cut, 11);
+    streamed(DeliveryMode::Cut, 11);
 }
 
 #[test]
 fn who_is_killed_costs_what_it_had_and_comes_back() {
-    killed(Placing::Store, 12, if is_long() { 100 } else { 5 }, false);
+    killed(DeliveryMode::Store, 12, if is_long() { 100 } else { 5 }, false);
 }
 
 #[test]
 fn who_is_killed_in_the_middle_of_segments_costs_what_it_had_and_comes_back() {
-    killed(Placing::Cut, 13, if is_long() { 100 } else { 5 }, false);
+    killed(DeliveryMode::Cut, 13, if is_long() { 100 } else { 5 }, false);
 }
 
 #[test]
 fn what_the_bridge_has_of_who_is_killed_comes_again_to_those_who_ask() {
-    killed(Placing::Store, 14, if is_long() { 100 } else { 5 }, true);
+    killed(DeliveryMode::Store, 14, if is_long() { 100 } else { 5 }, true);
 }

@@ -9,8 +9,9 @@ use std::{
 
 use naa_host::{Device, Error, Param, ReturnCode, Session, SessionConfig, U24};
 use naa_server::{
-    Config, Server, functions,
-    stats::{Cut, Stats},
+    Config, Server,
+    counters::{Cut, ServerCounters},
+    functions,
 };
 use naa_tests::slow::{self, SLOW};
 
@@ -55,7 +56,7 @@ fn eventually(is_so: impl Fn() -> bool) {
     }
 }
 
-fn counted(stats: &Stats) -> [u64; 4] {
+fn counted(stats: &ServerCounters) -> [u64; 4] {
     Cut::ALL.map(|cause| stats.calls_cut(cause).get())
 }
 

@@ -9,16 +9,16 @@ use std::{
 use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
 use naa_server::{
     Config, Server,
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     functions,
-    resident::{Asking, Resident, Stream, StreamId},
+    loop_service::{LoopService, StreamId, StreamingSession, SubscribingHost},
 };
 use naa_tests::slow::{self, SLOW};
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const MIB: usize = 1 << 20;
 /// Longer than anything takes that is not held up, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 fn serve(local: &str, change: impl FnOnce(&mut Config)) -> Server {
     let mut config = Config::new((local.parse::<std::net::IpAddr>().unwrap(), 0).into());
@@ -42,9 +42,9 @@ fn slow(session: &mut Session, milliseconds: u32) -> Result<(), naa_host::Error>
 
 #[track_caller]
 fn eventually(mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     while !holds() {
-        assert!(Instant::now() < end, "it did not come about in {PATIENCE:?}");
+        assert!(Instant::now() < end, "it did not come about in {TIME_LIMIT:?}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -88,7 +88,7 @@ fn a_peer_that_reserves_all_it_can_leaves_memory_to_others() {
 
 #[test]
 fn a_peer_waits_for_none_of_anothers_calls() {
-    let server = serve("127.0.6.64", |config| config.pool.workers = 2);
+    let server = serve("127.0.6.64", |config| config.pool.pool_threads = 2);
     let (hog, other) = (device("127.0.6.65"), device("127.0.6.66"));
     let mut hogs: Vec<_> = (0..8).map(|_| connect(&hog, &server, 64).unwrap()).collect();
     let mut session = connect(&other, &server, 64).unwrap();
@@ -108,7 +108,7 @@ fn a_peer_waits_for_none_of_anothers_calls() {
 #[test]
 fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
     let server = serve("127.0.6.67", |config| {
-        config.pool.workers = 1;
+        config.pool.pool_threads = 1;
         config.pool.quarantine = 4;
     });
     let hog = device("127.0.6.68");
@@ -134,15 +134,15 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
     eventually(|| server.memory_used() < MIB as u64);
 }
 
-/// A resident with a defect.
+/// A loop service with a defect.
 #[derive(Debug)]
 struct Broken(std::fs::File);
 
-impl Resident for Broken {
-    fn subscribe(&mut self, _: &Asking<'_>, _: &mut Call<'_>) -> Result<(), Failure> {
+impl LoopService for Broken {
+    fn subscribe(&mut self, _: &SubscribingHost<'_>, _: &mut Call<'_>) -> Result<(), CallFailure> {
         Ok(())
     }
-    fn begin(&mut self, _: Stream, _: Instant) {}
+    fn begin(&mut self, _: StreamingSession, _: Instant) {}
     fn completed(&mut self, _: StreamId, _: Instant) {}
     fn ended(&mut self, _: StreamId, _: Instant) {}
     fn turn(&mut self, _: Instant) -> bool {

@@ -11,10 +11,10 @@ use std::{
 use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
 use naa_server::{
     Config, Server,
-    call::{Call, Failure},
+    call::{Call, CallFailure},
+    counters::Cut,
     function::{Function, FunctionInfo},
     functions,
-    stats::Cut,
 };
 use naa_tests::slow::{self, SLOW};
 
@@ -22,9 +22,9 @@ use naa_tests::slow::{self, SLOW};
 const NOTICED: Duration = Duration::from_secs(12);
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 
-struct Actor(Child);
+struct PeerProcess(Child);
 
-impl Actor {
+impl PeerProcess {
     /// Starts one; returns what it says first.
     fn start(args: &[&str]) -> (Self, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_actor"))
@@ -60,7 +60,7 @@ fn killed_hosts_cost_their_session_only() {
     let address = server.address().to_string();
     let mut witness = open("127.0.6.2", server.address(), 4096);
     for round in 0u64..12 {
-        let (host, said) = Actor::start(&["host", &address, "127.0.6.3"]);
+        let (host, said) = PeerProcess::start(&["host", &address, "127.0.6.3"]);
         assert_eq!(said, "calling");
         // Anywhere in a call, over the rounds: one takes well under a millisecond.
         thread::sleep(Duration::from_micros(round * 370));
@@ -69,14 +69,14 @@ fn killed_hosts_cost_their_session_only() {
     }
     alone(&server, 1);
     let (calls, cut) = (server.stats().calls.get(), server.stats().calls_connection_failed.get());
-    let (host, said) = Actor::start(&["waiting-host", &address, "127.0.6.3"]);
+    let (host, said) = PeerProcess::start(&["waiting-host", &address, "127.0.6.3"]);
     assert_eq!(said, "calling");
     calls_reach(&server, calls + 1);
     host.kill();
     alone(&server, 1);
     assert_eq!(server.stats().calls_connection_failed.get(), cut + 1, "the call of a killed host is cut");
     witness.call(INCREMENT).unwrap();
-    assert_eq!(witness.lease(0).unwrap()[4095], 13);
+    assert_eq!(witness.slice(0).unwrap()[4095], 13);
 }
 
 /// Waits until the server has no more than so many sessions.
@@ -106,9 +106,9 @@ impl Function for TimeUp {
         &self.0
     }
 
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, _: &mut Call<'_>) -> Result<(), CallFailure> {
         thread::sleep(Duration::from_secs(1));
-        Err(Failure::TimedOut)
+        Err(CallFailure::TimedOut)
     }
 }
 
@@ -117,7 +117,7 @@ fn a_call_whose_time_is_up_is_cut_once_though_its_host_was_killed() {
     let function = TimeUp(slow::function().info().clone());
     let config = Config::new("127.0.6.145:0".parse().unwrap());
     let server = Server::start(config, functions::registry([function]).unwrap()).unwrap();
-    let (host, said) = Actor::start(&["waiting-host", &server.address().to_string(), "127.0.6.146"]);
+    let (host, said) = PeerProcess::start(&["waiting-host", &server.address().to_string(), "127.0.6.146"]);
     assert_eq!(said, "calling");
     calls_reach(&server, 1);
     // Before the answer, which it does not acknowledge then.
@@ -129,7 +129,7 @@ fn a_call_whose_time_is_up_is_cut_once_though_its_host_was_killed() {
 
 #[test]
 fn a_killed_server_gives_the_host_an_error_in_time() {
-    let (server, said) = Actor::start(&["server", "127.0.6.4:0"]);
+    let (server, said) = PeerProcess::start(&["server", "127.0.6.4:0"]);
     let address = said.strip_prefix("ready ").unwrap().parse().unwrap();
     let mut session = open("127.0.6.5", address, 64);
     session.invoke(SLOW, U24::new(600_000).unwrap()).unwrap();

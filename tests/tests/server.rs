@@ -5,7 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use naa_host::{Device, Dialect, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
 use naa_server::{
     Config, Server,
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
     functions,
 };
@@ -20,7 +20,7 @@ fn a_call_and_its_results_outlive_the_order_to_end() {
     let config = SessionConfig::default();
     let idle = Session::connect(&device, server.address(), &[Param::in_out(64)], &config).unwrap();
     let mut busy = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
-    busy.lease_mut(0).unwrap().fill(7);
+    busy.slice_mut(0).unwrap().fill(7);
     busy.invoke(SLOW, U24::new(400).unwrap()).unwrap();
     let waiting = thread::spawn(move || {
         let outcome = busy.wait();
@@ -32,7 +32,7 @@ fn a_call_and_its_results_outlive_the_order_to_end() {
     server.shutdown(Duration::from_secs(20));
     let (busy, outcome) = waiting.join().unwrap();
     assert!(outcome.unwrap().into_result().is_ok());
-    assert!(busy.lease(0).unwrap().iter().all(|&b| b == 7));
+    assert!(busy.slice(0).unwrap().iter().all(|&b| b == 7));
     drop(idle);
 }
 
@@ -60,7 +60,7 @@ fn a_host_that_is_still_writing_is_told() {
     let device = Device::open("127.0.6.25".parse().unwrap()).unwrap();
     let config = SessionConfig::default();
     let mut session = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
-    session.lease_mut(0).unwrap().fill(7);
+    session.slice_mut(0).unwrap().fill(7);
     session.invoke(FunctionCode::constant(1), U24::ZERO).unwrap();
     let waiting = thread::spawn(move || {
         let outcome = session.wait();
@@ -78,7 +78,7 @@ fn a_host_that_is_still_writing_is_told() {
     assert!(matches!(error, Error::PeerGone { why: Gone::Disconnected, .. }), "{error}");
     assert!(error.to_string().contains("may have been stopped"), "{error}");
     assert!(session.is_over());
-    assert!(session.lease(0).unwrap().iter().all(|&b| b == 7));
+    assert!(session.slice(0).unwrap().iter().all(|&b| b == 7));
 }
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Function for Described {
         &self.0
     }
 
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, _: &mut Call<'_>) -> Result<(), CallFailure> {
         Ok(())
     }
 }

@@ -15,20 +15,20 @@ use ejfat_control::{
     p4::{Change, Epochs},
 };
 use ejfat_lb::{
-    Plane,
+    SharedDataPlane,
     grpc::{RuleChange, SmartNicClient, serve},
 };
 
 const LB: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 
-fn routed(plane: &Plane, tick: u64) -> Option<MemberId> {
+fn routed(plane: &SharedDataPlane, tick: u64) -> Option<MemberId> {
     let header = LbHeader { select: Select::V2 { entropy: 5 }, protocol: 1, tick };
     let datagram = [&header.encode()[..], &[0; 100]].concat();
     plane.path().route(LB, SENDER, &datagram).ok().map(|route| route.member)
 }
 
-fn rules(plane: &Plane) -> Rules {
+fn rules(plane: &SharedDataPlane) -> Rules {
     plane.sets().unwrap().last().unwrap().rules.as_ref().clone()
 }
 
@@ -58,7 +58,7 @@ fn begin(epochs: &mut Epochs, boundary: u64, to: MemberId, over: u64) -> Vec<Rul
 #[test]
 fn the_control_planes_epochs_are_in_the_data_plane_as_they_are_meant() {
     let lb = LbId::new(5).unwrap();
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     let server = serve((Ipv4Addr::LOCALHOST, 0).into(), plane.clone(), Some("secret".into())).unwrap();
     let mut smartnic = SmartNicClient::connect(&server.address().to_string(), Some("secret")).unwrap();
     smartnic.clear(None).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, net::IpAddr, path::PathBuf};
 
-use mrsp::layout::Rule;
+use mrsp::layout::LayoutRule;
 use naa_provider::Provider;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     pub(crate) fit: bool,
     /// What `auto` follows: packed:BYTES:COUNT,OTHERWISE, with :MOST bytes together after COUNT [default: NAA_LAYOUT_RULE, else that of the provider]
     #[arg(long)]
-    pub(crate) rule: Option<Rule>,
+    pub(crate) rule: Option<LayoutRule>,
     /// Only these providers, embedded or verbs [default: those there are]
     #[arg(long, value_name = "PROVIDER,...", value_delimiter = ',', value_parser = provider)]
     pub(crate) provider: Vec<Provider>,

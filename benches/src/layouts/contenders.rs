@@ -1,16 +1,16 @@
 //! Which layouts are measured at a workload.
 
-use mrsp::layout::{Choice, Layout};
+use mrsp::layout::{Layout, LayoutChoice};
 
 use super::{point::Workload, sizes::sizes};
 
 const THRESHOLDS: [u32; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 
 /// Every layout, packed at each threshold that copies other parameters than the one before, and `auto`.
-pub(crate) fn contenders(workload: &Workload) -> Vec<Choice> {
+pub(crate) fn contenders(workload: &Workload) -> Vec<LayoutChoice> {
     let fixed = [Layout::Symmetric, Layout::Asymmetric, Layout::Gathered].into_iter();
     let packed = thresholds(workload).into_iter().map(|threshold| Layout::Packed { threshold });
-    fixed.chain(packed).map(Choice::Fixed).chain([Choice::Auto]).collect()
+    fixed.chain(packed).map(LayoutChoice::Fixed).chain([LayoutChoice::Auto]).collect()
 }
 
 fn thresholds(workload: &Workload) -> Vec<u32> {
@@ -33,7 +33,7 @@ mod tests {
     fn names(params: u16, bytes: u64, sizes: Sizes) -> Vec<String> {
         let (provider, wait, direction) = ("embedded".into(), "spin".into(), Direction::Both);
         let workload = Workload { provider, wait, sizes, params, bytes, direction };
-        let all: Vec<_> = contenders(&workload).iter().map(Choice::to_string).collect();
+        let all: Vec<_> = contenders(&workload).iter().map(LayoutChoice::to_string).collect();
         let (first, rest) = all.split_at(3);
         assert_eq!(first, ["symmetric", "asymmetric", "gathered"]);
         let (auto, packed) = rest.split_last().unwrap();

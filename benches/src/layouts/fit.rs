@@ -4,25 +4,25 @@
 //! |---|---|
 //! | the layouts of a workload beside each other | `contest` |
 //! | the search for a rule | `search` |
-//! | `auto`, and the best layout, judged | `judge`, `gains` |
+//! | `auto`, and the best layout, compared | `auto_ratios`, `gains` |
 
+pub(crate) mod comparison;
 pub(crate) mod contest;
-pub(crate) mod judge;
-#[cfg(test)]
-pub(crate) mod made_up;
 mod search;
+#[cfg(test)]
+pub(crate) mod synthetic;
 
 use std::collections::BTreeMap;
 
-use mrsp::layout::Rule;
+use mrsp::layout::LayoutRule;
 
 use super::point::{Point, Workload};
-pub(crate) use judge::{Gain, Judged, gains, judge};
+pub(crate) use comparison::{AutoRatios, Gain, auto_ratios, gains};
 
 /// A rule, and what it reaches at the points it was fitted to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fitted {
-    pub rule: Rule,
+    pub rule: LayoutRule,
     /// Time of the best layout divided by that of the rule's, where this is least.
     pub worst: f64,
     pub at: Workload,

@@ -34,7 +34,7 @@ pub(crate) struct Instead {
 
 /// The two ends' device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Provider {
+pub(crate) struct DevicePair {
     /// `embedded` or `verbs`.
     pub(crate) name: &'static str,
     /// An address of the RDMA device; `None` for the embedded provider, which uses loopback addresses.
@@ -91,7 +91,7 @@ fn quick() -> Vec<Sweep> {
 }
 
 /// Workloads in the order in which they are measured, each once; those of one wait and provider one after the other.
-pub(crate) fn plan(providers: &[Provider], is_quick: bool, instead: &Instead) -> Vec<Planned> {
+pub(crate) fn plan(providers: &[DevicePair], is_quick: bool, instead: &Instead) -> Vec<Planned> {
     let sweeps: Vec<_> =
         if is_quick { quick() } else { usual() }.into_iter().map(|sweep| sweep.but(instead)).collect();
     // What was asked for is measured whatever its size.
@@ -161,7 +161,7 @@ pub(crate) fn name(wait: Wait) -> &'static str {
 mod tests {
     use super::*;
 
-    const EMBEDDED: Provider = Provider { name: "embedded", address: None };
+    const EMBEDDED: DevicePair = DevicePair { name: "embedded", address: None };
 
     fn of(is_quick: bool, instead: &Instead) -> Vec<Planned> {
         plan(&[EMBEDDED], is_quick, instead)
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn ends_are_started_once_for_each_provider_and_wait() {
-        let verbs = Provider { name: "verbs", address: Some("10.9.0.1".parse().unwrap()) };
+        let verbs = DevicePair { name: "verbs", address: Some("10.9.0.1".parse().unwrap()) };
         let all = plan(&[EMBEDDED, verbs], false, &Instead::default());
         let mut ends: Vec<_> = all.iter().map(|planned| (planned.address, planned.wait)).collect();
         ends.dedup();

@@ -4,12 +4,12 @@ use std::{fs, net::IpAddr};
 
 use anyhow::{Context as _, bail};
 use naa_measure::energy::Counters;
-use naa_provider::{Choice, Provider as Kind};
+use naa_provider::{Provider as Kind, ProviderChoice};
 use nix::ifaddrs::getifaddrs;
 use roce_udp::free_loopback;
 
-use super::grid::Provider;
-use crate::placement::Placement;
+use super::grid::DevicePair;
+use crate::placement::CpuPlacement;
 
 const EMBEDDED: &str = "embedded";
 const VERBS: &str = "verbs";
@@ -17,7 +17,7 @@ const VERBS: &str = "verbs";
 /// Providers, and why others are not measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Available {
-    pub(crate) providers: Vec<Provider>,
+    pub(crate) providers: Vec<DevicePair>,
     pub(crate) remarks: Vec<String>,
 }
 
@@ -51,15 +51,15 @@ pub(crate) fn providers(wanted: &[Kind], bind: Option<IpAddr>) -> anyhow::Result
     Ok(found)
 }
 
-fn embedded() -> anyhow::Result<Provider> {
+fn embedded() -> anyhow::Result<DevicePair> {
     free_loopback()?;
-    Ok(Provider { name: EMBEDDED, address: None })
+    Ok(DevicePair { name: EMBEDDED, address: None })
 }
 
-fn verbs(bind: Option<IpAddr>) -> anyhow::Result<Provider> {
+fn verbs(bind: Option<IpAddr>) -> anyhow::Result<DevicePair> {
     let address = match bind {
         Some(address) => {
-            naa_provider::choose(address, Choice::Verbs)?;
+            naa_provider::choose(address, ProviderChoice::Verbs)?;
             address
         }
         None => local_addresses()?
@@ -67,11 +67,11 @@ fn verbs(bind: Option<IpAddr>) -> anyhow::Result<Provider> {
             .find(|&address| is_rdma(address))
             .context("no address of this machine is an RDMA device's")?,
     };
-    Ok(Provider { name: VERBS, address: Some(address) })
+    Ok(DevicePair { name: VERBS, address: Some(address) })
 }
 
 fn is_rdma(address: IpAddr) -> bool {
-    naa_provider::choose(address, Choice::Auto).is_ok_and(|chosen| chosen.provider == Kind::Verbs)
+    naa_provider::choose(address, ProviderChoice::Auto).is_ok_and(|chosen| chosen.provider == Kind::Verbs)
 }
 
 /// The addresses of this machine that need no scope.
@@ -98,7 +98,7 @@ pub(crate) fn counters() -> (Option<Counters>, String) {
 }
 
 /// What figures depend on, in a line each: the same whenever it is asked.
-pub(crate) fn machine(placement: &Placement, energy: String) -> Vec<String> {
+pub(crate) fn machine(placement: &CpuPlacement, energy: String) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_embedded_provider_is_there_and_others_are_told_of() {
         let found = providers(&[], None).unwrap();
-        assert_eq!(found.providers[0], Provider { name: "embedded", address: None });
+        assert_eq!(found.providers[0], DevicePair { name: "embedded", address: None });
         assert_eq!(found.providers.len() + found.remarks.len(), 2, "{found:?}");
         let only = providers(&[Kind::Embedded], None).unwrap();
         assert_eq!((only.providers.len(), only.remarks.len()), (1, 0));
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn a_machine_is_told_in_lines() {
-        let lines = machine(&Placement::default(), "no energy: none".into());
+        let lines = machine(&CpuPlacement::default(), "no energy: none".into());
         assert_eq!(lines.len(), 6);
         assert!(lines.iter().all(|line| !line.is_empty() && !line.contains('\n')), "{lines:?}");
-        assert_eq!(lines, machine(&Placement::default(), "no energy: none".into()));
+        assert_eq!(lines, machine(&CpuPlacement::default(), "no energy: none".into()));
     }
 }

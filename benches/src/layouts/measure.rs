@@ -1,7 +1,7 @@
 //! One workload: its contenders take turns.
 
 use anyhow::{Context as _, anyhow};
-use mrsp::layout::{Choice, Rule};
+use mrsp::layout::{LayoutChoice, LayoutRule};
 use naa_measure::energy::Counters;
 use serde::de::DeserializeOwned;
 
@@ -22,12 +22,12 @@ pub(crate) struct Bench<'a> {
     pub(crate) pair: &'a mut Pair,
     pub(crate) counters: Option<&'a Counters>,
     /// The layout rule of `auto`.
-    pub(crate) rule: Rule,
+    pub(crate) rule: LayoutRule,
 }
 
 /// A contender while it is measured.
 struct Turn {
-    choice: Choice,
+    choice: LayoutChoice,
     samples: Samples,
     /// Calls in a repeat.
     calls: u32,
@@ -41,7 +41,7 @@ impl Bench<'_> {
     pub(crate) fn measure(
         &mut self,
         workload: &Workload,
-        contenders: &[Choice],
+        contenders: &[LayoutChoice],
         effort: &Effort,
     ) -> anyhow::Result<Vec<Point>> {
         let turn = |&choice| Turn { choice, samples: Samples::default(), calls: 1 };
@@ -92,11 +92,11 @@ impl Bench<'_> {
     fn repeat(&mut self, place: usize, calls: u32) -> anyhow::Result<Repeat> {
         let before = self.counters.and_then(Counters::read);
         if let Some(far) = &mut self.pair.far {
-            far.tell::<()>(side::Order::Begin)?;
+            far.order::<()>(side::Order::Begin)?;
         }
         let Ran { nanoseconds, cpu } = ask(&mut self.pair.near, Order::Run { place, calls })?;
         let server_cpu = match &mut self.pair.far {
-            Some(far) => far.tell(side::Order::End)?,
+            Some(far) => far.order(side::Order::End)?,
             None => 0.0,
         };
         let after = self.counters.and_then(Counters::read);
@@ -107,7 +107,7 @@ impl Bench<'_> {
 
 /// What the end that measures could not do, it says.
 fn ask<T: DeserializeOwned>(near: &mut Side, order: Order) -> anyhow::Result<T> {
-    near.tell::<Result<T, String>>(order)?.map_err(|why| anyhow!(Unmeasured(why)))
+    near.order::<Result<T, String>>(order)?.map_err(|why| anyhow!(Unmeasured(why)))
 }
 
 /// A workload that cannot be measured, though others may be.

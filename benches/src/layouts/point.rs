@@ -87,6 +87,6 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProviderRule {
     pub provider: String,
-    /// The rule as [`mrsp::layout::Rule`] prints it.
+    /// The rule as [`mrsp::layout::LayoutRule`] prints it.
     pub rule: String,
 }

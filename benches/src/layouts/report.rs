@@ -46,7 +46,7 @@ pub(crate) fn html(run: &Run) -> String {
         (section("Targets", &summary::html(&run.points, &views)))
         (section("The best layout by count and size", &maps(&views)))
         (section("Time and goodput", &details(&views, plots::of_view)))
-        (section("Set-up", &details(&both_ways(&views), plots::set_up)))
+        (section("Set-up", &details(&both_directions(&views), plots::set_up)))
         (section("CPU time, registered memory and energy", &costs(&views)))
         (section(html! { "The rule of " code { "auto" } }, &rules(run)))
         (section("Machine", &machine(run)))
@@ -152,7 +152,7 @@ fn details(views: &[View<'_>], of: fn(&View<'_>) -> Markup) -> Markup {
     }
 }
 
-fn both_ways<'a>(views: &[View<'a>]) -> Vec<View<'a>> {
+fn both_directions<'a>(views: &[View<'a>]) -> Vec<View<'a>> {
     views.iter().filter(|view| view.direction == Direction::Both).cloned().collect()
 }
 
@@ -220,11 +220,11 @@ fn method(run: &Run) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts::fit::made_up;
+    use crate::layouts::fit::synthetic;
 
     #[test]
     fn the_page_is_whole_and_needs_nothing_else() {
-        let html = html(&made_up::run(1));
+        let html = html(&synthetic::run(1));
         for outside in ["http:", "https:", "<script", "<link", "<img", "url(", "@import", "NaN", "inf\""] {
             assert!(!html.contains(outside), "{outside}");
         }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_advice_comes_before_everything_else() {
-        let run = made_up::run(2);
+        let run = synthetic::run(2);
         let html = html(&run);
         let advice = advice(&run.points);
         let (what, why) = advice.split_once(": ").unwrap().1.split_once(": ").unwrap();
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn little_or_nothing_is_no_reason_to_fail() {
         assert!(html(&Run::default()).contains("Nothing was measured."));
-        let mut run = made_up::run(1);
+        let mut run = synthetic::run(1);
         run.points.truncate(1);
         run.points[0].joules = None;
         let html = html(&run);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
-use mrsp::layout::{Choice, Rule};
+use mrsp::layout::{LayoutChoice, LayoutRule};
 use naa_host::{LAYOUT_RULE_VARIABLE, default_layout_rule, layout_rule_from_env};
 use naa_measure::{
     Json, TextTable,
@@ -18,7 +18,7 @@ use super::{
     effort::{Effort, about},
     file::{self, Folder, Written},
     fit, grid,
-    grid::{Planned, Provider},
+    grid::{DevicePair, Planned},
     look::{self, Available},
     measure::{Bench, Unmeasured},
     point::{ProviderRule, Run},
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     child::Pair,
-    placement::{self, Placement},
+    placement::{self, CpuPlacement},
     sides::{Far, Near, Wait, layouts::Ends},
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.from {
         let run = file::read(path)?;
         let folder = folder_at(args.out.as_deref().or_else(|| path.parent()).unwrap_or(path))?;
-        return Results { run: &run, folder: &folder, args, table: &table }.tell(json);
+        return Results { run: &run, folder: &folder, args, table: &table }.publish(json);
     }
     let Available { providers, remarks } = look::providers(&args.provider, args.bind)?;
     remarks.iter().try_for_each(|remark| table.line(remark))?;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return list(&steps, &table);
     }
     let folder = folder_at(args.out.as_deref().unwrap_or(Path::new("layouts")))?;
-    let placement = if args.unpinned { Placement::default() } else { Placement::halves()? };
+    let placement = if args.unpinned { CpuPlacement::default() } else { CpuPlacement::halves()? };
     table.line(&placement::describe(&placement))?;
     let (counters, energy) = look::counters();
     table.line(&energy)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         table.line(&kept)?;
     }
     let failed = Measuring { placement, counters, table: &table, folder: &folder }.all(&steps, &mut run)?;
-    Results { run: &run, folder: &folder, args, table: &table }.tell(json)?;
+    Results { run: &run, folder: &folder, args, table: &table }.publish(json)?;
     ensure!(failed == 0, "{failed} of {} workloads could not be measured; why is above", steps.len());
     Ok(())
 }
@@ -82,13 +82,13 @@ fn folder_at(path: &Path) -> anyhow::Result<Folder> {
 /// A workload, and what is done for it.
 struct Step {
     planned: Planned,
-    contenders: Vec<Choice>,
+    contenders: Vec<LayoutChoice>,
     effort: Effort,
     /// The estimated time in seconds.
     estimate: f64,
 }
 
-fn steps(args: &Args, providers: &[Provider], table: &TextTable) -> anyhow::Result<Vec<Step>> {
+fn steps(args: &Args, providers: &[DevicePair], table: &TextTable) -> anyhow::Result<Vec<Step>> {
     let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
     let mut planned = grid::plan(providers, args.quick, &args.instead());
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) && args.wait.is_empty() {
@@ -117,12 +117,12 @@ fn list(steps: &[Step], table: &TextTable) -> anyhow::Result<()> {
 }
 
 /// What `auto` follows over each provider.
-fn rules(asked: Option<Rule>, providers: &[Provider]) -> anyhow::Result<Vec<ProviderRule>> {
+fn rules(asked: Option<LayoutRule>, providers: &[DevicePair]) -> anyhow::Result<Vec<ProviderRule>> {
     let everywhere = match asked {
         Some(rule) => Some(rule),
         None => layout_rule_from_env()?,
     };
-    let rule = |provider: &Provider| ProviderRule {
+    let rule = |provider: &DevicePair| ProviderRule {
         provider: provider.name.into(),
         rule: everywhere.unwrap_or_else(|| default_layout_rule(provider.name)).to_string(),
     };
@@ -131,7 +131,7 @@ fn rules(asked: Option<Rule>, providers: &[Provider]) -> anyhow::Result<Vec<Prov
 
 /// What all workloads are measured with.
 struct Measuring<'a> {
-    placement: Placement,
+    placement: CpuPlacement,
     counters: Option<Counters>,
     table: &'a TextTable,
     folder: &'a Folder,
@@ -172,14 +172,14 @@ impl Measuring<'_> {
     }
 }
 
-fn rule_of(run: &Run, provider: &str) -> anyhow::Result<Rule> {
+fn rule_of(run: &Run, provider: &str) -> anyhow::Result<LayoutRule> {
     let rule = run.rules.iter().find(|rule| rule.provider == provider);
     Ok(rule.context("a provider without a rule")?.rule.parse()?)
 }
 
 /// The processes of the workloads that are measured, started anew where others are needed.
 struct Pairs<'a> {
-    placement: &'a Placement,
+    placement: &'a CpuPlacement,
     current: Option<(Ends, Pair)>,
 }
 
@@ -204,7 +204,7 @@ struct Results<'a> {
 }
 
 impl Results<'_> {
-    fn tell(&self, json: Option<Json>) -> anyhow::Result<()> {
+    fn publish(&self, json: Option<Json>) -> anyhow::Result<()> {
         let points = &self.run.points;
         if points.is_empty() {
             bail!("there are no points");

@@ -1,6 +1,6 @@
 //! What was measured of a contender, and the point it comes to.
 
-use mrsp::layout::Choice;
+use mrsp::layout::LayoutChoice;
 use naa_measure::stats::{median, quantile, spread};
 
 use super::point::{Point, Workload};
@@ -27,7 +27,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Samples {
     /// `None` without a call.
-    pub(crate) fn point(&self, workload: &Workload, choice: Choice) -> Option<Point> {
+    pub(crate) fn point(&self, workload: &Workload, choice: LayoutChoice) -> Option<Point> {
         let last = self.opened.last()?;
         let opened = |of: fn(&Opened) -> f64| median(&self.opened.iter().map(of).collect::<Vec<_>>());
         let p50s: Vec<_> =
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_point_is_medians() {
         let repeats: &[&[u64]] = &[&[1000, 2000, 9000], &[3000, 4000, 4000], &[3000, 3000, 3000]];
-        let point = samples(repeats, Some(0.3)).point(&workload(), Choice::Auto).unwrap();
+        let point = samples(repeats, Some(0.3)).point(&workload(), LayoutChoice::Auto).unwrap();
         assert_eq!((point.layout.as_str(), point.used.as_str()), ("auto", "gathered"));
         assert_eq!((point.setup_us, point.first_us), (200.0, 20.0));
         assert_eq!((point.p50_us, point.repeats, point.calls), (3.0, 3, 9));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_point_and_no_counters_no_energy() {
-        let choice = Choice::Fixed(Layout::Symmetric);
+        let choice = LayoutChoice::Fixed(Layout::Symmetric);
         assert!(samples(&[], None).point(&workload(), choice).is_none());
         let one = samples(&[&[5000]], None).point(&workload(), choice).unwrap();
         assert_eq!((one.joules, one.spread, one.p99_us), (None, 0.0, 5.0));

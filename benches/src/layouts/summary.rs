@@ -12,9 +12,9 @@ use naa_measure::{
 
 use super::{
     fit::{
-        Gain, Judged,
+        AutoRatios, Gain, auto_ratios,
         contest::{Contender, Contest},
-        gains, judge,
+        gains,
     },
     grid::TOGETHER,
     point::{Direction, Point, Sizes, Workload},
@@ -63,10 +63,11 @@ fn auto_ratio(contest: &Contest<'_>) -> Option<f64> {
 /// Verdicts first, then a row for each figure of [`table`].
 pub(crate) fn rows(points: &[Point]) -> Vec<Row> {
     let contests = in_order(points);
-    let judged = judge(points).into_iter().map(|(provider, judged)| auto_row(&provider, &judged, &contests));
+    let row = |(provider, ratios): (String, AutoRatios)| auto_row(&provider, &ratios, &contests);
+    let ratios = auto_ratios(points).into_iter().map(row);
     let gained = gains(points).into_iter().map(|(provider, gain)| gain_row(&provider, &gain, &contests));
     let details = contests.iter().flat_map(details);
-    judged.chain(gained).chain(apart(&contests)).chain(details).collect()
+    ratios.chain(gained).chain(apart(&contests)).chain(details).collect()
 }
 
 fn calls_per_second(us: f64) -> f64 {
@@ -78,18 +79,18 @@ fn at<'a>(contests: &'a [Contest<'_>], workload: &Workload) -> Option<&'a Contes
 }
 
 /// A verdict rests on the workloads that are below and no noise.
-fn auto_row(provider: &str, judged: &Judged, contests: &[Contest<'_>]) -> Row {
-    let Judged { points, worst, median, .. } = judged;
+fn auto_row(provider: &str, ratios: &AutoRatios, contests: &[Contest<'_>]) -> Row {
+    let AutoRatios { points, worst, median, .. } = ratios;
     let name = format!("auto vs the best layout, lowest of {points} workloads, {provider}");
-    let contest = at(contests, &judged.at);
+    let contest = at(contests, &ratios.at);
     let auto = contest.and_then(|contest| contest.auto);
     let pair = contest
         .zip(auto)
         .map(|(contest, auto)| (calls_per_second(auto.p50_us), calls_per_second(contest.best().us())));
-    let below = judged.below();
+    let below = ratios.below();
     let pass = match below {
         0 => Some(true),
-        below if below > judged.noise => Some(false),
+        below if below > ratios.noise => Some(false),
         _ => None,
     };
     // Large parameters have fewer.
@@ -98,7 +99,7 @@ fn auto_row(provider: &str, judged: &Judged, contests: &[Contest<'_>]) -> Row {
     let spread = contest.zip(auto).map(|(contest, auto)| contest.best().point.spread.max(auto.spread));
     let remark = format!(
         "at {}; median {median:.2}; {below} of {points} below, {} of them noise",
-        judged.at, judged.noise
+        ratios.at, ratios.noise
     );
     let row = Row::compared(name, "calls/s", AUTO, pair.as_slice());
     Row { ratio: Some(*worst), spread, pass: pass.filter(|_| enough), ..row }.remarked(remark)
@@ -165,7 +166,7 @@ fn details(contest: &Contest<'_>) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::fit::made_up::point, *};
+    use super::{super::fit::synthetic::point, *};
 
     fn workload(params: u16, bytes: u64) -> Workload {
         let (provider, wait) = ("embedded".into(), "spin".into());

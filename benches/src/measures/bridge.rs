@@ -5,7 +5,7 @@ use naa_measure::row::Target::{AtLeast, AtMost, Report};
 use super::{Builder, Cpu, Measure, device};
 use crate::sides::{
     Beside, Far, Near,
-    ejfat::{Figure, Load, Part, Sink, Way},
+    ejfat::{BridgeDelivery, Figure, Load, Part, Sink},
     write::{Device, Messages},
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn all() -> Vec<Measure> {
 
 const CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", "bridge", "worker"] };
 
-fn bridged(b: &mut Builder, load: Load, figure: Figure, way: Way) -> usize {
+fn bridged(b: &mut Builder, load: Load, figure: Figure, way: BridgeDelivery) -> usize {
     b.passing(Far::Bridge(way), Beside::Worker(load, way), Near::EventsBridged(load, figure))
 }
 
@@ -36,7 +36,7 @@ fn local() -> Measure {
     let mut b = Builder::default();
     for mtu in [9000, 1500] {
         let load = Load { mtu, ..LARGE };
-        let ours = bridged(&mut b, load, Figure::Bytes, Way::Shared);
+        let ours = bridged(&mut b, load, Figure::Bytes, BridgeDelivery::Shared);
         let alone = reassembled(&mut b, load, Figure::Bytes);
         let name = format!("UDP to a worker of this host, 1 MiB events, MTU {mtu}, vs reassembly alone");
         b.row(name, ours, alone, AtLeast(0.85), AtLeast(0.95));
@@ -46,7 +46,8 @@ fn local() -> Measure {
 
 fn remote() -> Measure {
     let mut b = Builder::default();
-    let [store, cut] = [Way::Store, Way::Cut].map(|way| bridged(&mut b, LARGE, Figure::Bytes, way));
+    let [store, cut] =
+        [BridgeDelivery::Store, BridgeDelivery::Cut].map(|way| bridged(&mut b, LARGE, Figure::Bytes, way));
     let write = write(&mut b, Messages::LARGE);
     #[cfg(feature = "zeromq")]
     let zeromq = b.passing(Far::EventPusher, Beside::Puller, Near::EventsBridged(LARGE, Figure::Bytes));
@@ -64,7 +65,7 @@ fn remote() -> Measure {
 fn latency() -> Measure {
     let mut b = Builder::default();
     for (part, name) in [(Part::P50, "p50"), (Part::P99, "p99")] {
-        let [store, cut] = [Way::Store, Way::Cut].map(|way| {
+        let [store, cut] = [BridgeDelivery::Store, BridgeDelivery::Cut].map(|way| {
             b.passing(Far::Bridge(way), Beside::Worker(LARGE, way), Near::EventLatency(LARGE, part))
         });
         let name = format!("first segment to delivered, 1 MiB events, 1 GiB/s, {name}, cut vs store");
@@ -75,7 +76,7 @@ fn latency() -> Measure {
 
 fn small_local() -> Measure {
     let mut b = Builder::default();
-    let ours = bridged(&mut b, SMALL, Figure::Events, Way::Shared);
+    let ours = bridged(&mut b, SMALL, Figure::Events, BridgeDelivery::Shared);
     let alone = reassembled(&mut b, SMALL, Figure::Events);
     b.row("8 KiB events to a worker of this host vs reassembly alone", ours, alone, Report, None);
     b.measure("k/s", CPU)
@@ -83,7 +84,8 @@ fn small_local() -> Measure {
 
 fn small_remote() -> Measure {
     let mut b = Builder::default();
-    let [store, cut] = [Way::Store, Way::Cut].map(|way| bridged(&mut b, SMALL, Figure::Events, way));
+    let [store, cut] =
+        [BridgeDelivery::Store, BridgeDelivery::Cut].map(|way| bridged(&mut b, SMALL, Figure::Events, way));
     let write = write(&mut b, Messages::SMALL);
     let name = |way| format!("8 KiB events to a remote worker, {way}, vs WRITE_WITH_IMM 8 KiB");
     b.row(name("store"), store, write, AtLeast(0.5), None);
@@ -93,7 +95,9 @@ fn small_remote() -> Measure {
 
 fn idle() -> Measure {
     let mut b = Builder::default();
-    for (way, worker) in [(Way::Store, "remote worker"), (Way::Shared, "worker of this host")] {
+    for (way, worker) in
+        [(BridgeDelivery::Store, "remote worker"), (BridgeDelivery::Shared, "worker of this host")]
+    {
         let ours = b.passing(Far::Bridge(way), Beside::Worker(LARGE, way), Near::EventWatch);
         b.row(format!("idle bridge, {worker} subscribed: CPU"), ours, None, AtMost(1.0), None);
     }

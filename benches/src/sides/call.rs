@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context as _, ensure};
 use mrsp::{
     FunctionCode, builtin,
-    catalogue::{Direction, Kind, Parameter},
+    catalogue::{Direction, ParamInfo, ParamKind},
 };
 use naa_host::{Device, Param, Session, SessionConfig};
 use naa_server::{
     Config, Server,
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
     functions::{self, naaice::increment},
 };
@@ -34,9 +34,9 @@ pub(super) const SLEEP: FunctionCode = FunctionCode::constant(102);
 
 /// A function of these measurements on one region.
 fn info(code: FunctionCode, name: &str, pooled: bool, description: &str) -> FunctionInfo {
-    let parameter = Parameter {
+    let parameter = ParamInfo {
         direction: Direction::InOut,
-        kind: Kind::Bytes,
+        kind: ParamKind::Bytes,
         name: "data".into(),
         description: "any bytes".into(),
     };
@@ -62,8 +62,8 @@ impl Function for Own {
         &self.info
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-        let too_small = Failure::OutputTooSmall { output: 0, needed: Some(self.bytes as u64) };
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
+        let too_small = CallFailure::OutputTooSmall { output: 0, needed: Some(self.bytes as u64) };
         let output = call
             .parts()
             .take_output(0)
@@ -83,9 +83,9 @@ impl Function for Sleep {
         &self.0
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         let bytes = call.parts().take_output(0).and_then(|bytes| bytes.first_chunk().copied());
-        let too_small = Failure::OutputTooSmall { output: 0, needed: Some(size_of::<u64>() as u64) };
+        let too_small = CallFailure::OutputTooSmall { output: 0, needed: Some(size_of::<u64>() as u64) };
         thread::sleep(Duration::from_micros(u64::from_le_bytes(bytes.ok_or(too_small)?)));
         call.set_produced(0, size_of::<u64>());
         Ok(())
@@ -174,9 +174,9 @@ pub(super) fn check(data: &[u8], calls: u64) -> anyhow::Result<()> {
 
 /// Sessions of one device, a thread each.
 #[derive(Debug)]
-pub(super) struct Crowd(Vec<Caller>);
+pub(super) struct ManySessions(Vec<Caller>);
 
-impl Crowd {
+impl ManySessions {
     pub(super) fn connect(count: u32, far: SocketAddr) -> anyhow::Result<Self> {
         let device = device()?;
         let caller = |_| Caller::new(&device, far, builtin::INCREMENT, Wait::Adaptive);
@@ -184,7 +184,7 @@ impl Crowd {
     }
 }
 
-impl Measure for Crowd {
+impl Measure for ManySessions {
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
         let time = Duration::from_secs_f64(effort.seconds);
         let start = Barrier::new(self.0.len());

@@ -14,9 +14,9 @@ use anyhow::ensure;
 use mrsp::{FunctionCode, builtin};
 use naa_c::{
     naaice::{
-        layout::Context,
+        layout::CommContext,
         low_level::{naaice_last_error, naaice_poll_cq_busy, naaice_poll_cq_nonblocking},
-        middleware::{Handle, Param, Status, naa_create, naa_invoke, naa_wait},
+        middleware::{NaaHandle, NaaParam, Status, naa_create, naa_invoke, naa_wait},
     },
     native::{
         NAA_INOUT, NAA_WAIT_ADAPTIVE, NAA_WAIT_BLOCK, NAA_WAIT_SPIN, naa_call_start, naa_call_wait,
@@ -91,12 +91,12 @@ fn ok(result: naa_result) -> anyhow::Result<()> {
 
 /// A handle of naaice_ap2.h, for the accelerator in `NAA_SPEC`.
 #[derive(Debug)]
-struct Middleware(Handle);
+struct Middleware(NaaHandle);
 
 impl Middleware {
     fn create(function: FunctionCode, data: Data) -> anyhow::Result<Self> {
-        let mut handle = Handle { function_code: 0, comm_ctx: null_mut() };
-        let param = Param { addr: data.0.as_ptr().cast(), size: BYTES, single_send: false };
+        let mut handle = NaaHandle { function_code: 0, comm_ctx: null_mut() };
+        let param = NaaParam { addr: data.0.as_ptr().cast(), size: BYTES, single_send: false };
         // SAFETY: pointers to one element each, and memory that stays; as an output it is the input's region.
         zero(unsafe { naa_create(function.get().into(), &param, 1, &param, 1, &mut handle) })?;
         Ok(Self(handle))
@@ -116,7 +116,7 @@ impl Middleware {
     }
 
     /// By one of the functions of naaice.h, until the state says that it is over.
-    fn poll(&self, by: unsafe extern "C" fn(*mut Context) -> c_int) -> anyhow::Result<()> {
+    fn poll(&self, by: unsafe extern "C" fn(*mut CommContext) -> c_int) -> anyhow::Result<()> {
         let context = self.0.comm_ctx;
         // SAFETY: the struct of a context that lives as long as the handle; the field is aligned.
         let state = unsafe { AtomicI32::from_ptr(context.cast::<u8>().add(STATE_OFFSET).cast()) };

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use naa_store::{Batch, Change, Settings, SqliteStore, Store as _, Term};
+use naa_store::{Batch, Change, SqliteConfig, SqliteStore, Store as _, Term};
 use serde::{Deserialize, Serialize};
 use sim::site::{Site, Size};
 
@@ -50,7 +50,7 @@ impl Control {
         let folder = env::temp_dir().join(format!("naa-bench-{}-{what:?}", process::id()));
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let store = (what == What::Commands).then(|| -> anyhow::Result<_> {
-            let store = SqliteStore::open(&folder.join("store"), &Settings::default())?;
+            let store = SqliteStore::open(&folder.join("store"), &SqliteConfig::default())?;
             store.claim(Term(0), Term(1))?;
             Ok(store)
         });

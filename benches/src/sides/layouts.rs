@@ -12,7 +12,7 @@ mod check;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
-use naa_host::{Choice, Device, LayoutChoice, LayoutRule};
+use naa_host::{Device, LayoutChoice, LayoutRule, ProviderChoice};
 use naa_server::{Config, Server, default_memory, functions};
 use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    fn provider(self) -> Choice {
-        if self.address.is_some() { Choice::Verbs } else { Choice::Embedded }
+    fn provider(self) -> ProviderChoice {
+        if self.address.is_some() { ProviderChoice::Verbs } else { ProviderChoice::Embedded }
     }
 
     fn address(self) -> anyhow::Result<IpAddr> {

@@ -75,7 +75,7 @@ pub(crate) enum Far {
     /// A control plane of load balancers, or the bare gRPC server that it is compared with.
     Lb(lb::Server),
     /// Puts them into a worker's memory.
-    Bridge(ejfat::Way),
+    Bridge(ejfat::BridgeDelivery),
     /// Pushes them by ZeroMQ.
     #[cfg(feature = "zeromq")]
     EventPusher,
@@ -96,7 +96,7 @@ impl Far {
             Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(None),
             Self::EventPasser(_, ejfat::By::Changing) => ejfat::serve_balancer(Some(ejfat::PERIOD)),
             Self::Lb(server) => lb::serve(server),
-            Self::Bridge(way) => ejfat::serve_bridge(way),
+            Self::Bridge(delivery) => ejfat::serve_bridge(delivery),
             #[cfg(feature = "zeromq")]
             Self::EventPusher => ejfat::serve_push(),
         }
@@ -111,7 +111,7 @@ impl Far {
 /// What the far end passes on to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Beside {
-    Worker(ejfat::Load, ejfat::Way),
+    Worker(ejfat::Load, ejfat::BridgeDelivery),
     #[cfg(feature = "zeromq")]
     Puller,
 }
@@ -119,7 +119,7 @@ pub(crate) enum Beside {
 impl Beside {
     pub(crate) fn start(self, far: SocketAddr) -> anyhow::Result<(SocketAddr, Running)> {
         match self {
-            Self::Worker(load, way) => ejfat::serve_worker(load, way, far),
+            Self::Worker(load, delivery) => ejfat::serve_worker(load, delivery, far),
             #[cfg(feature = "zeromq")]
             Self::Puller => ejfat::serve_pull(far),
         }
@@ -127,7 +127,7 @@ impl Beside {
 
     /// It shares memory with the far end, and so its cores; else it is another host, and cores are left of the near end.
     pub(crate) fn is_at_far(self) -> bool {
-        matches!(self, Self::Worker(_, ejfat::Way::Shared))
+        matches!(self, Self::Worker(_, ejfat::BridgeDelivery::Shared))
     }
 }
 
@@ -206,7 +206,7 @@ impl Near {
             Self::Python => Box::new(python::Caller::connect(towards()?)?),
             Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
             Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
-            Self::Sessions(count) => Box::new(call::Crowd::connect(count, towards()?)?),
+            Self::Sessions(count) => Box::new(call::ManySessions::connect(count, towards()?)?),
             Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
             Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
             Self::Events(load, figure) => Box::new(ejfat::Source::connect(load, figure, towards()?)?),

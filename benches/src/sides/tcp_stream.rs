@@ -18,7 +18,7 @@ use crate::side::{Effort, Measure, Work};
 
 const WRITE: usize = 64 << 10;
 const READ_BUFFERS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+const TIME_LIMIT: Option<Duration> = Some(Duration::from_secs(20));
 
 /// What precedes a stream: its bytes, and those of the buffer to read them into.
 fn encode(bytes: u64, buffer: u64) -> [u8; 16] {
@@ -70,8 +70,8 @@ impl Source {
     pub(super) fn connect(far: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(far)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(PATIENCE)?;
-        stream.set_write_timeout(PATIENCE)?;
+        stream.set_read_timeout(TIME_LIMIT)?;
+        stream.set_write_timeout(TIME_LIMIT)?;
         Ok(Self { stream, data: vec![0x5a; MESSAGE], fill: Fill::new(), read_buffer: READ_BUFFERS[0] })
     }
 

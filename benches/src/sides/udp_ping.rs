@@ -13,13 +13,13 @@ use roce_udp::free_loopback;
 use super::{Running, Wait, call::BYTES, fill::latency};
 use crate::side::{Effort, Measure, Work};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 fn socket(wait: Wait) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind((free_loopback()?, 0))?;
     match wait {
         Wait::Spin => socket.set_nonblocking(true)?,
-        Wait::Block | Wait::Adaptive => socket.set_read_timeout(Some(PATIENCE))?,
+        Wait::Block | Wait::Adaptive => socket.set_read_timeout(Some(TIME_LIMIT))?,
     }
     Ok(socket)
 }

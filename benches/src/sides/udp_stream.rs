@@ -32,7 +32,7 @@ const MOST_SEGMENTS: usize = 64;
 /// Datagrams per system call where there are no super-packets.
 const BATCH: usize = 64;
 /// Nothing on loopback takes so long: whoever waits longer has lost something.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl Wait {
             Self::Block => Duration::ZERO,
             // As our devices.
             Self::Adaptive => Duration::from_micros(50),
-            Self::Spin => PATIENCE,
+            Self::Spin => TIME_LIMIT,
         }
     }
 
@@ -156,7 +156,7 @@ fn socket(local: SocketAddr) -> anyhow::Result<UdpSocket> {
     let bytes = roce_udp::socket::PortConfig::default().receive_buffer;
     setsockopt(&socket, sockopt::RcvBufForce, &bytes)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &bytes))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIME_LIMIT))?;
     Ok(socket)
 }
 

@@ -1,4 +1,4 @@
-//! Ours: RDMA WRITEs through the seam, waiting as hosts and servers do unless told otherwise.
+//! Ours: RDMA WRITEs through the driver interface, waiting as hosts and servers do unless told otherwise.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use roce_udp::{Loss, Options, free_loopback, socket::PortConfig};
+use roce_udp::{EmbeddedConfig, LossInjection, free_loopback, socket::PortConfig};
 use serde::{Deserialize, Serialize};
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
@@ -23,7 +23,7 @@ use crate::side::{Effort, Measure, Work};
 /// Bytes per message; the buffers of all streams have this size.
 pub(crate) const MESSAGE: usize = 1 << 20;
 /// Longer than any message takes, also when many packets are lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 const WAIT: WaitMode = WaitMode::Adaptive;
 /// Where packets are lost a repeat takes so much longer: how long single losses take differs a lot.
 const LOSSY_TIMES: f64 = 3.0;
@@ -66,9 +66,14 @@ impl Device {
     fn open(&self, local: IpAddr, seed: u64) -> anyhow::Result<Context> {
         let Self { mtu, offload, loss_per_million, .. } = *self;
         let port = PortConfig { gso: offload, gro: offload, ..PortConfig::default() };
-        let loss = (loss_per_million > 0).then_some(Loss { per_million: loss_per_million, seed });
-        let options =
-            Options { max_path_mtu: Some(mtu), port, loss, must_listen: true, ..Options::default() };
+        let loss = (loss_per_million > 0).then_some(LossInjection { per_million: loss_per_million, seed });
+        let options = EmbeddedConfig {
+            max_path_mtu: Some(mtu),
+            port,
+            loss,
+            must_listen: true,
+            ..EmbeddedConfig::default()
+        };
         Ok(roce_udp::open(local, &options)?)
     }
 }
@@ -97,7 +102,7 @@ impl End {
     }
 
     fn event(&self) -> anyhow::Result<CmEvent> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(event) = self.channel.next_event()? {
                 return Ok(event);
@@ -184,7 +189,7 @@ impl Source {
     /// Writes so many messages, and waits until all have arrived.
     fn write(&self, messages: u64) -> anyhow::Result<Duration> {
         let start = Instant::now();
-        let deadline = start + PATIENCE;
+        let deadline = start + TIME_LIMIT;
         let Messages { outstanding, each_tells, .. } = self.messages;
         let (mut posted, mut done) = (0, 0);
         while done < messages {

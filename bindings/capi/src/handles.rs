@@ -1,10 +1,10 @@
 //! Handles: pointers that programs hold and that lead nowhere.
 //!
-//! A handle is a number: what kind it is of, which slot of a table it stands for and how many have had that slot before. So
-//! null pointers, nonsense, handles of another kind and handles that were freed are told apart from good ones without
-//! looking at memory, and none of them is a real address. Looking one up takes no lock; using it takes its own, which
-//! nobody else wants unless two threads use one handle. A thread waits a moment for another one, because asking for
-//! functions uses a session only in its first and last moment.
+//! A handle is a number: what kind it is of, which entry of a table it stands for and how many have had that entry
+//! before. So null pointers, nonsense, handles of another kind and handles that were freed are told apart from good
+//! ones without looking at memory, and none of them is a real address. Looking one up takes no lock; using it takes its
+//! own, which nobody else wants unless two threads use one handle. A thread waits a moment for another one, because
+//! asking for functions uses a session only in its first and last moment.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -18,13 +18,13 @@ use std::{
 
 const _: () = assert!(usize::BITS == 64, "handles need 64 bits");
 
-/// Bits of a handle that say which slot.
+/// Bits of a handle that say which entry.
 const INDEX_BITS: u32 = 20;
-/// Bits above them that say how many had the slot before.
+/// Bits above them that say how many had the entry before.
 const GENERATION_BITS: u32 = 28;
 const LAST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 
-/// The first chunk has as many slots, each further one twice as many as the one before.
+/// The first chunk has as many entries, each further one twice as many as the one before.
 const FIRST_CHUNK: usize = 16;
 const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2()) as usize;
 
@@ -42,27 +42,27 @@ pub(crate) enum Misuse {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
-    /// The generation of the handle that the slot is in use for, or of the next one.
+struct HandleEntry<T> {
+    /// The generation of the handle that the entry is in use for, or of the next one.
     generation: AtomicU32,
     object: Mutex<Option<T>>,
 }
 
-impl<T> Default for Slot<T> {
+impl<T> Default for HandleEntry<T> {
     fn default() -> Self {
         Self { generation: AtomicU32::new(1), object: Mutex::new(None) }
     }
 }
 
-/// A locked entry, with its slot and the slot's index.
-type Found<'a, T> = (MutexGuard<'a, Option<T>>, &'a Slot<T>, usize);
+/// The locked object of an entry, the entry, and its index.
+type LockedEntry<'a, T> = (MutexGuard<'a, Option<T>>, &'a HandleEntry<T>, usize);
 
 /// How long to wait for another thread that uses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     /// For [`BRIEF`], which is longer than another thread needs to look at the object, and shorter than most calls.
     Brief,
-    Endless,
+    Unlimited,
 }
 
 /// The time that a thread waits for another one that only looks at an object.
@@ -72,21 +72,21 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// All objects of a kind.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct HandleTable<T> {
     /// The kind of the objects, with an article: "a session".
     kind: &'static str,
     /// The upper bits of its handles: no address of a program has them.
     tag: u16,
-    /// Slots never move.
-    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    /// Entries never move.
+    chunks: [OnceLock<Box<[HandleEntry<T>]>>; CHUNKS],
     free: Mutex<Free>,
 }
 
-/// The slots that are not in use.
+/// The entries that are not in use.
 #[derive(Debug)]
 struct Free {
     returned: Vec<usize>,
-    /// The first slot that was never used; the ones after it were not used either.
+    /// The first entry that was never used; the ones after it were not used either.
     next: usize,
 }
 
@@ -108,7 +108,7 @@ impl<T> DerefMut for InUse<'_, T> {
     }
 }
 
-impl<T> Table<T> {
+impl<T> HandleTable<T> {
     pub(crate) const fn new(kind: &'static str, tag: u16) -> Self {
         let free = Mutex::new(Free { returned: Vec::new(), next: 0 });
         Self { kind, tag, chunks: [const { OnceLock::new() }; CHUNKS], free }
@@ -127,37 +127,37 @@ impl<T> Table<T> {
                 }
             }
         };
-        let slot = self.slot_to_fill(index).ok_or(Misuse::Full(self.kind))?;
-        *slot.object.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
-        let generation = slot.generation.load(Ordering::Relaxed) as usize;
+        let entry = self.entry_to_fill(index).ok_or(Misuse::Full(self.kind))?;
+        *entry.object.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
+        let generation = entry.generation.load(Ordering::Relaxed) as usize;
         Ok((self.tag as usize) << (INDEX_BITS + GENERATION_BITS) | generation << INDEX_BITS | index)
     }
 
     /// What `handle` stands for, for this thread alone. [`Misuse::Busy`] if another thread has it for more than a moment.
     pub(crate) fn get(&self, handle: usize) -> Result<InUse<'_, T>, Misuse> {
-        self.find(handle, Patience::Brief).map(|(guard, ..)| InUse(guard))
+        self.find(handle, WaitLimit::Brief).map(|(guard, ..)| InUse(guard))
     }
 
     /// The same; waits for a thread that has it.
     pub(crate) fn wait_for(&self, handle: usize) -> Result<InUse<'_, T>, Misuse> {
-        self.find(handle, Patience::Endless).map(|(guard, ..)| InUse(guard))
+        self.find(handle, WaitLimit::Unlimited).map(|(guard, ..)| InUse(guard))
     }
 
     /// What `handle` stood for; now it stands for nothing.
-    pub(crate) fn remove(&self, handle: usize, patience: Patience) -> Result<T, Misuse> {
-        let (mut guard, slot, index) = self.find(handle, patience)?;
+    pub(crate) fn remove(&self, handle: usize, limit: WaitLimit) -> Result<T, Misuse> {
+        let (mut guard, entry, index) = self.find(handle, limit)?;
         let object = guard.take().ok_or(Misuse::Unknown(self.kind))?;
-        let generation = slot.generation.load(Ordering::Relaxed);
-        slot.generation.store(generation + 1, Ordering::Relaxed);
+        let generation = entry.generation.load(Ordering::Relaxed);
+        entry.generation.store(generation + 1, Ordering::Relaxed);
         drop(guard);
-        // A slot whose numbers are used up is never used again.
+        // An entry whose numbers are used up is never used again.
         if generation < LAST_GENERATION {
             self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
         }
         Ok(object)
     }
 
-    fn find(&self, handle: usize, patience: Patience) -> Result<Found<'_, T>, Misuse> {
+    fn find(&self, handle: usize, limit: WaitLimit) -> Result<LockedEntry<'_, T>, Misuse> {
         if handle == 0 {
             return Err(Misuse::Null(self.kind));
         }
@@ -167,15 +167,15 @@ impl<T> Table<T> {
         }
         let index = handle & ((1 << INDEX_BITS) - 1);
         let generation = (handle >> INDEX_BITS) as u32 & LAST_GENERATION;
-        let slot = self.slot(index).ok_or(unknown)?;
+        let entry = self.entry(index).ok_or(unknown)?;
         // Before the lock, so that a stale handle is in nobody's way; and under it, where it counts.
-        let is_current = || slot.generation.load(Ordering::Relaxed) == generation;
+        let is_current = || entry.generation.load(Ordering::Relaxed) == generation;
         if !is_current() {
             return Err(unknown);
         }
-        let locked = match patience {
-            Patience::Brief => try_lock_briefly(&slot.object),
-            Patience::Endless => slot.object.lock().map_err(TryLockError::Poisoned),
+        let locked = match limit {
+            WaitLimit::Brief => try_lock_briefly(&entry.object),
+            WaitLimit::Unlimited => entry.object.lock().map_err(TryLockError::Poisoned),
         };
         let object = match locked {
             Ok(object) => object,
@@ -186,18 +186,18 @@ impl<T> Table<T> {
         if object.is_none() || !is_current() {
             return Err(unknown);
         }
-        Ok((object, slot, index))
+        Ok((object, entry, index))
     }
 
-    fn slot(&self, index: usize) -> Option<&Slot<T>> {
-        let (chunk, at) = place(index);
+    fn entry(&self, index: usize) -> Option<&HandleEntry<T>> {
+        let (chunk, at) = position(index);
         self.chunks.get(chunk)?.get()?.get(at)
     }
 
-    fn slot_to_fill(&self, index: usize) -> Option<&Slot<T>> {
-        let (chunk, at) = place(index);
-        let slots = self.chunks.get(chunk)?;
-        slots.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| Slot::default()).collect()).get(at)
+    fn entry_to_fill(&self, index: usize) -> Option<&HandleEntry<T>> {
+        let (chunk, at) = position(index);
+        let entries = self.chunks.get(chunk)?;
+        entries.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| HandleEntry::default()).collect()).get(at)
     }
 }
 
@@ -213,7 +213,7 @@ fn try_lock_briefly<T>(object: &Mutex<T>) -> TryLockResult<MutexGuard<'_, T>> {
 }
 
 /// Which chunk, and where in it.
-fn place(index: usize) -> (usize, usize) {
+fn position(index: usize) -> (usize, usize) {
     let shifted = index + FIRST_CHUNK;
     let chunk = (shifted.ilog2() - FIRST_CHUNK.ilog2()) as usize;
     (chunk, shifted - (FIRST_CHUNK << chunk))
@@ -223,8 +223,8 @@ fn place(index: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    static APPLES: Table<u32> = Table::new("an apple", 0x4e01);
-    static PEARS: Table<u32> = Table::new("a pear", 0x4e02);
+    static APPLES: HandleTable<u32> = HandleTable::new("an apple", 0x4e01);
+    static PEARS: HandleTable<u32> = HandleTable::new("a pear", 0x4e02);
 
     #[test]
     fn only_what_lives_is_found() {
@@ -238,23 +238,23 @@ mod tests {
         assert_eq!(APPLES.get(0).err(), Some(Misuse::Null("an apple")));
         let held = APPLES.get(apple).unwrap();
         assert_eq!(APPLES.get(apple).err(), Some(Misuse::Busy("an apple")));
-        assert_eq!(APPLES.remove(apple, Patience::Brief).err(), Some(Misuse::Busy("an apple")));
+        assert_eq!(APPLES.remove(apple, WaitLimit::Brief).err(), Some(Misuse::Busy("an apple")));
         drop(held);
-        assert_eq!(APPLES.remove(apple, Patience::Brief), Ok(4));
+        assert_eq!(APPLES.remove(apple, WaitLimit::Brief), Ok(4));
         let next = APPLES.insert(5).unwrap();
         assert_ne!(next, apple, "a freed handle never comes back");
         assert_eq!(APPLES.get(apple).err(), Some(Misuse::Unknown("an apple")));
-        assert_eq!(APPLES.remove(next, Patience::Endless), Ok(5));
+        assert_eq!(APPLES.remove(next, WaitLimit::Unlimited), Ok(5));
     }
 
     #[test]
     fn slots_are_where_they_belong() {
-        assert_eq!([0, 15, 16, 47, 48].map(place), [(0, 0), (0, 15), (1, 0), (1, 31), (2, 0)]);
-        assert_eq!(place((1 << INDEX_BITS) - FIRST_CHUNK - 1).0, CHUNKS - 1);
-        static MANY: Table<usize> = Table::new("one of many", 0x4e03);
+        assert_eq!([0, 15, 16, 47, 48].map(position), [(0, 0), (0, 15), (1, 0), (1, 31), (2, 0)]);
+        assert_eq!(position((1 << INDEX_BITS) - FIRST_CHUNK - 1).0, CHUNKS - 1);
+        static MANY: HandleTable<usize> = HandleTable::new("one of many", 0x4e03);
         let handles: Vec<_> = (0..1000).map(|n| MANY.insert(n).unwrap()).collect();
         for (n, handle) in handles.into_iter().enumerate() {
-            assert_eq!(MANY.remove(handle, Patience::Brief), Ok(n));
+            assert_eq!(MANY.remove(handle, WaitLimit::Brief), Ok(n));
         }
     }
 }

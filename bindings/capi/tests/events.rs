@@ -7,19 +7,19 @@ mod bridge;
 
 use std::thread;
 
-use bridge::{Medium, Seat, content, local, remote, until};
+use bridge::{BridgeSide, RingModel, content, local, remote, until};
 use native_support::{Library, Program};
 
 /// As the program wants it.
 const EVENTS: u64 = 601;
 
 /// Runs a program beside what the bridge does with the one worker that comes.
-fn beside<B, M: Medium>(
+fn beside<B, M: RingModel>(
     program: &Program,
     arguments: &[&str],
     bridge: &B,
-    accept: impl FnOnce(&B) -> Seat<M> + Send,
-    then: impl FnOnce(Seat<M>) + Send,
+    accept: impl FnOnce(&B) -> BridgeSide<M> + Send,
+    then: impl FnOnce(BridgeSide<M>) + Send,
 ) -> String
 where
     B: Sync,
@@ -31,26 +31,26 @@ where
 }
 
 /// Events of many sizes, as fast as they are given back.
-fn feed<M: Medium>(mut seat: Seat<M>) {
+fn feed<M: RingModel>(mut side: BridgeSide<M>) {
     for event in 0..EVENTS {
         let bytes = content(event, event as usize * 11 % 190);
-        until("no room", || seat.put(event, &bytes));
+        until("no room", || side.put(event, &bytes));
     }
     until("credit is missing", || {
-        seat.look();
-        seat.slots.outstanding() <= 1
+        side.look();
+        side.slots.outstanding() <= 1
     });
-    assert_eq!(seat.wrong, 0);
+    assert_eq!(side.wrong, 0);
     // The connection stays until the program has its last event, since an event that was announced before the end is
     // still delivered.
 }
 
 fn calls(standard: &str, library: Library, name: &str, ip: &str) {
     let program = Program::build("tests/c/events_calls.c", standard, library);
-    let here = local::Bridge::start(name);
+    let here = local::LocalBridgeModel::start(name);
     let source = format!("unix:{}", here.path.display());
-    beside(&program, &[&source], &here, local::Bridge::accept, feed);
-    let there = remote::Bridge::start(ip, 0);
+    beside(&program, &[&source], &here, local::LocalBridgeModel::accept, feed);
+    let there = remote::RemoteBridgeModel::start(ip, 0);
     beside(&program, &[&there.address.to_string()], &there, |bridge| bridge.accept(&[]), feed);
 }
 
@@ -69,13 +69,13 @@ fn every_function_from_cpp() {
 fn what_cannot_be_is_refused() {
     for standard in ["c11", "c++17"] {
         let program = Program::build("tests/c/events_errors.c", standard, Library::Shared);
-        let here = local::Bridge::start(&format!("errors-{standard}"));
+        let here = local::LocalBridgeModel::start(&format!("errors-{standard}"));
         let source = format!("unix:{}", here.path.display());
-        beside(&program, &[&source, "127.0.8.83:9"], &here, local::Bridge::accept, |mut seat| {
-            assert!(seat.put(0, &content(0, 64)));
+        beside(&program, &[&source, "127.0.8.83:9"], &here, local::LocalBridgeModel::accept, |mut side| {
+            assert!(side.put(0, &content(0, 64)));
             until("credit is missing", || {
-                seat.look();
-                seat.slots.outstanding() == 0
+                side.look();
+                side.slots.outstanding() == 0
             });
         });
     }
@@ -84,16 +84,16 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn the_example_counts_what_was_sent() {
     let program = Program::build("../../examples/c/histogram.c", "c11", Library::Shared);
-    let here = local::Bridge::start("histogram");
+    let here = local::LocalBridgeModel::start("histogram");
     let source = format!("unix:{}", here.path.display());
     let samples: Vec<u8> = (0..1000_u16).flat_map(|n| (n * 60).to_le_bytes()).collect();
     let said = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut seat = here.accept();
-            (0..8).for_each(|event| assert!(seat.put(event, &samples)));
+            let mut side = here.accept();
+            (0..8).for_each(|event| assert!(side.put(event, &samples)));
             until("credit is missing", || {
-                seat.look();
-                seat.slots.outstanding() == 0
+                side.look();
+                side.slots.outstanding() == 0
             });
         });
         program.said(&[&source, "8"])
@@ -108,18 +108,18 @@ fn the_example_counts_what_was_sent() {
 #[test]
 fn the_example_that_takes_events_again_writes_each_to_a_file() {
     let program = Program::build("../../examples/c/again.c", "c11", Library::Shared);
-    let here = local::Bridge::start("again");
+    let here = local::LocalBridgeModel::start("again");
     let source = format!("unix:{}", here.path.display());
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("events-again-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let said = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut seat = here.accept();
-            (0..4).for_each(|event| assert!(seat.put(event, &content(event, 40))));
+            let mut side = here.accept();
+            (0..4).for_each(|event| assert!(side.put(event, &content(event, 40))));
             until("credit is missing", || {
-                seat.look();
-                seat.slots.outstanding() == 0
+                side.look();
+                side.slots.outstanding() == 0
             });
         });
         program.said(&[&source, folder.to_str().unwrap(), "4"])
@@ -134,7 +134,7 @@ fn the_example_that_takes_events_again_writes_each_to_a_file() {
 /// The program in the comment at the top of naa_events.h.
 #[test]
 fn the_example_of_the_header_runs() {
-    let here = local::Bridge::start("header");
+    let here = local::LocalBridgeModel::start("header");
     let header = include_str!("../include/naa_events.h");
     let lines = header.lines().skip_while(|line| !line.contains("#include <naa_events.h>"));
     let lines = lines.take_while(|line| !line.contains("Build:")).map(|line| line.trim_start_matches(" *"));
@@ -149,11 +149,11 @@ fn the_example_of_the_header_runs() {
     std::fs::remove_file(path).unwrap();
     let said = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut seat = here.accept();
-            assert!(seat.put(7, &content(7, 100)));
+            let mut side = here.accept();
+            assert!(side.put(7, &content(7, 100)));
             until("credit is missing", || {
-                seat.look();
-                seat.slots.outstanding() == 0
+                side.look();
+                side.slots.outstanding() == 0
             });
             // It would look for a bridge that is gone.
             thread::sleep(std::time::Duration::from_secs(1));

@@ -46,8 +46,8 @@ fn wrong_arguments_and_wrong_states() {
     let server = server("127.0.8.4");
     let program = build("naaice_errors.c", "c11", "naaice_errors", &[]);
     let output = program.run(&arguments("127.0.8.104", server.address()), &[]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("naa: naaice_register_mrs: "), "{told}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("naa: naaice_register_mrs: "), "{errors}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod native_support;
 
-use native_support::{Program, Victim, serve_if_asked};
+use native_support::{AcceleratorProcess, Program, serve_if_asked};
 
 #[test]
 fn the_death_of_an_accelerator_is_told_in_time() {
@@ -15,7 +15,7 @@ fn the_death_of_an_accelerator_is_told_in_time() {
         ("poll", "127.0.8.34"),
         ("test", "127.0.8.35"),
     ] {
-        let mut victim = Victim::start("the_death_of_an_accelerator_is_told_in_time", ip);
-        program.run_until(&[ip, how], "kill it", || victim.kill());
+        let mut accelerator = AcceleratorProcess::start("the_death_of_an_accelerator_is_told_in_time", ip);
+        program.run_until(&[ip, how], "kill it", || accelerator.kill());
     }
 }

@@ -27,7 +27,7 @@ fn a_call_of_more_than_ten_seconds_is_reported_once_unless_the_log_is_off() {
     let address = server.address().to_string();
     let (ip, port) = (server.address().ip().to_string(), server.address().port().to_string());
     thread::scope(|scope| {
-        let told = [
+        let reported = [
             scope.spawn(|| said(&NATIVE, &[&address, "slow", "loud"], &[])),
             scope.spawn(|| said(&NAAICE, &[&ip, &port, "slow"], &[])),
         ];
@@ -36,7 +36,7 @@ fn a_call_of_more_than_ten_seconds_is_reported_once_unless_the_log_is_off() {
             scope.spawn(|| said(&NATIVE, &[&address, "slow", "quiet"], &[])),
             scope.spawn(|| said(&NAAICE, &[&ip, &port, "slow"], &[("NAA_LOG", "off")])),
         ];
-        for lines in told.map(|run| run.join().unwrap()) {
+        for lines in reported.map(|run| run.join().unwrap()) {
             let [line] = &lines[..] else { panic!("{lines:?}") };
             for part in [&*address, "function 100", "10 s", "answers probes", "NAA_TIMEOUT"] {
                 assert!(line.contains(part), "{part}: {line}");

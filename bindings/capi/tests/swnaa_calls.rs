@@ -4,27 +4,27 @@ mod swnaa_support;
 
 use std::time::{Duration, Instant};
 
-use naa_host::{Answer, Error, FunctionCode, Param, Session, SessionConfig, U24};
-use swnaa_support::{Library, Server, compile, connect, device};
+use naa_host::{CallResponse, Error, FunctionCode, Param, Session, SessionConfig, U24};
+use swnaa_support::{Library, ServerProcess, compile, connect, device};
 
 fn code(code: u8) -> FunctionCode {
     FunctionCode::constant(code)
 }
 
-fn server(address: &str, flags: &[&str], library: Library) -> Server {
-    Server::start(compile("swnaa_server.c", "cc", flags, library), address, &[])
+fn server(address: &str, flags: &[&str], library: Library) -> ServerProcess {
+    ServerProcess::start(compile("swnaa_server.c", "cc", flags, library), address, &[])
 }
 
 fn words(session: &mut Session) -> Vec<u32> {
     session
-        .lease(0)
+        .slice(0)
         .unwrap()
         .chunks_exact(4)
         .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
         .collect()
 }
 
-fn answer(session: &mut Session, function: u8) -> Answer {
+fn answer(session: &mut Session, function: u8) -> CallResponse {
     session.invoke(code(function), U24::ZERO).unwrap();
     session.wait().unwrap().answer
 }
@@ -37,10 +37,10 @@ fn all_kinds_of_calls(address: &str, library: Library) {
     let params = [Param::in_out(content.len()).holding(&content), Param::data(&[7, 8, 9]), Param::output(0)];
     let mut session = connect(&host, &server, &params);
     for round in 1..=100_u8 {
-        assert_eq!(answer(&mut session, 1), Answer::Success);
+        assert_eq!(answer(&mut session, 1), CallResponse::Success);
         assert!(
             session
-                .lease(0)
+                .slice(0)
                 .unwrap()
                 .iter()
                 .zip(&content)
@@ -49,11 +49,13 @@ fn all_kinds_of_calls(address: &str, library: Library) {
     }
     // What nobody knows is answered, and the connection lives on.
     for unknown in [5, 127] {
-        let Answer::Failure(code) = answer(&mut session, unknown) else { panic!("unknown code {unknown}") };
+        let CallResponse::Failure(code) = answer(&mut session, unknown) else {
+            panic!("unknown code {unknown}")
+        };
         assert_eq!(code.get(), 0x10);
     }
     session.invoke(code(2), U24::new(0xabcdef).unwrap()).unwrap();
-    assert_eq!(session.wait().unwrap().answer, Answer::Success);
+    assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
     // Function, immediate, regions, internal ones, inputs, outputs, CALCULATING, bytes of the last message.
     assert_eq!(words(&mut session)[..8], [2, 0xabcd_ef00, 3, 0, 2, 2, 21, 3]);
     assert_eq!(server.status(), [2, 1, 100]);
@@ -62,10 +64,10 @@ fn all_kinds_of_calls(address: &str, library: Library) {
         connect(&host, &server, &[Param::input(8).single_send(), Param::output(8), Param::internal(4096)]);
     other.write(0, 0, &5_u64.to_ne_bytes()).unwrap();
     for round in 1..=3_u64 {
-        assert_eq!(answer(&mut other, 3), Answer::Success);
+        assert_eq!(answer(&mut other, 3), CallResponse::Success);
         // The new content is not sent, because the parameter was sent with the first call.
         other.write(0, 0, &99_u64.to_ne_bytes()).unwrap();
-        assert_eq!(other.lease(1).unwrap(), (5 * round).to_ne_bytes());
+        assert_eq!(other.slice(1).unwrap(), (5 * round).to_ne_bytes());
     }
     assert_eq!(server.status()[..2], [1, 2]);
     other.finalize().unwrap();
@@ -91,23 +93,23 @@ fn programs_of_the_next_branch_return_error_codes() {
         [("cc", &["-std=c17"][..], "127.0.20.3"), ("c++", &["-x", "c++", "-std=c++17"], "127.0.20.4")]
     {
         let program = compile("swnaa_next.c", compiler, flags, Library::Shared);
-        let server = Server::start(program, address, &[]);
+        let server = ServerProcess::start(program, address, &[]);
         let mut session = connect(&device("127.1.20.3"), &server, &[Param::in_out(12)]);
-        assert_eq!(answer(&mut session, 1), Answer::Success);
+        assert_eq!(answer(&mut session, 1), CallResponse::Success);
         assert_eq!(words(&mut session), [1, 0, 0]);
         session.invoke(code(2), U24::new(0xabcdef).unwrap()).unwrap();
-        assert_eq!(session.wait().unwrap().answer, Answer::Success);
+        assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
         assert_eq!(words(&mut session), [0xab_cdef, 12, 21]);
-        let Answer::Failure(failure) = answer(&mut session, 42) else { panic!("no error") };
+        let CallResponse::Failure(failure) = answer(&mut session, 42) else { panic!("no error") };
         assert_eq!(failure.get(), 42);
-        assert_eq!(answer(&mut session, 1), Answer::Success);
+        assert_eq!(answer(&mut session, 1), CallResponse::Success);
     }
 }
 
 /// The program of `swnaa_worker.c` serves two hosts, one after the other, with its own worker.
 fn own_workers(address: &str, arguments: &[&str]) {
     let program = compile("swnaa_worker.c", "cc", &["-std=gnu11", "-Wno-pedantic"], Library::Shared);
-    let mut server = Server::start(program, address, arguments);
+    let mut server = ServerProcess::start(program, address, arguments);
     let host = device(&address.replace("127.0.", "127.1."));
     for round in 0..2 {
         if round > 0 {
@@ -115,10 +117,10 @@ fn own_workers(address: &str, arguments: &[&str]) {
         }
         let mut session = connect(&host, &server, &[Param::in_out(1).holding(&[3])]);
         for expected in [6, 12, 24] {
-            assert_eq!(answer(&mut session, 1), Answer::Success);
-            assert_eq!(session.lease(0).unwrap(), [expected]);
+            assert_eq!(answer(&mut session, 1), CallResponse::Success);
+            assert_eq!(session.slice(0).unwrap(), [expected]);
         }
-        let Answer::Failure(code) = answer(&mut session, 9) else { panic!("no error") };
+        let CallResponse::Failure(code) = answer(&mut session, 9) else { panic!("no error") };
         assert_eq!(code.get(), 0x42);
         if !arguments.is_empty() {
             // The program gives the host up in the middle of a call.
@@ -156,7 +158,7 @@ fn hosts_beyond_max_connections_are_told() {
     two.finalize().unwrap();
     server.until_free(1);
     let mut three = connect(&host, &server, &params);
-    assert_eq!(answer(&mut three, 1), Answer::Success);
+    assert_eq!(answer(&mut three, 1), CallResponse::Success);
 }
 
 #[test]
@@ -186,5 +188,5 @@ fn idle_connections_cost_no_time() {
     let share = (server.cpu() - before).as_secs_f64() / began.elapsed().as_secs_f64();
     assert!(share < 0.03, "8 idle connections take {:.1} % of a core", 100.0 * share);
     // Probes went by meanwhile.
-    sessions.iter_mut().for_each(|session| assert_eq!(answer(session, 1), Answer::Success));
+    sessions.iter_mut().for_each(|session| assert_eq!(answer(session, 1), CallResponse::Success));
 }

@@ -8,15 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_host::{Answer, FunctionCode, Opening, Param, Session, SessionConfig, Stage, U24};
-use swnaa_support::{Library, Server, compile, connect, device};
+use naa_host::{CallResponse, FunctionCode, Param, Session, SessionConfig, SessionSetup, SetupStage, U24};
+use swnaa_support::{Library, ServerProcess, compile, connect, device};
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const SLOW: FunctionCode = FunctionCode::constant(4);
 
-fn server(address: &str, flags: &[&str]) -> Server {
+fn server(address: &str, flags: &[&str]) -> ServerProcess {
     let flags = [&["-std=gnu17", "-DMAX_CONNECTIONS=4"], flags].concat();
-    Server::start(compile("swnaa_server.c", "cc", &flags, Library::Shared), address, &[])
+    ServerProcess::start(compile("swnaa_server.c", "cc", &flags, Library::Shared), address, &[])
 }
 
 fn milliseconds(time: u32) -> U24 {
@@ -32,19 +32,19 @@ fn a_host_leaves_in_each_phase() {
     let soon = || Instant::now() + Duration::from_secs(5);
     // Before it confirms, before its regions, between them and the announcement, before a call.
     for phase in 0..4 {
-        let mut opening = Opening::new(&host, server.address, &params, &config).unwrap();
-        opening.prepare(&params, None).unwrap();
-        opening.connect().unwrap();
+        let mut setup = SessionSetup::new(&host, server.address, &params, &config).unwrap();
+        setup.prepare(&params, None).unwrap();
+        setup.connect().unwrap();
         if phase >= 1 {
-            opening.reach(Stage::Connected, soon()).unwrap();
+            setup.reach(SetupStage::Connected, soon()).unwrap();
         }
         if phase >= 2 {
-            opening.agree().unwrap();
+            setup.agree().unwrap();
         }
         if phase >= 3 {
-            opening.reach(Stage::Agreed, soon()).unwrap();
+            setup.reach(SetupStage::Agreed, soon()).unwrap();
         }
-        drop(opening);
+        drop(setup);
         server.until_free(4);
     }
     // While its data are on their way, while the kernel runs, while the results are on their way.
@@ -59,7 +59,7 @@ fn a_host_leaves_in_each_phase() {
     assert!((3..=5).contains(&calls), "{calls} kernels for 5 calls of which two may never have arrived");
     let mut session = connect(&host, &server, &params);
     session.invoke(INCREMENT, U24::ZERO).unwrap();
-    assert_eq!(session.wait().unwrap().answer, Answer::Success);
+    assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn a_host_that_never_sends_its_regions_is_reported_once() {
     let flags = ["-std=gnu17", "-DMAX_CONNECTIONS=4"];
     let program = compile("swnaa_server.c", "cc", &flags, Library::Shared);
     let log = std::fs::File::create(&said).unwrap();
-    let server = Server::start_saying(program, "127.0.21.20", &[], log.into());
+    let server = ServerProcess::start_saying(program, "127.0.21.20", &[], log.into());
     let config = SessionConfig::default();
-    let mut opening =
-        Opening::new(&device("127.1.21.20"), server.address, &[Param::in_out(8)], &config).unwrap();
-    opening.connect().unwrap();
-    opening.reach(Stage::Connected, Instant::now() + Duration::from_secs(5)).unwrap();
+    let mut setup =
+        SessionSetup::new(&device("127.1.21.20"), server.address, &[Param::in_out(8)], &config).unwrap();
+    setup.connect().unwrap();
+    setup.reach(SetupStage::Connected, Instant::now() + Duration::from_secs(5)).unwrap();
     std::thread::sleep(Duration::from_secs(12));
-    drop((opening, server));
+    drop((setup, server));
     let text = std::fs::read_to_string(&said).unwrap();
     std::fs::remove_file(&said).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| line.contains("WARN")).collect();
@@ -93,7 +93,7 @@ fn a_call_is_made_once() {
     for round in 1..=50 {
         let mut session = connect(&host, &server, &[Param::in_out(64)]);
         session.invoke(INCREMENT, U24::ZERO).unwrap();
-        assert_eq!(session.wait().unwrap().answer, Answer::Success);
+        assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
         drop(session);
         server.until_free(4);
         assert_eq!(server.status()[2], round);
@@ -121,14 +121,14 @@ fn victim() {
             println!("victim is ready");
             loop {
                 session.invoke(INCREMENT, U24::ZERO).unwrap();
-                assert_eq!(session.wait().unwrap().answer, Answer::Success);
+                assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
             }
         }
     }
     std::thread::sleep(Duration::from_secs(600));
 }
 
-fn kill_a_host(server: &Server, local: &str, phase: &str) {
+fn kill_a_host(server: &ServerProcess, local: &str, phase: &str) {
     let plan = format!("{local} {} {phase}", server.address);
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "victim", "--nocapture"])
@@ -155,7 +155,7 @@ fn killed_hosts_give_their_slots_back() {
     for (index, phase) in ["idle", "kernel", "calls"].into_iter().enumerate() {
         kill_a_host(&server, &format!("127.1.21.{}", 10 + index), phase);
         bystander.invoke(INCREMENT, U24::ZERO).unwrap();
-        assert_eq!(bystander.wait().unwrap().answer, Answer::Success);
+        assert_eq!(bystander.wait().unwrap().answer, CallResponse::Success);
     }
     server.until_free(3);
 }
@@ -164,10 +164,10 @@ fn killed_hosts_give_their_slots_back() {
 fn a_thousand_connections_leave_nothing_behind() {
     let mut server = server("127.0.21.4", &[]);
     let host = device("127.1.21.4");
-    let round = |server: &mut Server| {
+    let round = |server: &mut ServerProcess| {
         let mut session = connect(&host, server, &[Param::in_out(4096), Param::internal(4096)]);
         session.invoke(INCREMENT, U24::ZERO).unwrap();
-        assert_eq!(session.wait().unwrap().answer, Answer::Success);
+        assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
         drop(session);
     };
     for _ in 0..200 {
@@ -192,7 +192,7 @@ fn hosts_are_told_when_the_program_ends() {
         let host = device(&format!("127.1.21.{last}"));
         let mut session = connect(&host, &server, &[Param::in_out(64)]);
         session.invoke(INCREMENT, U24::ZERO).unwrap();
-        assert_eq!(session.wait().unwrap().answer, Answer::Success);
+        assert_eq!(session.wait().unwrap().answer, CallResponse::Success);
         server.command(command);
         let began = Instant::now();
         assert_eq!(server.ends(), Some(if command == "x" { 3 } else { 0 }));

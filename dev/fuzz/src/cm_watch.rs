@@ -25,7 +25,7 @@ const MAX_TIMEOUTS: usize = 5000;
 
 /// How far a connection got, as events tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionState {
     Open,
     Established,
     Over,
@@ -36,7 +36,7 @@ pub(crate) struct Watched {
     pub(crate) cm: Cm,
     pub(crate) addr: SocketAddr,
     numbers: Numbers,
-    stages: BTreeMap<CmId, Stage>,
+    states: BTreeMap<CmId, ConnectionState>,
     bound: BTreeSet<u32>,
     failed: BTreeSet<u32>,
     pub(crate) bindings: Vec<Binding>,
@@ -60,7 +60,7 @@ impl Watched {
             cm: Cm::new(config),
             addr: ([10, 0, 0, number], ROCE_PORT).into(),
             numbers: Numbers::new(number.into()),
-            stages: BTreeMap::new(),
+            states: BTreeMap::new(),
             bound: BTreeSet::new(),
             failed: BTreeSet::new(),
             bindings: Vec::new(),
@@ -137,7 +137,7 @@ impl Watched {
         };
         if let Ok(id) = self.cm.connect(now, args, &mut self.numbers) {
             self.ids.push(id);
-            assert_eq!(self.stages.insert(id, Stage::Open), None, "IDs are new");
+            assert_eq!(self.states.insert(id, ConnectionState::Open), None, "IDs are new");
         }
     }
 
@@ -163,7 +163,7 @@ impl Watched {
         }
         if self.cm.destroy(now, id).is_ok() {
             self.ids.retain(|other| *other != id);
-            self.stages.insert(id, Stage::Destroyed);
+            self.states.insert(id, ConnectionState::Destroyed);
         }
     }
 
@@ -186,35 +186,39 @@ impl Watched {
                     self.failed.insert(qpn);
                 }
                 CmOutput::Withdrawn { id } => {
-                    assert_eq!(self.stages.get(&id), Some(&Stage::Open), "a request that was answered");
+                    let state = self.states.get(&id);
+                    assert_eq!(state, Some(&ConnectionState::Open), "a request that was answered");
                 }
             }
         }
         for binding in &self.bindings {
-            let over = matches!(self.stages.get(&binding.id), Some(Stage::Over | Stage::Destroyed));
+            let state = self.states.get(&binding.id);
+            let over = matches!(state, Some(ConnectionState::Over | ConnectionState::Destroyed));
             assert!(!over || self.failed.contains(&binding.qpn), "a queue pair outlives its connection");
         }
-        let live = self.stages.keys().filter(|id| self.cm.endpoints(**id).is_some()).count();
+        let live = self.states.keys().filter(|id| self.cm.endpoints(**id).is_some()).count();
         assert!(live <= MAX_CONNECTIONS, "{live} connections");
     }
 
     fn event(&mut self, event: &CmEvent) {
         let id = event.id();
-        let (from, to): (&[Stage], _) = match event {
+        let (from, to): (&[ConnectionState], _) = match event {
             CmEvent::ConnectRequest { listener, .. } => {
                 assert!(self.listeners.contains(listener), "nobody listens");
                 self.ids.push(id);
-                (&[], Stage::Open)
+                (&[], ConnectionState::Open)
             }
             CmEvent::Established { .. } => {
                 assert!(self.bindings.iter().any(|binding| binding.id == id), "not bound");
-                (&[Stage::Open], Stage::Established)
+                (&[ConnectionState::Open], ConnectionState::Established)
             }
-            CmEvent::Disconnected { .. } => (&[Stage::Open, Stage::Established], Stage::Over),
-            _ => (&[Stage::Open], Stage::Over),
+            CmEvent::Disconnected { .. } => {
+                (&[ConnectionState::Open, ConnectionState::Established], ConnectionState::Over)
+            }
+            _ => (&[ConnectionState::Open], ConnectionState::Over),
         };
-        let stage = self.stages.insert(id, to);
-        assert!(stage.map_or(from.is_empty(), |stage| from.contains(&stage)), "{event:?} after {stage:?}");
+        let state = self.states.insert(id, to);
+        assert!(state.map_or(from.is_empty(), |state| from.contains(&state)), "{event:?} after {state:?}");
     }
 
     /// Lets time pass.
@@ -237,7 +241,7 @@ impl Watched {
             self.expire(now);
         }
         assert_eq!(self.cm.poll_timeout(), None, "timers never end");
-        let left: Vec<_> = self.stages.keys().filter(|id| self.cm.endpoints(**id).is_some()).collect();
+        let left: Vec<_> = self.states.keys().filter(|id| self.cm.endpoints(**id).is_some()).collect();
         assert!(left.is_empty(), "connections {left:?} are left");
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use roce::{
-    Config, Endpoint, Memory, Received, RegionId, Time, Transmit,
+    Config, DatagramMeta, Endpoint, RegionId, RegionWriter, Time, Transmit,
     icrc::{Flow, compute},
     opcode::{self, Operation},
     wire::{Bth, ICRC_LEN, Packet, ROCE_PORT, Reth},
@@ -69,8 +69,8 @@ impl Regions {
     }
 }
 
-impl Memory for Regions {
-    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+impl RegionWriter for Regions {
+    fn write(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
         let found = self.alive(region);
         assert_eq!(Some(found.pd), self.pd, "protection domain");
         let at = found.va + offset;
@@ -135,7 +135,7 @@ impl Device {
         self.regions.pd = pd;
         let mut to = self.addr;
         to.set_port(ROCE_PORT);
-        let meta = Received { from, to, index: 0 };
+        let meta = DatagramMeta { from, to, index: 0 };
         self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut ());
     }
 

@@ -9,7 +9,7 @@ use ejfat::Time;
 use ejfat_control::{
     access::NEEDS,
     config::{AddressPolicy, Config, LoadBalancerConfig},
-    control::{Control, Options},
+    control::{Control, ControlConfig},
     registry::Registry,
     request::{Caller, Moment},
     wall::WallTime,
@@ -34,7 +34,7 @@ fn config() -> Config {
 
 pub fn run(data: &[u8]) {
     let begin = |entries| {
-        let options = Options { planes: BTreeMap::new(), ..Options::default() };
+        let options = ControlConfig { planes: BTreeMap::new(), ..ControlConfig::default() };
         Control::begin(config(), options, ROOT, entries, NonZeroU64::MIN, Time(0))
     };
     let mut control = begin(BTreeMap::<Vec<u8>, Vec<u8>>::new()).expect("a configuration that can be served");

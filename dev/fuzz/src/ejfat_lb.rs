@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ejfat::{
-    lb::{Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables, calendar, prefixes},
+    lb::{DataPlane, Epoch, Forward, LbId, Member, Rule, Rules, Tables, calendar, prefixes},
     segment::IpVersion,
 };
 
@@ -32,7 +32,7 @@ fn rules() -> Rules {
 }
 
 pub fn run(data: &[u8]) {
-    let mut balancer = Balancer::new(&Tables::new(&rules()), 1);
+    let mut balancer = DataPlane::new(&Tables::new(&rules()), 1);
     let mut packet = data.to_vec();
     match balancer.forward(&mut packet) {
         Ok(forwarded) => {

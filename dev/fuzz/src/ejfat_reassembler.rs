@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, EventId, Incomplete, LimitsBy, Numbering, Reassembler},
+    reassembly::{Config, EventBufferId, Incomplete, LimitsBy, Numbering, Reassembler, SegmentDropCause},
     wire::ReHeader,
 };
 
@@ -15,7 +15,7 @@ const MOST_BYTES: u32 = 600;
 struct Watch {
     reassembler: Reassembler,
     /// Which bytes of the event in a slot are there.
-    events: BTreeMap<usize, (EventId, Vec<bool>)>,
+    events: BTreeMap<usize, (EventBufferId, Vec<bool>)>,
 }
 
 pub fn run(data: &[u8]) {
@@ -113,7 +113,7 @@ impl Watch {
         let ended =
             counters.complete + counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
         assert_eq!(counters.opened, ended + u64::from(self.reassembler.open_events()));
-        let dropped: u64 = Cause::ALL.iter().map(|&cause| counters.dropped(cause)).sum();
+        let dropped: u64 = SegmentDropCause::ALL.iter().map(|&cause| counters.dropped(cause)).sum();
         assert_eq!(dropped, counters.dropped_of_any_cause());
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use ejfat::{
-    reassembly::Name,
+    reassembly::EventKey,
     ring::{
-        Answer, BLOCK, Descriptor, Geometry, Given, Looked, Reader, ReaderError, Run, Slots, Subscription,
+        BLOCK, CreditCounts, Descriptor, Geometry, Given, Reader, ReaderError, RingSlots, Run,
+        SubscribeResponse, Subscription,
     },
 };
 
@@ -28,8 +29,8 @@ fn blocks(block: &[u8; BLOCK]) {
         assert!(geometry.descriptors_bytes() >= geometry.slots() as usize * BLOCK);
         assert!(geometry.shared_bytes() > geometry.ring_bytes());
     }
-    if let Ok(answer) = Answer::decode(block) {
-        assert_eq!(Answer::decode(&Answer::encode(&answer)), Ok(answer));
+    if let Ok(answer) = SubscribeResponse::decode(block) {
+        assert_eq!(SubscribeResponse::decode(&SubscribeResponse::encode(&answer)), Ok(answer));
     }
     if let Ok(descriptor) = Descriptor::decode(block) {
         assert_eq!(descriptor.encode(), *block);
@@ -50,14 +51,14 @@ struct Sent {
 struct Watch {
     geometry: Geometry,
     /// Whether the subscription has version 2, in which events can be delivered again.
-    again: bool,
-    slots: Slots,
+    redelivery: bool,
+    slots: RingSlots,
     words: Vec<u32>,
     filling: Vec<Run>,
     /// Told, and not free yet.
     sent: Vec<Sent>,
     /// Told, and not read yet.
-    told: VecDeque<Descriptor>,
+    announced: VecDeque<Descriptor>,
     reader: Reader,
     held: Vec<Given>,
     /// The worker wrote a word that it was not to write: events may lie over others.
@@ -67,16 +68,16 @@ struct Watch {
 impl Watch {
     fn new(program: &mut Program<'_>) -> Self {
         let geometry = Geometry::new(program.pick(&[1, 2, 3, 8, 65, 130]), 64).expect("it is a small one");
-        let again = program.flag();
+        let redelivery = program.flag();
         Self {
             geometry,
-            again,
-            slots: Slots::new(geometry),
+            redelivery,
+            slots: RingSlots::new(geometry),
             words: vec![0; geometry.slots() as usize],
             filling: Vec::new(),
             sent: Vec::new(),
-            told: VecDeque::new(),
-            reader: Reader::new(geometry, again),
+            announced: VecDeque::new(),
+            reader: Reader::new(geometry, redelivery),
             held: Vec::new(),
             lied: false,
         }
@@ -126,18 +127,18 @@ impl Watch {
         let run = self.filling.swap_remove(at);
         let sequence = self.slots.send(run.slot, run.slot ^ 77);
         let Run { slot, slots, generation } = run;
-        self.told.push_back(Descriptor {
+        self.announced.push_back(Descriptor {
             sequence,
             generation,
             slot,
             slots,
             offset: self.geometry.offset(slot),
             length: slots * 64,
-            name: Name { event: 1, data_id: 2 },
+            name: EventKey { event: 1, data_id: 2 },
             tick: None,
             first: 3,
             assembly: 4,
-            again: self.again && !sequence.is_multiple_of(2),
+            delivered_again: self.redelivery && !sequence.is_multiple_of(2),
         });
         self.sent.push(Sent { run, sequence, acknowledged: false, credited: false });
     }
@@ -158,12 +159,12 @@ impl Watch {
     }
 
     fn read(&mut self) {
-        let Some(descriptor) = self.told.front() else { return };
+        let Some(descriptor) = self.announced.front() else { return };
         match self.reader.handle(descriptor.sequence, &descriptor.encode()) {
             Ok(given) => {
                 assert_eq!(given.descriptor(), descriptor);
                 self.held.push(given);
-                self.told.pop_front();
+                self.announced.pop_front();
             }
             Err(why) => assert!(self.lied && why == ReaderError::Taken, "{why}"),
         }
@@ -190,7 +191,7 @@ impl Watch {
             sent.credited = true;
         }
         self.forget_free();
-        assert_eq!(self.slots.look(&self.words, |_| unreachable!()), Looked::default());
+        assert_eq!(self.slots.look(&self.words, |_| unreachable!()), CreditCounts::default());
     }
 
     /// A word or a descriptor that should not be.
@@ -202,19 +203,19 @@ impl Watch {
             return;
         }
         let outstanding = self.reader.outstanding();
-        let mut block = self.told.front().map_or([0; BLOCK], Descriptor::encode);
+        let mut block = self.announced.front().map_or([0; BLOCK], Descriptor::encode);
         let at = program.below(BLOCK);
         block[at] ^= program.byte();
         let sequence = self.reader.next_sequence().wrapping_add(u32::from(program.rarely(4)));
         if let Ok(given) = self.reader.handle(sequence, &block) {
             let its = given.descriptor();
-            assert!(self.again || !its.again, "version 1 delivers nothing again");
+            assert!(self.redelivery || !its.delivered_again, "version 1 delivers nothing again");
             assert!(its.offset as usize + its.length as usize <= self.geometry.ring_bytes());
             assert_eq!(self.reader.outstanding(), outstanding + 1);
             // The worker believes it; its credit is one that the bridge may not expect.
             self.lied = true;
             self.held.push(given);
-            self.told.pop_front();
+            self.announced.pop_front();
         } else {
             assert_eq!(self.reader.outstanding(), outstanding);
         }
@@ -246,7 +247,7 @@ impl Watch {
         assert_eq!(self.slots.unacknowledged(), of(|sent| !sent.acknowledged));
         assert_eq!(self.slots.held().count(), of(|sent| !sent.credited));
         assert_eq!(self.reader.outstanding() as usize, self.held.len());
-        let unread = self.told.len();
+        let unread = self.announced.len();
         assert!(self.lied || unread <= self.geometry.slots() as usize, "{unread} descriptors are unread");
     }
 }

@@ -2,7 +2,7 @@
 
 use mrsp::{
     builtin::{ArgumentBlock, Arguments, BLOCK_BYTES, StatusBlock},
-    immediate::{Answer, Dialect, Request},
+    immediate::{CallResponse, Dialect, RequestImmediate},
 };
 
 pub fn run(data: &[u8]) {
@@ -22,12 +22,12 @@ pub fn run(data: &[u8]) {
 }
 
 fn immediates(word: u32) {
-    if let Request::Call(call) = Request::decode(word)
+    if let RequestImmediate::Call(call) = RequestImmediate::decode(word)
         && let Some(function) = call.function
     {
-        assert_eq!(Request::call(function, call.user), word | 0x80);
+        assert_eq!(RequestImmediate::call(function, call.user), word | 0x80);
     }
     for dialect in [Dialect::Main, Dialect::Next] {
-        assert_eq!(Answer::decode(word, dialect).encode(), word & !0xff);
+        assert_eq!(CallResponse::decode(word, dialect).encode(), word & !0xff);
     }
 }

@@ -2,7 +2,7 @@
 
 use mrsp::{
     CallPlan, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, codec,
-    host::{HostConfig, HostSession, Param},
+    host::{AnnouncedParam, HostConfig, HostSession},
     immediate::Dialect,
     plan::Part,
 };
@@ -73,11 +73,11 @@ pub(crate) fn host(program: &mut Program<'_>) -> Option<Host> {
     Some(Host { session: session.ok()?, arranged, small })
 }
 
-fn param(program: &mut Program<'_>, index: usize) -> Param {
+fn param(program: &mut Program<'_>, index: usize) -> AnnouncedParam {
     let flags =
         RegionFlags::from_bits(if program.rarely(16) { program.byte() } else { program.byte() & 0xe });
     let addr = if program.rarely(16) { program.u64() } else { 0x1_0000_0000 * (index as u64 + 1) };
-    Param { flags, addr, rkey: 100 + index as u32, size: size(program) }
+    AnnouncedParam { flags, addr, rkey: 100 + index as u32, size: size(program) }
 }
 
 fn size(program: &mut Program<'_>) -> u64 {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use mrsp::{
-    CallPlan, Layout, NaaSession, Param, RegionFlags, RegionRequest, RemoteRegion, Write,
-    layout::{ALIGNMENT, Place, Placed, Slot, place},
-    plan::Piece,
+    AcceleratorSession, AnnouncedParam, CallPlan, Layout, RegionFlags, RegionRequest, RemoteRegion, Write,
+    layout::{ALIGNMENT, LayoutEntry, ParamLocation, Placed, place},
+    plan::WriteElement,
 };
 
 use crate::program::Program;
@@ -14,11 +14,11 @@ use crate::program::Program;
 #[derive(Debug)]
 pub(crate) struct Arranged {
     pub(crate) placed: Placed,
-    params: Vec<Param>,
+    params: Vec<AnnouncedParam>,
 }
 
 /// A layout of `params`, unless it is the symmetric one or there is none. The results may be wanted as they lie there.
-pub(crate) fn arrange(program: &mut Program<'_>, params: &mut [Param]) -> Option<Arranged> {
+pub(crate) fn arrange(program: &mut Program<'_>, params: &mut [AnnouncedParam]) -> Option<Arranged> {
     let layout = match program.byte() % 6 {
         0 | 1 => return None,
         2 => Layout::Asymmetric,
@@ -29,7 +29,7 @@ pub(crate) fn arrange(program: &mut Program<'_>, params: &mut [Param]) -> Option
         params.iter().map(|param| Some((param.flags, u32::try_from(param.size).ok()?))).collect();
     let placed = place(layout, &sizes?).ok()?;
     let alike = program.flag();
-    for (param, Place { offset, region }) in params.iter_mut().zip(&placed.places) {
+    for (param, ParamLocation { offset, region }) in params.iter_mut().zip(&placed.places) {
         if alike && *region == 0 {
             (param.addr, param.rkey) = (0x5000_0000_0000 + u64::from(*offset), 99);
         }
@@ -38,14 +38,15 @@ pub(crate) fn arrange(program: &mut Program<'_>, params: &mut [Param]) -> Option
 }
 
 /// A slot of a block, mostly behind the one before, which ends at `end`.
-pub(crate) fn slot(program: &mut Program<'_>, end: &mut u32) -> Slot {
+pub(crate) fn slot(program: &mut Program<'_>, end: &mut u32) -> LayoutEntry {
     let offset = if program.rarely(16) { program.u32() } else { end.next_multiple_of(ALIGNMENT) };
     let size = if program.rarely(32) { program.u32() } else { program.byte().into() };
     *end = offset.saturating_add(size).min(1 << 20);
     let addr = if program.rarely(4) { program.u64() } else { 0x5000_0000_0000 + u64::from(offset) };
     let flags = if program.rarely(16) { program.byte() } else { program.byte() & 0xe };
     let region = if program.rarely(16) { program.byte() } else { 0 };
-    Slot { flags: RegionFlags::from_bits(flags), region, offset, host: RemoteRegion { addr, rkey: 7, size } }
+    let host = RemoteRegion { addr, rkey: 7, size };
+    LayoutEntry { flags: RegionFlags::from_bits(flags), region, offset, host }
 }
 
 /// Every piece of a host's plan lies in what it is taken from, and goes to where that was placed, in regions as they were
@@ -75,7 +76,7 @@ pub(crate) fn check_host_plan(
         let [(region, before), (next_region, next)] = pair else { unreachable!("pairs") };
         assert!(region != next_region || before.end <= next.start, "written twice");
     }
-    for (param, Place { region, offset }) in arranged.params.iter().zip(&arranged.placed.places) {
+    for (param, ParamLocation { region, offset }) in arranged.params.iter().zip(&arranged.placed.places) {
         let own = u64::from(*offset)..u64::from(*offset) + param.size;
         let hit = written.iter().any(|(at, range)| *at == usize::from(*region) && overlap(range, &own));
         let sent = RegionFlags::INPUT | RegionFlags::SINGLE_SEND;
@@ -88,14 +89,19 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 /// Each comes from where the bytes of its destination are.
-fn check_pieces(write: &Write, gathered: &[Piece], arranged: &Arranged, (region, start): (usize, u64)) {
-    let all = [Piece { param: write.param, offset: write.offset, length: write.length }];
+fn check_pieces(
+    write: &Write,
+    gathered: &[WriteElement],
+    arranged: &Arranged,
+    (region, start): (usize, u64),
+) {
+    let all = [WriteElement { param: write.param, offset: write.offset, length: write.length }];
     let pieces = if gathered.is_empty() { &all[..] } else { gathered };
     let mut at = start;
-    for Piece { param, offset, length } in pieces {
+    for WriteElement { param, offset, length } in pieces {
         let end = offset + u64::from(*length);
         if let Some(param) = arranged.params.get(*param).zip(arranged.placed.places.get(*param)) {
-            let (Param { size, .. }, place) = param;
+            let (AnnouncedParam { size, .. }, place) = param;
             assert!(end <= *size && usize::from(place.region) == region);
             assert_eq!(at, u64::from(place.offset) + offset);
         } else {
@@ -115,12 +121,12 @@ fn check_pieces(write: &Write, gathered: &[Piece], arranged: &Arranged, (region,
 
 /// Every write of an accelerator's plan lies in its region, consists of outputs and of little between them, and each
 /// output goes to where the host announced it.
-pub(crate) fn check_naa_plan(plan: &CallPlan, session: &NaaSession, regions: &[RegionRequest]) {
+pub(crate) fn check_naa_plan(plan: &CallPlan, session: &AcceleratorSession, regions: &[RegionRequest]) {
     let params = session.regions();
     let places: Vec<_> = session.places().expect("a layout was agreed on").collect();
     for write in plan.writes() {
         assert!(plan.gathered(write).is_empty(), "accelerators gather nothing");
-        let Place { region, offset } = places[write.param];
+        let ParamLocation { region, offset } = places[write.param];
         let start = u64::from(offset) + write.offset;
         let range = start..start + u64::from(write.length);
         assert!(range.end <= regions[usize::from(region)].host.size.into(), "beyond region {region}");

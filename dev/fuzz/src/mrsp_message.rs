@@ -1,6 +1,6 @@
 //! MRSP messages: what is read can be written and read again.
 
-use mrsp::{Message, RegionRequest, codec, layout::Slot};
+use mrsp::{Message, RegionRequest, codec, layout::LayoutEntry};
 
 pub fn run(data: &[u8]) {
     let Ok(message) = codec::decode(data) else { return };
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// A block is read with any padding, and written with none.
-fn check_arranged(again: &[u8], data: &[u8], regions: &[RegionRequest], slots: &[Slot]) {
+fn check_arranged(again: &[u8], data: &[u8], regions: &[RegionRequest], slots: &[LayoutEntry]) {
     assert_eq!(again.len(), data.len());
     let Ok(Message::Arranged(found, in_them)) = codec::decode(again) else { panic!("no layout any more") };
     assert!(found.iter().eq(regions.iter().copied()) && in_them.iter().eq(slots.iter().copied()));

@@ -1,8 +1,9 @@
 //! The accelerator's session under any sequence of messages, calls and answers.
 
 use mrsp::{
-    CallPlan, ErrorCode, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24, codec,
-    naa::{Limits, LocalError, Placement},
+    AcceleratorSession, CallPlan, ErrorCode, RegionRequest, RemoteRegion, ReturnCode, U24,
+    accelerator::{LocalError, RegionAddress, SessionLimits},
+    codec,
 };
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 };
 
 struct Naa {
-    session: NaaSession,
+    session: AcceleratorSession,
     /// As asked for, once granted.
     regions: Vec<RegionRequest>,
     max_slots: usize,
@@ -23,14 +24,14 @@ struct Naa {
 
 pub fn run(data: &[u8]) {
     let mut program = Program::new(data);
-    let limits = Limits {
+    let limits = SessionLimits {
         max_regions: program.pick(&[32, 255, 2]),
         max_region_bytes: program.pick(&[1 << 31, u64::MAX, 100]),
         max_session_bytes: program.pick(&[1 << 33, u64::MAX, 300]),
         max_slots: program.pick(&[255, 254, 253, 3, 0]),
     };
     let longest = program.pick(&[1 << 31, 1 << 31, 100]);
-    let (session, plan) = (NaaSession::new(limits), CallPlan::default());
+    let (session, plan) = (AcceleratorSession::new(limits), CallPlan::default());
     let mut naa = Naa { session, regions: Vec::new(), max_slots: limits.max_slots.into(), longest, plan };
     while !program.is_over() {
         let failed = naa.session.is_failed();
@@ -53,8 +54,8 @@ fn step(program: &mut Program<'_>, naa: &mut Naa) {
             if program.rarely(8) {
                 params = program.below(300);
             }
-            let placements = vec![Placement { addr: program.u64(), rkey: program.u32() }; params];
-            if session.allocated(&placements).is_ok() {
+            let addresses = vec![RegionAddress { addr: program.u64(), rkey: program.u32() }; params];
+            if session.allocated(&addresses).is_ok() {
                 assert!(session.places().is_none_or(|places| places.len() <= naa.max_slots));
             }
         }

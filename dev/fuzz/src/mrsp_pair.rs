@@ -1,9 +1,9 @@
 //! Both session machines against each other: what one plans the other takes, until somebody injects something.
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24,
-    immediate::Answer,
-    naa::{Limits, Placement},
+    AcceleratorSession, CallPlan, FunctionCode, HostSession, RegionRequest, RemoteRegion, ReturnCode, U24,
+    accelerator::{RegionAddress, SessionLimits},
+    immediate::CallResponse,
 };
 
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
 pub fn run(data: &[u8]) {
     let mut program = Program::new(data);
     let Some(mut host) = host(&mut program) else { return };
-    let limits = Limits { max_regions: 255, max_session_bytes: u64::MAX, ..Limits::default() };
-    let mut naa = NaaSession::new(limits);
+    let limits = SessionLimits { max_regions: 255, max_session_bytes: u64::MAX, ..SessionLimits::default() };
+    let mut naa = AcceleratorSession::new(limits);
     let mut plans = [host.plan(), CallPlan::default()];
     let Some(regions) = set_up(&mut program, &mut host, &mut naa) else { return };
     while !program.is_over() && !host.session.is_failed() && !naa.is_failed() {
@@ -25,7 +25,11 @@ pub fn run(data: &[u8]) {
 }
 
 /// The regions granted; none when the injected message ended it.
-fn set_up(program: &mut Program<'_>, host: &mut Host, naa: &mut NaaSession) -> Option<Vec<RegionRequest>> {
+fn set_up(
+    program: &mut Program<'_>,
+    host: &mut Host,
+    naa: &mut AcceleratorSession,
+) -> Option<Vec<RegionRequest>> {
     let mut request = host.session.start().expect("a fresh session");
     let hostile = program.rarely(16);
     if hostile {
@@ -37,9 +41,9 @@ fn set_up(program: &mut Program<'_>, host: &mut Host, naa: &mut NaaSession) -> O
     };
     let granted = regions.to_vec();
     let params = regions.iter().filter(|region| !region.is_internal()).count();
-    let placements: Vec<_> =
-        (0..params).map(|i| Placement { addr: 0x10_0000 * i as u64, rkey: i as u32 }).collect();
-    let mut answer = naa.allocated(&placements).expect("one placement for each parameter");
+    let addresses: Vec<_> =
+        (0..params).map(|i| RegionAddress { addr: 0x10_0000 * i as u64, rkey: i as u32 }).collect();
+    let mut answer = naa.allocated(&addresses).expect("one address for each parameter");
     let hostile = hostile || program.rarely(16);
     if hostile {
         program.mutate(&mut answer);
@@ -58,7 +62,7 @@ fn set_up(program: &mut Program<'_>, host: &mut Host, naa: &mut NaaSession) -> O
 fn round(
     program: &mut Program<'_>,
     host: &mut Host,
-    naa: &mut NaaSession,
+    naa: &mut AcceleratorSession,
     regions: &[RegionRequest],
     [plan, answer]: &mut [CallPlan; 2],
 ) {
@@ -89,7 +93,7 @@ fn round(
     let bytes = answer.writes().last().map_or(0, |write| write.length);
     let outcome = host.session.handle_response(immediate(answer), bytes).expect("an answer to a call");
     assert_eq!((outcome.function, outcome.last_write_bytes), (function, bytes));
-    assert!(!matches!(outcome.answer, Answer::Failure(failure) if Some(failure) != code));
+    assert!(!matches!(outcome.answer, CallResponse::Failure(failure) if Some(failure) != code));
     assert!(host.session.is_ready() && naa.is_ready());
 }
 
@@ -98,7 +102,7 @@ fn immediate(plan: &CallPlan) -> u32 {
 }
 
 /// A message or immediate from nowhere; it ends the session it goes to.
-fn inject(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession) -> bool {
+fn inject(program: &mut Program<'_>, host: &mut HostSession, naa: &mut AcceleratorSession) -> bool {
     match program.byte() {
         253 => {
             let bytes = program.bytes(40);

@@ -8,7 +8,7 @@ use roce::{
     cm::embedded_guid,
     psn::Psn,
     wire::mad::{
-        Answered, CmaHeader, CommIds, Dreq, MAD_LEN, Mad, Message, Mra, Rej, Rep, Req, gid, service_id,
+        Answered, CmMessage, CmaHeader, CommIds, Dreq, MAD_LEN, Mad, Mra, Rej, Rep, Req, gid, service_id,
     },
 };
 
@@ -73,23 +73,23 @@ fn own_id(program: &mut Program<'_>, cm: &Watched) -> u32 {
     sent.map_or(back as u32, |(_, mad)| u32::from_be_bytes([mad[24], mad[25], mad[26], mad[27]]))
 }
 
-fn message(program: &mut Program<'_>, kind: u8, ids: CommIds, cm: &Watched, peer: SocketAddr) -> Message {
+fn message(program: &mut Program<'_>, kind: u8, ids: CommIds, cm: &Watched, peer: SocketAddr) -> CmMessage {
     let about = [Answered::Req, Answered::Rep, Answered::Other(2), Answered::Other(3)][program.below(4)];
     match kind & 15 {
-        0..4 => Message::Req(req(program, ids.local, cm, peer)),
-        4 => Message::Mra(Mra { ids, about, service_timeout: program.byte() & 0x1f }),
-        5 => Message::Rej(rej(ids, about, guid(program), program.byte().into())),
-        6 => Message::Rej(rej(CommIds { remote: 0, ..ids }, Answered::Other(2), guid(program), 4)),
-        7..10 => Message::Rep(rep(program, ids)),
-        10..12 => Message::Rtu(ids),
+        0..4 => CmMessage::Req(req(program, ids.local, cm, peer)),
+        4 => CmMessage::Mra(Mra { ids, about, service_timeout: program.byte() & 0x1f }),
+        5 => CmMessage::Rej(rej(ids, about, guid(program), program.byte().into())),
+        6 => CmMessage::Rej(rej(CommIds { remote: 0, ..ids }, Answered::Other(2), guid(program), 4)),
+        7..10 => CmMessage::Rep(rep(program, ids)),
+        10..12 => CmMessage::Rtu(ids),
         12..14 => {
             let qpn = cm.bindings.last().map_or(0, |binding| binding.qpn);
-            Message::Dreq(Dreq {
+            CmMessage::Dreq(Dreq {
                 ids,
                 remote_qpn: qpn.wrapping_sub(u32::from(program.byte() / 64)) & 0xff_ffff,
             })
         }
-        _ => Message::Drep(ids),
+        _ => CmMessage::Drep(ids),
     }
 }
 

@@ -58,7 +58,7 @@ pub fn run(data: &[u8]) {
     }
     for _ in 0..MAX_STEPS {
         if !net.step() {
-            return net.judge();
+            return net.check();
         }
     }
     panic!("the connection makes no progress on a network without faults");
@@ -251,7 +251,7 @@ impl<'a> Net<'a> {
         self.flight.insert((self.now + delay, self.order), (to, datagram));
     }
 
-    fn judge(&self) {
+    fn check(&self) {
         for node in &self.nodes {
             assert_eq!(node.device.endpoint.qp_state(node.qp), Some("connected"));
             assert!(node.sends.is_empty() && node.receives.is_empty(), "something never completed");

@@ -34,7 +34,7 @@ const NAA: usize = 1;
 
 pub(super) type Capture = pcap::Writer<BufWriter<File>>;
 
-pub(super) struct World {
+pub(super) struct Environment {
     plan: Plan,
     talk: Talk,
     now: u64,
@@ -48,7 +48,7 @@ pub(super) struct World {
     capture: Option<Capture>,
 }
 
-impl World {
+impl Environment {
     pub(super) fn new(seed: u64, verbose: bool, capture: Option<Capture>) -> Self {
         let plan = Plan::calls(seed);
         let talk = Talk::draw(&mut Random::new(seed, 40));
@@ -67,7 +67,7 @@ impl World {
     }
 
     pub(super) fn run(mut self) -> Result<Summary, String> {
-        self.dial().map_err(|e| format!("cannot dial: {e}"))?;
+        self.connect().map_err(|e| format!("cannot dial: {e}"))?;
         [HOST, NAA].into_iter().try_for_each(|n| self.pump(n))?;
         let mut ended_at = None;
         loop {
@@ -87,7 +87,7 @@ impl World {
         Ok(self.summary(ended_at.unwrap_or(self.now)))
     }
 
-    fn dial(&mut self) -> Result<(), verbs::Error> {
+    fn connect(&mut self) -> Result<(), verbs::Error> {
         let [active, passive] = &mut self.nodes;
         passive.endpoint.listen(passive.channel, PORT, 1)?;
         let mut remote = passive.addr;
@@ -162,7 +162,7 @@ impl World {
     }
 
     fn summary(&self, virtual_nanos: u64) -> Summary {
-        let [a, b] = self.links.each_ref().map(Link::stats);
+        let [a, b] = self.links.each_ref().map(Link::counters);
         Summary {
             seeds: 1,
             packets: a.sent + b.sent,

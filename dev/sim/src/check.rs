@@ -1,6 +1,6 @@
 //! What must hold, checked at every completion and once more over all memory at the end.
 
-use simnet::Stats;
+use simnet::LinkCounters;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use super::{
@@ -201,7 +201,7 @@ impl Checker {
         plan: &Plan,
         nodes: &[Node; 2],
         traffic: &[Traffic; 2],
-        stats: [&Stats; 2],
+        stats: [&LinkCounters; 2],
     ) -> Result<(), String> {
         if let Some((node, region, bytes)) = &self.frozen
             && nodes[*node].bytes(*region) != bytes
@@ -341,7 +341,7 @@ fn may_fail(plan: &Plan, n: usize, op: &Operation, status: WcStatus) -> bool {
     }
 }
 
-fn counters_fit(plan: &Plan, n: usize, node: &Node, stats: &Stats) -> Result<(), String> {
+fn counters_fit(plan: &Plan, n: usize, node: &Node, stats: &LinkCounters) -> Result<(), String> {
     let c = node.endpoint.counters();
     let dropped = c.rx_icrc_encapsulated + c.rx_malformed + c.rx_unknown_qp;
     let order = c.out_of_seq_request + c.implied_nak_seq_err;

@@ -11,13 +11,13 @@
 //! | durable | After a restart there is what was acknowledged, and all that was stored |
 //! | bounded | Calls of a plane that are not answered, and records, are few |
 
-mod judge;
+mod environment;
 mod plan;
-mod plane;
+mod plane_model;
 mod plot;
-mod world;
+mod split_check;
 
-pub(crate) use world::World;
+pub(crate) use environment::Environment;
 
 const US: u64 = 1000;
 const MS: u64 = 1000 * US;

@@ -8,7 +8,9 @@ use std::{
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, EventId, Incomplete, Name, Numbering, Place, Reassembler},
+    reassembly::{
+        Config, CopyCommand, EventBufferId, EventKey, Incomplete, Numbering, Reassembler, SegmentDropCause,
+    },
 };
 use simnet::Random;
 
@@ -16,7 +18,7 @@ use super::{plan::US, report::Summary, sender::Sender};
 
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum EventOutcome {
     Open,
     Delivered,
     GivenUp,
@@ -24,20 +26,20 @@ enum Fate {
 
 /// What became of a sender's events.
 #[derive(Default)]
-struct Seen {
-    fates: BTreeMap<u64, Fate>,
+struct SenderEvents {
+    outcomes: BTreeMap<u64, EventOutcome>,
     first: Option<u64>,
 }
 
-pub(super) struct World {
+pub(super) struct Environment {
     now: u64,
     senders: Vec<Sender>,
     /// What was observed of each sender, in the order of `senders`.
-    seen: Vec<Seen>,
+    observed: Vec<SenderEvents>,
     reassembler: Reassembler,
     memory: Vec<Vec<u8>>,
     /// Complete events that the worker has not consumed yet.
-    held: VecDeque<(u64, EventId)>,
+    held: VecDeque<(u64, EventBufferId)>,
     hold: u64,
     random: Random,
     /// Corrupted datagrams do not arrive: their UDP checksum is wrong.
@@ -45,7 +47,7 @@ pub(super) struct World {
     summary: Summary,
 }
 
-impl World {
+impl Environment {
     pub(super) fn new(seed: u64, verbose: bool) -> Self {
         let r = &mut Random::new(seed, 50);
         let behind_lb = r.chance(300_000);
@@ -72,7 +74,7 @@ impl World {
         }
         Self {
             now: 0,
-            seen: senders.iter().map(|_| Seen::default()).collect(),
+            observed: senders.iter().map(|_| SenderEvents::default()).collect(),
             senders,
             memory: vec![Vec::new(); config.slots as usize],
             reassembler: Reassembler::new(config).expect("bounds that fit"),
@@ -90,7 +92,7 @@ impl World {
             self.step().map_err(|why| format!("at {} ns: {why}", self.now))?;
         }
         self.finish()?;
-        for stats in self.senders.iter().map(|sender| *sender.link.stats()) {
+        for stats in self.senders.iter().map(|sender| *sender.link.counters()) {
             self.summary.packets += stats.sent;
             self.summary.lost += stats.lost;
             self.summary.duplicated += stats.duplicated;
@@ -134,12 +136,12 @@ impl World {
         let place = match self.reassembler.handle(Time(self.now), self.senders[n].address, datagram) {
             Ok(place) => place,
             Err(
-                Cause::Conflict
-                | Cause::Overlap
-                | Cause::BeyondEnd
-                | Cause::Version
-                | Cause::Short
-                | Cause::Empty,
+                SegmentDropCause::Conflict
+                | SegmentDropCause::Overlap
+                | SegmentDropCause::BeyondEnd
+                | SegmentDropCause::Version
+                | SegmentDropCause::Short
+                | SegmentDropCause::Empty,
             ) if self.checksums => {
                 return Err("an honest segment is refused".into());
             }
@@ -154,13 +156,13 @@ impl World {
         memory[place.offset as usize..end].copy_from_slice(&datagram[place.payload.clone()]);
         self.given_up_so_far()?;
         if place.opened {
-            self.set(place.name, None, Fate::Open)?;
+            self.set(place.name, None, EventOutcome::Open)?;
         }
         if place.complete { self.complete(&place) } else { Ok(()) }
     }
 
-    fn complete(&mut self, place: &Place) -> Result<(), String> {
-        self.set(place.name, Some(Fate::Open), Fate::Delivered)?;
+    fn complete(&mut self, place: &CopyCommand) -> Result<(), String> {
+        self.set(place.name, Some(EventOutcome::Open), EventOutcome::Delivered)?;
         let memory = &self.memory[place.id.slot()];
         if self.checksums {
             let sender = &self.senders[usize::from(place.name.data_id)];
@@ -185,17 +187,17 @@ impl World {
 
     fn given_up(&mut self, event: Incomplete) -> Result<(), String> {
         check(event.received < event.length, || format!("{event:?} was complete"))?;
-        self.set(event.name, Some(Fate::Open), Fate::GivenUp)
+        self.set(event.name, Some(EventOutcome::Open), EventOutcome::GivenUp)
     }
 
     /// Damaged names may be anybody's.
-    fn set(&mut self, name: Name, from: Option<Fate>, to: Fate) -> Result<(), String> {
+    fn set(&mut self, name: EventKey, from: Option<EventOutcome>, to: EventOutcome) -> Result<(), String> {
         if !self.checksums {
             return Ok(());
         }
-        let seen = self.seen.get_mut(usize::from(name.data_id)).ok_or("an unknown stream")?;
-        seen.first = seen.first.or(Some(name.event));
-        let before = seen.fates.insert(name.event, to);
+        let events = self.observed.get_mut(usize::from(name.data_id)).ok_or("an unknown stream")?;
+        events.first = events.first.or(Some(name.event));
+        let before = events.outcomes.insert(name.event, to);
         check(before == from, || format!("{name:?} is {to:?} after {before:?}"))
     }
 
@@ -212,13 +214,15 @@ impl World {
         if !self.checksums {
             return Ok(());
         }
-        let of =
-            |fate| self.seen.iter().flat_map(|s| s.fates.values()).filter(|&&f| f == fate).count() as u64;
-        check(of(Fate::Open) == 0, || "an event is neither delivered nor given up".into())?;
-        check(of(Fate::Delivered) == counters.complete, || {
+        let of = |outcome| {
+            let outcomes = self.observed.iter().flat_map(|events| events.outcomes.values());
+            outcomes.filter(|&&of| of == outcome).count() as u64
+        };
+        check(of(EventOutcome::Open) == 0, || "an event is neither delivered nor given up".into())?;
+        check(of(EventOutcome::Delivered) == counters.complete, || {
             format!("delivered is not {}", counters.complete)
         })?;
-        check(of(Fate::GivenUp) == ended - counters.complete, || {
+        check(of(EventOutcome::GivenUp) == ended - counters.complete, || {
             "given up is not the sum of its causes".into()
         })?;
         (0..self.senders.len()).try_for_each(|n| self.missing(n))
@@ -226,18 +230,18 @@ impl World {
 
     /// Events of which no segment was placed.
     fn missing(&self, n: usize) -> Result<(), String> {
-        let (address, Seen { fates, first }) = (self.senders[n].address, &self.seen[n]);
-        let sources: Vec<_> = self.reassembler.sources().collect();
-        let source = sources.iter().find(|source| source.address == address);
+        let (address, SenderEvents { outcomes, first }) = (self.senders[n].address, &self.observed[n]);
+        let senders: Vec<_> = self.reassembler.senders().collect();
+        let sender = senders.iter().find(|sender| sender.address == address);
         let stream =
-            source.and_then(|source| source.streams().find(|stream| usize::from(stream.data_id) == n));
+            sender.and_then(|sender| sender.streams().find(|stream| usize::from(stream.data_id) == n));
         let Some(stats) = stream else {
-            return check(fates.is_empty(), || "a stream is not followed".into());
+            return check(outcomes.is_empty(), || "a stream is not followed".into());
         };
         let first = first.unwrap_or_default();
-        let gaps = (first..=stats.highest).filter(|event| !fates.contains_key(event)).count() as u64;
+        let gaps = (first..=stats.highest).filter(|event| !outcomes.contains_key(event)).count() as u64;
         check(stats.missing == gaps, || format!("{gaps} events are missing, not {}", stats.missing))?;
-        check(stats.seen == fates.len() as u64, || format!("{} events were seen", fates.len()))
+        check(stats.seen == outcomes.len() as u64, || format!("{} events were seen", outcomes.len()))
     }
 }
 

@@ -14,6 +14,7 @@ mod calls;
 mod check;
 mod cm;
 mod control;
+mod environment;
 mod events;
 mod goodput;
 mod hostile;
@@ -23,7 +24,6 @@ mod report;
 mod sender;
 pub mod site;
 mod traffic;
-mod world;
 
 pub use goodput::{Goodput, goodput};
 pub use plan::{Plan, Scenario};
@@ -33,11 +33,11 @@ use std::{fs::File, io::BufWriter, path::PathBuf};
 
 use simnet::pcap;
 
-use world::World;
+use environment::Environment;
 
 /// What to do besides checking.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct RunConfig {
     /// Print the plan and every completion to standard error.
     pub verbose: bool,
     /// Write all packets sent to this file.
@@ -49,11 +49,11 @@ pub struct Options {
 /// # Errors
 /// What did not hold in the run.
 pub fn shares() -> Result<String, String> {
-    control::World::draw()
+    control::Environment::draw()
 }
 
 /// Runs one seed.
-pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure> {
+pub fn run(kind: Kind, seed: u64, options: &RunConfig) -> Result<Summary, Failure> {
     let failure = |why| Failure { kind, seed, why };
     let open = |path: &PathBuf| pcap::Writer::new(BufWriter::new(File::create(path)?));
     let capture =
@@ -64,12 +64,12 @@ pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure>
             if options.verbose {
                 eprintln!("{plan:#?}");
             }
-            World::new(plan, options.verbose, capture).run()
+            Environment::new(plan, options.verbose, capture).run()
         }
-        Kind::Calls => calls::World::new(seed, options.verbose, capture).run(),
-        Kind::Events => events::World::new(seed, options.verbose).run(),
-        Kind::Bridge => bridge::World::new(seed, options.verbose).run(),
-        Kind::Control => control::World::new(seed, options.verbose).and_then(control::World::run),
+        Kind::Calls => calls::Environment::new(seed, options.verbose, capture).run(),
+        Kind::Events => events::Environment::new(seed, options.verbose).run(),
+        Kind::Bridge => bridge::Environment::new(seed, options.verbose).run(),
+        Kind::Control => control::Environment::new(seed, options.verbose).and_then(control::Environment::run),
     };
     outcome.map_err(failure)
 }

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Parser;
 use sim::{
-    Failure, Kind, Options, Summary,
+    Failure, Kind, RunConfig, Summary,
     site::{Site, Size},
 };
 
@@ -162,7 +162,7 @@ fn resident() -> u64 {
 
 fn seeds(kind: Kind, args: &Args) -> Result<Summary, Failure> {
     let (from, count) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
-    let options = Options { verbose: args.verbose, pcap: args.pcap.clone() };
+    let options = RunConfig { verbose: args.verbose, pcap: args.pcap.clone() };
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = || {
         let mut total = Summary::default();
@@ -188,7 +188,7 @@ fn seeds(kind: Kind, args: &Args) -> Result<Summary, Failure> {
 }
 
 /// A panic is a failure of its seed.
-fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure> {
+fn run(kind: Kind, seed: u64, options: &RunConfig) -> Result<Summary, Failure> {
     catch_unwind(AssertUnwindSafe(|| sim::run(kind, seed, options))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use roce::{
-    Config, Endpoint, Entropy, Memory, Received, RegionId, Time, Transmit,
+    Config, DatagramMeta, Endpoint, Entropy, RegionId, RegionWriter, Time, Transmit,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
@@ -50,8 +50,8 @@ impl Packet for Datagram {
 #[derive(Debug, Default)]
 pub(super) struct Arenas(Vec<Vec<u8>>);
 
-impl Memory for Arenas {
-    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+impl RegionWriter for Arenas {
+    fn write(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
         self.0[region.0 as usize][offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 }
@@ -266,7 +266,7 @@ impl Node {
 
     fn accepts(&mut self, now: u64, packet: &Datagram, index: u16) -> bool {
         let before = self.endpoint.counters().rcvd_pkts;
-        let meta = Received { from: packet.from, to: packet.to, index };
+        let meta = DatagramMeta { from: packet.from, to: packet.to, index };
         self.endpoint.handle_datagram(Time(now), &meta, &packet.bytes, &mut self.arenas, &mut ());
         self.endpoint.counters().rcvd_pkts > before
     }

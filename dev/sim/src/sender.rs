@@ -6,8 +6,8 @@ use std::{
 };
 
 use ejfat::{
-    reassembly::Name,
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    reassembly::EventKey,
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
     wire::LbHeader,
 };
 use simnet::{Faults, Link, Random};
@@ -76,8 +76,8 @@ impl Sender {
     }
 
     /// The event number and data id of one of the sender's events.
-    pub(super) fn name(&self, event: usize) -> Name {
-        Name { event: event as u64, data_id: self.data_id }
+    pub(super) fn name(&self, event: usize) -> EventKey {
+        EventKey { event: event as u64, data_id: self.data_id }
     }
 
     /// Lets the sender send nothing before `at`.
@@ -93,7 +93,7 @@ impl Sender {
         if self.segments.is_empty() {
             let event = &self.events[self.next];
             let tick = self.ticks.next(now / US);
-            let name = EventName { tick, event: self.next as u64, data_id: self.data_id, entropy: 0 };
+            let name = EventFields { tick, event: self.next as u64, data_id: self.data_id, entropy: 0 };
             let segments = Segments::new(self.version, self.size, name, event.len() as u64);
             let segments = segments.expect("neither empty nor too long");
             // A load balancer takes its header away.

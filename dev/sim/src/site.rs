@@ -10,8 +10,8 @@ use std::{
 use ejfat::{Time, lb::LbId, wire::SyncHeader};
 use ejfat_control::{
     config::{Config, LoadBalancerConfig},
-    control::{Action, Control, Options},
-    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, Seen},
+    control::{Action, Control, ControlConfig},
+    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneState},
     record::Change,
     request::{Caller, Moment, Register, Reply, Request, Reserve, SendState},
     wall::WallTime,
@@ -90,7 +90,7 @@ impl Site {
         let most_members = workers.max(Config::default().most_members);
         let config = Config { load_balancers, most_members, ..Config::default() };
         let planes = BTreeMap::from([(PlaneId(0), PlaneKind::Staged)]);
-        let options = Options { planes, ..Options::default() };
+        let options = ControlConfig { planes, ..ControlConfig::default() };
         let nothing: [(Vec<u8>, Vec<u8>); 0] = [];
         let control = Control::begin(config, options, ROOT, nothing, NonZeroU64::MIN, Time(0))
             .map_err(|why| why.to_string())?;
@@ -206,12 +206,13 @@ impl Site {
         let lbs = LbId::all().take(usize::from(self.size.load_balancers)).filter(|_| is_sending);
         let routed: BTreeMap<_, _> = lbs.map(|lb| (lb, tick)).collect();
         let outcome = match &call.order {
-            Order::Claim => Outcome::Seen(Box::default()),
+            Order::Claim => Outcome::State(Box::default()),
             Order::Look { counters } => {
                 let sets = self.sets.iter().flat_map(|(lb, sets)| sets.iter().map(|from| (*lb, *from)));
                 let sets = sets.collect();
                 let packets = counters.then(|| self.packets.clone());
-                Outcome::Seen(Box::new(Seen { term: call.term, routed, sets, packets, ..Seen::default() }))
+                let state = PlaneState { term: call.term, routed, sets, packets, ..PlaneState::default() };
+                Outcome::State(Box::new(state))
             }
             Order::Stage(stage) => {
                 self.epochs += 1;

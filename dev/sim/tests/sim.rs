@@ -1,13 +1,13 @@
 //! A few seeds of the simulation; `cargo xtask sim` runs many.
 
 use sim::{
-    Kind, Options,
+    Kind, RunConfig,
     site::{Site, Size},
 };
 
 fn run(kind: Kind, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        if let Err(failure) = sim::run(kind, seed, &Options::default()) {
+        if let Err(failure) = sim::run(kind, seed, &RunConfig::default()) {
             panic!("{failure}");
         }
     }
@@ -109,7 +109,7 @@ fn control_planes_of_seeds_that_found_faults() {
         ),
     ];
     for (seed, fault) in faults {
-        if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {
+        if let Err(failure) = sim::run(Kind::Control, seed, &RunConfig::default()) {
             panic!("once {fault}: {failure}");
         }
     }
@@ -128,7 +128,7 @@ fn sixteen_load_balancers_with_2048_workers_get_epochs_once_a_second() {
 fn equal_seeds_give_equal_runs() {
     for kind in Kind::ALL {
         for seed in 0..5 {
-            let twice = [0, 1].map(|_| sim::run(kind, seed, &Options::default()));
+            let twice = [0, 1].map(|_| sim::run(kind, seed, &RunConfig::default()));
             assert_eq!(twice[0], twice[1]);
         }
     }

@@ -11,5 +11,5 @@ pub mod pcap;
 mod random;
 
 pub use faults::{Bottleneck, Bursts, Faults};
-pub use link::{Arrival, Link, Packet, Stats};
+pub use link::{Arrival, Link, LinkCounters, Packet};
 pub use random::Random;

@@ -38,7 +38,7 @@ pub struct Arrival<T> {
 
 /// What happened to packets so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct LinkCounters {
     pub sent: u64,
     pub lost: u64,
     /// Lost packets that were dropped at the bottleneck; they also count as `lost`.
@@ -62,7 +62,7 @@ pub struct Link<T> {
     /// Arrival of the last packet of an ordinary train; trains do not overtake each other.
     last_arrival: u64,
     bad_state: bool,
-    stats: Stats,
+    counters: LinkCounters,
 }
 
 #[derive(Clone, Debug)]
@@ -101,12 +101,12 @@ impl<T: Packet> Link<T> {
             busy_until: 0,
             last_arrival: 0,
             bad_state: false,
-            stats: Stats::default(),
+            counters: LinkCounters::default(),
         }
     }
 
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn counters(&self) -> &LinkCounters {
+        &self.counters
     }
 
     pub fn faults(&self) -> &Faults {
@@ -122,32 +122,32 @@ impl<T: Packet> Link<T> {
     }
 
     fn send_one(&mut self, now: u64, jitter: u64, mut packet: T) {
-        self.stats.sent += 1;
+        self.counters.sent += 1;
         let faulty = now < self.faults.until;
         if self.faults.blacked_out(now) || faulty && self.is_lost() {
-            self.stats.lost += 1;
+            self.counters.lost += 1;
             return;
         }
         let Some(departure) = self.pass_bottleneck(now, packet.len() as u64) else {
-            self.stats.lost += 1;
-            self.stats.overflowed += 1;
+            self.counters.lost += 1;
+            self.counters.overflowed += 1;
             return;
         };
         let mut at = (departure + self.faults.latency + jitter).max(self.last_arrival);
         if faulty && self.random.chance(self.faults.reorder) {
-            self.stats.reordered += 1;
+            self.counters.reordered += 1;
             at += self.random.range(1..=self.faults.reorder_delay.max(1));
         } else {
             self.last_arrival = at;
         }
         if faulty && self.random.chance(self.faults.duplicate) {
-            self.stats.duplicated += 1;
+            self.counters.duplicated += 1;
             let late = self.random.range(0..=self.faults.reorder_delay);
             self.deliver(at + late, packet.clone(), None);
         }
         let mut corrupted = None;
         if faulty && self.random.chance(self.faults.corrupt) && !packet.is_empty() {
-            self.stats.corrupted += 1;
+            self.counters.corrupted += 1;
             let bit = self.random.below(packet.len() as u64 * 8) as usize;
             packet.bytes_mut()[bit / 8] ^= 1 << (bit % 8);
             corrupted = Some(bit);
@@ -197,7 +197,7 @@ impl<T: Packet> Link<T> {
         if self.next_arrival()? > now {
             return None;
         }
-        self.stats.delivered += 1;
+        self.counters.delivered += 1;
         self.in_flight.pop().map(|Reverse(entry)| entry.arrival)
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::{Bottleneck, Bursts};
 
-    fn run(faults: Faults, seed: u64) -> (Stats, Vec<(u64, Vec<u8>)>) {
+    fn run(faults: Faults, seed: u64) -> (LinkCounters, Vec<(u64, Vec<u8>)>) {
         let mut link = Link::new(faults, Random::new(seed, 0));
         for n in 0..1000u64 {
             let train = (0..4).map(|k| vec![n as u8, k, 0, 0]);
@@ -217,13 +217,13 @@ mod tests {
         while let Some(arrival) = link.receive(u64::MAX) {
             got.push((arrival.at, arrival.packet));
         }
-        (*link.stats(), got)
+        (*link.counters(), got)
     }
 
     #[test]
     fn a_perfect_link_keeps_everything_in_order() {
-        let (stats, got) = run(Faults { latency: 500, jitter: 3000, ..Faults::default() }, 1);
-        assert_eq!((stats.sent, stats.delivered, stats.lost), (4000, 4000, 0));
+        let (counters, got) = run(Faults { latency: 500, jitter: 3000, ..Faults::default() }, 1);
+        assert_eq!((counters.sent, counters.delivered, counters.lost), (4000, 4000, 0));
         let sent = (0..1000u64).flat_map(|n| (0..4).map(move |k| vec![n as u8, k, 0, 0]));
         assert!(got.iter().map(|(_, p)| p.clone()).eq(sent));
     }
@@ -240,12 +240,12 @@ mod tests {
             until: 500_000,
             ..Faults::default()
         };
-        let (stats, got) = run(faults.clone(), 7);
-        assert_eq!((stats, got), run(faults.clone(), 7));
-        assert_ne!(stats, run(faults.clone(), 8).0);
-        assert_eq!(stats.delivered, stats.sent - stats.lost + stats.duplicated);
-        for count in [stats.lost, stats.duplicated, stats.reordered, stats.corrupted] {
-            assert!((20..600).contains(&count), "{stats:?}");
+        let (counters, got) = run(faults.clone(), 7);
+        assert_eq!((counters, got), run(faults.clone(), 7));
+        assert_ne!(counters, run(faults.clone(), 8).0);
+        assert_eq!(counters.delivered, counters.sent - counters.lost + counters.duplicated);
+        for count in [counters.lost, counters.duplicated, counters.reordered, counters.corrupted] {
+            assert!((20..600).contains(&count), "{counters:?}");
         }
         let (never, _) = run(Faults { until: 0, ..faults }, 7);
         assert_eq!((never.lost, never.corrupted, never.duplicated), (0, 0, 0));
@@ -254,14 +254,15 @@ mod tests {
     #[test]
     fn a_bottleneck_spaces_packets_and_overflows() {
         let bottleneck = Some(Bottleneck { bytes_per_us: 16, buffer: 12 });
-        let (stats, got) = run(Faults { bottleneck, ..Faults::default() }, 1);
-        assert_eq!(stats.overflowed, 1000, "the fourth of every train does not fit");
+        let (counters, got) = run(Faults { bottleneck, ..Faults::default() }, 1);
+        assert_eq!(counters.overflowed, 1000, "the fourth of every train does not fit");
         assert!(got.windows(2).all(|w| w[1].0 - w[0].0 >= 250));
     }
 
     #[test]
     fn blackouts_lose_everything() {
-        let (stats, _) = run(Faults { blackouts: vec![0..10_000, 20_000..30_000], ..Faults::default() }, 1);
-        assert_eq!(stats.lost, 80);
+        let (counters, _) =
+            run(Faults { blackouts: vec![0..10_000, 20_000..30_000], ..Faults::default() }, 1);
+        assert_eq!(counters.lost, 80);
     }
 }

@@ -16,7 +16,7 @@ use std::{
 pub(crate) const SKIPPED: u8 = 77;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     language: Language,
 }
 
@@ -28,7 +28,7 @@ enum Language {
     Python,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     match options.language {
         Language::Fortran => fortran::run(),
         Language::Python => python::run(),

@@ -26,7 +26,7 @@ const MACHINE_LIMIT: u64 = 2 * 60 * 60;
 const SLICE: &str = "use";
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// 2 GiB, 10000 cycles, 1000 kills
     #[arg(long)]
     long: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::Capi).map_err(anyhow::Error::msg)?;
     if options.verbs {
         packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// What both providers' runs have in common.
-fn arguments(options: &Options) -> Vec<String> {
+fn arguments(options: &Args) -> Vec<String> {
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
     let mut arguments = vec![
         path(repo::release_program("capi")),
@@ -89,7 +89,7 @@ fn arguments(options: &Options) -> Vec<String> {
     arguments
 }
 
-fn here(options: &Options) -> Result<Vec<Row>> {
+fn here(options: &Args) -> Result<Vec<Row>> {
     let mut arguments = arguments(options);
     arguments.extend(["--provider", "embedded", "--jobs", JOBS].map(str::to_owned));
     if options.long {
@@ -119,7 +119,7 @@ fn here(options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn in_machine(options: &Options) -> Result<Vec<Row>> {
+fn in_machine(options: &Args) -> Result<Vec<Row>> {
     let mut command = arguments(options);
     let own = ["--provider", "verbs", "--address", MACHINE_ADDRESS, "--slowness", SLOWNESS];
     command.extend(own.map(str::to_owned));
@@ -128,12 +128,8 @@ fn in_machine(options: &Options) -> Result<Vec<Row>> {
         command.extend(["--only".to_owned(), only]);
     }
     println!("== verbs");
-    let machine = rxe_vm::Options {
-        memory: MACHINE_MEMORY,
-        limit: MACHINE_LIMIT,
-        command,
-        ..rxe_vm::Options::default()
-    };
+    let machine =
+        rxe_vm::Args { memory: MACHINE_MEMORY, limit: MACHINE_LIMIT, command, ..rxe_vm::Args::default() };
     let mut output = Vec::new();
     let status = rxe_vm::boot(&machine, &mut |bytes| {
         output.extend_from_slice(bytes);

@@ -21,7 +21,7 @@ use tshark::Compared;
 const LEAST_PAYLOAD: usize = 12 + 4;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Classic pcap files of Ethernet frames (tcpdump -w)
     #[arg(required = true, value_name = "PCAP")]
     files: Vec<PathBuf>,
@@ -93,7 +93,7 @@ impl fmt::Display for Report {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let mut passed = true;
     for path in &options.files {
         let report = check_file(path)?;
@@ -108,12 +108,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 pub(crate) fn check_file(path: &Path) -> Result<Report> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (mut report, ours) = judge(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut report, ours) =
+        check_capture(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
     report.compared = ours.compare(path)?;
     Ok(report)
 }
 
-fn judge(capture: &[u8]) -> Result<(Report, tshark::Ours)> {
+fn check_capture(capture: &[u8]) -> Result<(Report, tshark::Ours)> {
     let mut report = Report::default();
     let (mut flows, mut ours) = (Flows::default(), tshark::Ours::default());
     for (number, frame) in (1..).zip(pcap::frames(capture).map_err(Error::msg)?.map_while(Result::ok)) {
@@ -126,11 +127,11 @@ fn judge(capture: &[u8]) -> Result<(Report, tshark::Ours)> {
         if !right(&datagram) {
             report.wrong.push(number);
         }
-        let judged = Packet::read(&datagram).and_then(|packet| {
+        let checked = Packet::read(&datagram).and_then(|packet| {
             ours.note(number, &packet, datagram.udp.len());
             flows.take(&packet)
         });
-        if let Err(fault) = judged {
+        if let Err(fault) = checked {
             report.faults.push((number, fault));
         }
     }
@@ -241,11 +242,11 @@ mod tests {
     }
 
     /// What is said of a capture whose frames were changed.
-    fn judged(change: impl Fn(&mut Vec<Vec<u8>>)) -> Report {
+    fn report_of(change: impl Fn(&mut Vec<Vec<u8>>)) -> Report {
         let bytes = fs::read(captures().join("rxe-rping-v4-v6-perftest-write.pcap")).expect("a capture");
         let mut frames = frames(&bytes);
         change(&mut frames);
-        judge(&file(&frames)).expect("a capture").0
+        check_capture(&file(&frames)).expect("a capture").0
     }
 
     /// Where the base transport header begins in frames over IPv4.
@@ -262,10 +263,10 @@ mod tests {
         const READ_ONLY: u8 = 0x10;
         const WRITE_FIRST: u8 = 0x06;
         const ACK: u8 = 0x11;
-        let plain = judged(|_| {});
+        let plain = report_of(|_| {});
         assert!(plain.faults.is_empty() && plain.missed == 0 && plain.repeated == 0, "{plain}");
         let changed = |opcode: u8, at: usize, to: u8| {
-            let report = judged(|frames| {
+            let report = report_of(|frames| {
                 let frame = first(frames, opcode);
                 frames[frame][BTH + at] = to;
             });
@@ -285,10 +286,10 @@ mod tests {
 
     #[test]
     fn missing_and_repeated_packets_are_counted() {
-        let missing = judged(|frames| drop(frames.remove(first(frames, 0x06))));
+        let missing = report_of(|frames| drop(frames.remove(first(frames, 0x06))));
         assert_eq!(missing.missed, 1, "{missing}");
         assert!(!missing.passed());
-        let repeated = judged(|frames| {
+        let repeated = report_of(|frames| {
             let at = first(frames, 0x06);
             frames.insert(at + 1, frames[at].clone());
         });

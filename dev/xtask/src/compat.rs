@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 #[command(
     after_help = "docs/reference/compat.md tells what is recorded, what is compared, and what to do when a wire must change."
 )]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Replay the recordings whose names contain TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     record: Option<String>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     // The servers are the project's programs, which lie beside the replaying one.
     repo::build_release()?;
     let mut replay = Command::new(repo::release_program("compat"));

@@ -25,7 +25,7 @@ A block behind a line `<!-- not run: REASON -->` is left out.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Run the pages whose path contains TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     commands: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let root = repo::root();
     if options.commands {
         repo::build_release()?;

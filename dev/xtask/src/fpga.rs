@@ -47,7 +47,7 @@ The tools come from PyPI, pinned in fpga/tools, into target/fpga/tools. A test b
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Run this part only; may be repeated [default: all but coverage and engine]
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
@@ -117,7 +117,7 @@ impl Part {
 /// The rows of the table: module, what, value, limit, result.
 type Rows = Vec<[String; 5]>;
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
     if let [input, output] = &options.pcap[..] {
         return match tools::install(Group::Sim)? {
@@ -202,7 +202,7 @@ fn run_part(part: Part, tools: &Venv, packets: u64, rows: &mut Rows) -> Result<(
         Part::Coverage => {
             let folder = coverage::folder()?;
             simulate(tools, coverage::PACKETS, Some(&folder))?;
-            coverage::judge(&folder, rows)
+            coverage::check(&folder, rows)
         }
         Part::Engine => engine(tools),
         Part::Pcap => pcap::senders(),

@@ -29,7 +29,7 @@ const RUSTFLAGS: &[&str] = &[
 ];
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// How long each target runs
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     build: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let all = targets(&repo::root())?;
     if options.list {
         all.iter().for_each(|target| println!("{target}"));

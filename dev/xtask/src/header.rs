@@ -39,7 +39,7 @@ const HEADERS: [Header; 2] = [
 ];
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Only tell whether the headers are as they would be made
     #[arg(long)]
     check: bool,
@@ -50,7 +50,7 @@ pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
     HEADERS.iter().map(|header| header.path)
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let root = repo::root();
     let mut as_made = true;
     for header in &HEADERS {

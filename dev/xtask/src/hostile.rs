@@ -8,7 +8,7 @@ use std::{
 };
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Run the cases whose group or name contain TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     strict: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     // The suite starts the project's programs, which lie beside it.
     repo::build_release()?;
     let mut suite = Command::new(repo::release_program("hostile"));

@@ -32,7 +32,7 @@ PREFIX/share/naa/installed; `cargo xtask uninstall` takes it away.";
 
 /// Where things go.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct InstallPrefix {
     /// Below it are bin, lib, include and share
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
@@ -43,9 +43,9 @@ pub(crate) struct Place {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    prefix: InstallPrefix,
     /// Libraries go there, below the prefix
     #[arg(long, value_name = "DIR", default_value = "lib")]
     libdir: PathBuf,
@@ -58,12 +58,12 @@ pub(crate) struct Options {
 #[command(after_help = "Examples:\n  cargo xtask uninstall --prefix ~/.local")]
 pub(crate) struct Uninstall {
     #[command(flatten)]
-    place: Place,
+    prefix: InstallPrefix,
 }
 
 /// What the installed files are told about their places.
 #[derive(Debug)]
-struct Layout {
+struct InstalledPaths {
     /// Absolute.
     prefix: PathBuf,
     /// Relative to the prefix.
@@ -71,7 +71,7 @@ struct Layout {
     version: &'static str,
 }
 
-impl Layout {
+impl InstalledPaths {
     fn new(prefix: PathBuf, libdir: PathBuf) -> Self {
         // All packages of the workspace have one version.
         Self { prefix, libdir, version: env!("CARGO_PKG_VERSION") }
@@ -99,7 +99,7 @@ impl Layout {
     }
 }
 
-impl Place {
+impl InstallPrefix {
     /// The prefix at run time, and the folder to write to.
     fn resolve(&self) -> Result<(PathBuf, PathBuf)> {
         let cannot = |dir: &Path| format!("{} is no folder", dir.display());
@@ -112,16 +112,16 @@ impl Place {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (prefix, root) = options.place.resolve()?;
-    let layout = Layout::new(prefix, options.libdir.clone());
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
+    let (prefix, root) = options.prefix.resolve()?;
+    let layout = InstalledPaths::new(prefix, options.libdir.clone());
     layout.check()?;
     let built = build::build(&options.profile)?;
     let items = plan::items(&built, &layout)?;
     files::install(&root, &items)?;
     println!("below {}:", root.display());
     table::print(&items.iter().map(row).collect::<Vec<_>>());
-    if options.place.destdir.is_none() {
+    if options.prefix.destdir.is_none() {
         print!("{}", hints::text(&layout, |name| env::var(name).ok()));
     }
     Ok(ExitCode::SUCCESS)
@@ -137,7 +137,7 @@ fn row(item: &Item) -> [String; 2] {
 }
 
 pub(crate) fn uninstall(options: &Uninstall) -> Result<ExitCode> {
-    let (_, root) = options.place.resolve()?;
+    let (_, root) = options.prefix.resolve()?;
     let removed = files::uninstall(&root)?;
     println!("removed {removed} files below {}", root.display());
     Ok(ExitCode::SUCCESS)

@@ -25,7 +25,7 @@ const MEMORY: u32 = 3072;
 const BUFFERS: u64 = 8 << 20;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Each pairing once, in one machine
     #[arg(long)]
     quick: bool,
@@ -58,7 +58,7 @@ fn part(text: &str) -> Result<Part, String> {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let boots = wanted(options)?;
     if options.list {
         boots.iter().flat_map(|boot| &boot.steps).for_each(|step| println!("{}", step.label()));
@@ -86,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn wanted(options: &Options) -> Result<Vec<Boot>> {
+fn wanted(options: &Args) -> Result<Vec<Boot>> {
     let mut boots = if options.quick { plan::quick() } else { plan::whole() };
     if let Some(only) = &options.only {
         for boot in &mut boots {
@@ -140,12 +140,12 @@ fn perform(boot: &Boot) -> Result<Vec<Row>> {
         rows.push(Row::ours(boot.name, "the machine", format!("exit status {status}")));
     }
     if let Some(pcap) = pcap.filter(|_| status == 0) {
-        rows.extend(judge(boot, &pcap)?);
+        rows.extend(check(boot, &pcap)?);
     }
     Ok(rows)
 }
 
-fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Options> {
+fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Args> {
     let script = write("guest.sh", GUEST)?;
     let steps: String = boot.steps.iter().map(|step| step.line() + "\n").collect();
     let plan = write(&format!("{file}.plan"), &steps)?;
@@ -166,7 +166,7 @@ fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Opt
          taskset -c 0 {0} serve --bind fd00:9::3 --provider verbs",
         program("suite")
     );
-    Ok(rxe_vm::Options {
+    Ok(rxe_vm::Args {
         memory: MEMORY,
         limit: 120 + boot.steps.iter().map(|step| u64::from(step.limit())).sum::<u64>(),
         pcap,
@@ -175,11 +175,11 @@ fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Opt
         peer: boot.two.then_some(serve),
         sysctl: if boot.buffers { settings.collect() } else { Vec::new() },
         command: command.to_vec(),
-        ..rxe_vm::Options::default()
+        ..rxe_vm::Args::default()
     })
 }
 
-fn judge(boot: &Boot, pcap: &Path) -> Result<Vec<Row>> {
+fn check(boot: &Boot, pcap: &Path) -> Result<Vec<Row>> {
     let report = check_icrc::check_file(pcap)?;
     println!("{}: {report}", pcap.display());
     let result = if report.passed() { "ok".to_owned() } else { report.to_string() };

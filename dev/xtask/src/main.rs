@@ -65,55 +65,55 @@ enum Command {
     /// Check the rules of the code base: layers, purity, the fence around unsafe, leftovers, format
     Tidy,
     /// Draw sentences of comments at random, for a reader who did not write them
-    Words(words::Options),
+    Words(words::Args),
     /// Run what a change must pass, in order, and sum up
-    Test(test::Options),
+    Test(test::Args),
     /// Run the simulation suite
-    Sim(sim::Options),
+    Sim(sim::Args),
     /// Make bindings/capi/include/naa.h of the files that implement it
-    Header(header::Options),
+    Header(header::Args),
     /// Make the Rust of gRPC's messages and services, proto/src/generated, of proto/proto
-    Proto(proto::Options),
+    Proto(proto::Args),
     /// Run the commands of README.md and docs/ in order, page by page, and look whether links lead somewhere
-    Docs(docs::Options),
+    Docs(docs::Args),
     /// Check licences, bans and sources of dependencies with cargo-deny
     Deny,
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
-    Hostile(hostile::Options),
+    Hostile(hostile::Args),
     /// Replay recordings of earlier versions' hosts against today's servers, and compare what the servers answer
-    Compat(compat::Options),
+    Compat(compat::Args),
     /// Check the models of lock-free code under every order of their steps
     Loom,
     /// Build and run the fuzz targets with libFuzzer
-    Fuzz(fuzz::Options),
+    Fuzz(fuzz::Args),
     /// Put small faults into the Rust of pure crates, and see to it that the tests find them
-    Mutants(mutants::Options),
+    Mutants(mutants::Args),
     /// Lint, simulate, synthesise and time the RTL of fpga/rtl
-    Fpga(fpga::Options),
+    Fpga(fpga::Args),
     /// Run a command on a kernel soft-RoCE device in a small virtual machine, or in one of two on a wire
-    RxeVm(rxe_vm::Options),
+    RxeVm(rxe_vm::Args),
     /// Run `naa rping` against rdma-core's rping on kernel soft-RoCE: IPv4 and IPv6, path MTUs, sizes, both roles
-    RpingMatrix(rping_matrix::Options),
+    RpingMatrix(rping_matrix::Args),
     /// Run the session suite between every pair of providers: the interoperability matrix
     ///
     /// Host and server each run on the embedded provider and on rdma-core with the kernel's soft-RoCE device, over IPv4
     /// and IPv6, with path MTUs of 1024 and 4096, over networks that lose, double, delay and reorder packets, and
     /// within one machine and between two.
-    Interop(interop::Options),
+    Interop(interop::Args),
     /// Build the C and C++ programs of tests/capi with sanitizers, and run them: every function, the wire, kills, cycles
-    Capi(capi::Options),
+    Capi(capi::Args),
     /// Measure verbs on kernel soft-RoCE beside the kernel's own tools, and the embedded provider beside both
-    RxeBench(rxe_bench::Options),
+    RxeBench(rxe_bench::Args),
     /// Check every RoCEv2 packet in captures: invariant CRC, headers, order on its connection
-    CheckIcrc(check_icrc::Options),
+    CheckIcrc(check_icrc::Args),
     /// Install the program, the C libraries and headers, what pkg-config and CMake find, manual pages, completions, a unit
-    Install(install::Options),
+    Install(install::Args),
     /// Take away what `install` put below a prefix
     Uninstall(install::Uninstall),
     /// Install below a temporary prefix, look at everything, and build and run C projects against it
-    InstallTest(install::trial::Options),
+    InstallTest(install::trial::Args),
     /// Build what is for another language, and test it against `naa serve`
-    Bindings(bindings::Options),
+    Bindings(bindings::Args),
 }
 
 fn main() -> ExitCode {

@@ -28,11 +28,11 @@ const LEAST_BY_OWN: usize = 75;
 /// The least share of mutants that the own tests and the simulation must find together, in percent.
 const LEAST_BY_BOTH: usize = 97;
 /// The seconds after which a test that hangs counts as failed.
-const PATIENCE: &str = "60";
+const TIME_LIMIT: &str = "60";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// The crate
     #[arg(long, value_name = "CRATE")]
     package: String,
@@ -63,7 +63,7 @@ impl Mutant {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let program = tool::find("cargo-mutants")?;
     let explained = Explained::read(&repo::root().join("dev/mutants.txt"))?;
     let drawn = draw(list(&program, options)?, options);
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn list(program: &Path, options: &Options) -> Result<Vec<Mutant>> {
+fn list(program: &Path, options: &Args) -> Result<Vec<Mutant>> {
     let mut command = mutants(program, options);
     let output = command.args(["--list", "--json"]).stderr(Stdio::inherit()).output();
     let output = output.context("cannot run cargo-mutants")?;
@@ -117,13 +117,13 @@ fn list(program: &Path, options: &Options) -> Result<Vec<Mutant>> {
     serde_json::from_slice(&output.stdout).context("the list of cargo-mutants")
 }
 
-fn draw(mut all: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
+fn draw(mut all: Vec<Mutant>, options: &Args) -> Vec<Mutant> {
     let mut random = Random::new(options.seed, 0);
     let count = options.count.min(all.len());
     (0..count).map(|_| all.swap_remove(random.below(all.len() as u64) as usize)).collect()
 }
 
-fn mutants(program: &Path, options: &Options) -> Command {
+fn mutants(program: &Path, options: &Args) -> Command {
     let mut command = Command::new(program);
     command.current_dir(repo::root()).args(["mutants", "--no-shuffle", "--package", &options.package]);
     if let Some(file) = &options.within {
@@ -141,14 +141,14 @@ struct Tried {
     missed: BTreeSet<String>,
 }
 
-fn try_out(program: &Path, options: &Options, wanted: &[Mutant], more: &[&str]) -> Result<Tried> {
+fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> Result<Tried> {
     let folder = repo::target_dir().join("mutants").join(&options.package);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut command = mutants(program, options);
     // cargo-mutants builds in copies of the checkout, side by side.
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_INCREMENTAL");
-    command.args(["--jobs", "2", "--timeout", PATIENCE, "--no-times", "--output"]).arg(&folder).args(more);
+    command.args(["--jobs", "2", "--timeout", TIME_LIMIT, "--no-times", "--output"]).arg(&folder).args(more);
     for mutant in wanted {
         command.arg("--re").arg(format!("^{}$", escaped(&mutant.name)));
     }

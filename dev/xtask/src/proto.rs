@@ -14,13 +14,13 @@ const SOURCES: &str = "proto/proto";
 const MADE: &str = "proto/src/generated";
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Only tell whether the files are as they would be made
     #[arg(long)]
     check: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let root = repo::root();
     let made = make(&root)?;
     if options.check {

@@ -25,7 +25,7 @@ const QUICK_SIZES: &str = "64 5000";
 const QUICK_ROUNDS: u32 = 20;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Two sizes and 20 rounds instead of five and 200
     #[arg(long)]
     quick: bool,
@@ -40,7 +40,7 @@ struct Row {
     seconds: String,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::RpingMatrix).map_err(anyhow::Error::msg)?;
     let naa = repo::release_program("naa");
     if !options.stand_in {
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// All rows of one MTU. A row for the capture comes last.
-fn boot(options: &Options, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Row>> {
+fn boot(options: &Args, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Row>> {
     let folder = repo::target_dir().join("rping-matrix");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let script = folder.join("guest.sh");
@@ -70,7 +70,7 @@ fn boot(options: &Options, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Ro
     let (sizes, rounds) = if options.quick { (QUICK_SIZES, QUICK_ROUNDS) } else { (SIZES, ROUNDS) };
     let pcap = (!options.stand_in).then(|| folder.join(format!("path-mtu-{path_mtu}.pcap")));
     let words = ["bash", &script.to_string_lossy(), &naa.to_string_lossy(), sizes, &rounds.to_string()];
-    let machine = rxe_vm::Options {
+    let machine = rxe_vm::Args {
         limit: if options.quick { 300 } else { 1800 },
         pcap: pcap.clone(),
         mtu,
@@ -90,7 +90,7 @@ fn boot(options: &Options, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Ro
         rows.push(Row { name, result, seconds: String::new() });
     }
     if let Some(pcap) = pcap {
-        rows.push(judge(&pcap, path_mtu)?);
+        rows.push(check(&pcap, path_mtu)?);
     }
     Ok(rows)
 }
@@ -101,7 +101,7 @@ fn row(line: &str) -> Option<Row> {
     Some(Row { name: cells.next()?, result: cells.next()?, seconds: cells.next()? })
 }
 
-fn judge(pcap: &Path, path_mtu: u32) -> Result<Row> {
+fn check(pcap: &Path, path_mtu: u32) -> Result<Row> {
     let report = check_icrc::check_file(pcap)?;
     println!("{}: {report}", pcap.display());
     let result = if report.passed() { "ok".to_owned() } else { report.to_string() };

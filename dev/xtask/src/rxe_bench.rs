@@ -40,7 +40,7 @@ repeats, there is no verdict. Both sides have the same processors, and softirqs 
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Three short repeats: to see that it works, no verdict
     #[arg(long)]
     quick: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-impl Options {
+impl Args {
     fn repeats(&self) -> u32 {
         self.repeats.unwrap_or(if self.quick { QUICK_REPEATS } else { REPEATS })
     }
@@ -63,7 +63,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
     repo::build_release()?;
     let folder = repo::target_dir().join("rxe-bench");
@@ -93,7 +93,7 @@ struct Measured {
     status: u8,
 }
 
-fn measure(options: &Options, folder: &Path, script: &str) -> Result<Measured> {
+fn measure(options: &Args, folder: &Path, script: &str) -> Result<Measured> {
     let two = script == "two.sh";
     println!("== {}", if two { "two machines" } else { "one machine" });
     let (calls, seconds) = options.effort();
@@ -101,14 +101,14 @@ fn measure(options: &Options, folder: &Path, script: &str) -> Result<Measured> {
     let mut command = vec!["bash".to_owned(), text(folder.join(script))];
     command.extend(["naa", "wire"].map(|name| text(repo::release_program(name))));
     command.extend([options.repeats(), calls, seconds].map(|number| number.to_string()));
-    let machine = rxe_vm::Options {
+    let machine = rxe_vm::Args {
         memory: MEMORY,
         cpus: if two { CPUS / 2 } else { CPUS },
         limit: 600 + 240 * u64::from(options.repeats()),
         two,
         peer: two.then(|| command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")),
         command,
-        ..rxe_vm::Options::default()
+        ..rxe_vm::Args::default()
     };
     let mut output = Vec::new();
     let status = rxe_vm::boot(&machine, &mut |bytes| output.write_all(bytes))?;
@@ -121,7 +121,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// `wire` has the rows, since it has those of `naa bench`.
-fn print_table(options: &Options, samples: &[u8]) -> Result<()> {
+fn print_table(options: &Args, samples: &[u8]) -> Result<()> {
     let mut table = Command::new(repo::release_program("wire"));
     table.arg("table");
     if options.quick {

@@ -5,13 +5,13 @@
 //! throw-away overlay on top; the current folder is mounted read-write, without a cache, so that machines and host
 //! see each other's writes.
 
+mod args;
 mod control;
 mod image;
 mod machine;
-mod options;
 mod tail;
 
-pub(crate) use options::Options;
+pub(crate) use args::Args;
 
 use crate::packages::{self, User};
 use anyhow::{Context, Result, ensure};
@@ -30,7 +30,7 @@ use tail::{Marked, Sink, Tail};
 const TIMED_OUT: u8 = 124;
 const POLL: Duration = Duration::from_millis(50);
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     right_processor()?;
     packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
     let status = boot(options, &mut |bytes| io::stdout().lock().write_all(bytes))?;
@@ -47,7 +47,7 @@ fn right_processor() -> Result<()> {
 
 /// Boots, runs the command, hands its standard output to `stdout` while it runs, and gives its exit status.
 /// Everything else that commands write goes to standard error.
-pub(crate) fn boot(options: &Options, stdout: &mut Sink<'_>) -> Result<u8> {
+pub(crate) fn boot(options: &Args, stdout: &mut Sink<'_>) -> Result<u8> {
     right_processor()?;
     let image = image::ready()?;
     let names: &[Name] = if options.two { &[Name::A, Name::B] } else { &[Name::A] };
@@ -82,7 +82,7 @@ fn watch(mut machines: Vec<Machine>, output: &mut Output<'_>, deadline: Instant)
     }
 }
 
-fn verdict(options: &Options, control: &Control, ended: Option<Name>) -> Result<u8> {
+fn verdict(options: &Args, control: &Control, ended: Option<Name>) -> Result<u8> {
     if let Some(status) = control.status(Name::A)? {
         if control.out_of_memory(Name::A) {
             eprintln!("rxe-vm: machine a ran out of its {} MB; give it more with -m", options.memory);

@@ -8,7 +8,7 @@ use std::{
 };
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// How many seeds to run
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     full_site: Option<u64>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let built = repo::cargo().args(["build", "--release", "--workspace", "--bin", "sim"]).status();
     ensure!(built.context("cannot run cargo")?.success(), "the simulation does not build");
     let mut suite = Command::new(repo::release_program("sim"));

@@ -30,7 +30,7 @@ Tests of one crate need no xtask: `cargo test -p CRATE`. Ctrl-C ends everything 
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// More seeds, demonstrations in full size, longer fuzzing, the whole matrices: some hours
     #[arg(long)]
     long: bool,
@@ -63,7 +63,7 @@ enum Outcome {
     Interrupted,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let steps = chosen(options)?;
     if options.list {
         list(&steps);
@@ -118,7 +118,7 @@ fn may_be_skipped(step: &Step, why: &str) -> bool {
 }
 
 /// The steps that the options name.
-fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
+fn chosen(options: &Args) -> Result<Vec<&'static Step>> {
     let (rest, other) = if options.long { (LONG, SHORT) } else { (SHORT, LONG) };
     let all: Vec<_> = CHECKS.iter().chain(rest).collect();
     // The first word of several steps' names stands for all of them.
@@ -196,7 +196,7 @@ mod tests {
 
     fn names(long: bool, only: &[&str]) -> Result<Vec<&'static str>> {
         let only = only.iter().map(|name| (*name).to_owned()).collect();
-        let options = Options { long, only, list: false, strict: false };
+        let options = Args { long, only, list: false, strict: false };
         Ok(chosen(&options)?.iter().map(|step| step.name).collect())
     }
 

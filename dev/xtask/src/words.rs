@@ -20,7 +20,7 @@ const FOLDERS: [&str; 6] = ["rdma", "mrsp", "naa-host", "naa-server", "ejfat-bri
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// How many sentences
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     within: Vec<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let folders =
         if options.within.is_empty() { FOLDERS.map(PathBuf::from).to_vec() } else { options.within.clone() };
     let mut all = Vec::new();

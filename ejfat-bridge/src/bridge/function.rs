@@ -3,7 +3,7 @@
 use ejfat::ring::call;
 use mrsp::{
     FunctionCode, builtin,
-    catalogue::{Direction, Kind, Parameter},
+    catalogue::{Direction, ParamInfo, ParamKind},
 };
 use naa_server::function::FunctionInfo;
 
@@ -11,14 +11,14 @@ use naa_server::function::FunctionInfo;
 pub(super) fn info() -> FunctionInfo {
     let parameters = call::Parameter::ALL.map(|parameter| {
         let (kind, description) = match parameter {
-            call::Parameter::Subscription => (Kind::Arguments, "64 bytes: the ring's geometry"),
-            call::Parameter::Credits => (Kind::U32, "16 words, then one for each slot"),
-            call::Parameter::Answer => (Kind::Status, "64 bytes"),
-            call::Parameter::Descriptors => (Kind::Bytes, "64 bytes for each slot"),
-            call::Parameter::Ring => (Kind::Bytes, "the slots"),
+            call::Parameter::Subscription => (ParamKind::Arguments, "64 bytes: the ring's geometry"),
+            call::Parameter::Credits => (ParamKind::U32, "16 words, then one for each slot"),
+            call::Parameter::Response => (ParamKind::Status, "64 bytes"),
+            call::Parameter::Descriptors => (ParamKind::Bytes, "64 bytes for each slot"),
+            call::Parameter::Ring => (ParamKind::Bytes, "the slots"),
         };
         let direction = if parameter.is_input() { Direction::Input } else { Direction::Output };
-        Parameter { direction, kind, name: parameter.name().into(), description: description.into() }
+        ParamInfo { direction, kind, name: parameter.name().into(), description: description.into() }
     });
     let (code, description) =
         (FunctionCode::constant(call::CODE), "events into a ring, as long as the session lasts");

@@ -5,7 +5,7 @@ use ejfat::{Time, bridge::WorkerId, ring::Descriptor};
 use verbs::Memory;
 
 use super::Bridge;
-use crate::ring::{Ring, Way};
+use crate::ring::{BridgeRing, RingTransport};
 
 /// The ring of a local worker that ended, or the staging ring of a remote worker that ended. Only the bridge can write
 /// the memory of this ring.
@@ -21,12 +21,11 @@ pub(super) struct Kept {
 impl Bridge {
     /// Keeps the memory of an ended worker's ring until the dispatcher forgets the worker.
     pub(super) fn keep(&mut self, worker: WorkerId) {
-        let Some((_, Ring { memory, way, .. })) = self.rings.get(worker.at()).and_then(Option::as_ref) else {
-            return;
-        };
-        let local = match way {
-            Way::Remote(_) => 0,
-            Way::Shared(shared) => shared.geometry().shared_bytes() as u64,
+        let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) else { return };
+        let BridgeRing { memory, transport, .. } = ring;
+        let local = match transport {
+            RingTransport::Rdma(_) => 0,
+            RingTransport::Shared(shared) => shared.geometry().shared_bytes() as u64,
         };
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
@@ -45,12 +44,18 @@ impl Bridge {
 
     /// Copies an event from the ring of the ended worker `from` into the ring of `worker`, and announces the event to
     /// `worker`.
-    pub(super) fn again(&mut self, from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor) {
+    pub(super) fn deliver_again(
+        &mut self,
+        from: WorkerId,
+        offset: u64,
+        worker: WorkerId,
+        descriptor: Descriptor,
+    ) {
         let Some(kept) = self.kept.iter().find(|kept| kept.worker == from) else { return };
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let (to, length) = (descriptor.offset as usize, descriptor.length as usize);
         kept.memory.copy_to(offset as usize, &ring.memory, to, length);
-        self.tell(worker, descriptor, true);
+        self.announce(worker, descriptor, true);
     }
 
     /// Frees rings of ended local workers until `bytes` bytes of memory are available for the ring of a new local
@@ -87,7 +92,7 @@ mod tests {
         ring::{Filter, Geometry, Subscription, WorkerName},
         wire::ReHeader,
     };
-    use naa_server::resident::Resident as _;
+    use naa_server::loop_service::LoopService as _;
     use rustix::net::{
         AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
     };
@@ -120,12 +125,12 @@ mod tests {
         }
     }
 
-    fn worker(bridge: &mut Bridge, again: bool) -> OwnedFd {
+    fn worker(bridge: &mut Bridge, redelivery: bool) -> OwnedFd {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         connect(&socket, &SocketAddrUnix::new(bridge.local().unwrap()).unwrap()).unwrap();
         let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry: geometry(), filter, name, again };
+        let subscription = Subscription { geometry: geometry(), filter, name, redelivery };
         send(&socket, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
         let before = bridge.dispatcher.counters().workers;
         until(bridge, "nobody subscribed", |bridge| bridge.dispatcher.counters().workers > before);
@@ -142,7 +147,7 @@ mod tests {
         until(bridge, "nothing came", |bridge| bridge.dispatcher.counters().sent == 1);
         drop(worker);
         until(bridge, "it did not end", |bridge| bridge.dispatcher.workers().next().is_none());
-        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again()), (1, 1));
+        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_for_redelivery()), (1, 1));
     }
 
     #[test]
@@ -165,7 +170,8 @@ mod tests {
         ended(&mut bridge);
         assert_eq!(bridge.local_memory, 0);
         let _next = worker(&mut bridge, true);
-        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again(), bridge.local_memory), (0, 0, 0));
+        let waiting = bridge.dispatcher.waiting_for_redelivery();
+        assert_eq!((bridge.kept.len(), waiting, bridge.local_memory), (0, 0, 0));
         let counters = bridge.dispatcher.counters();
         assert_eq!((counters.held_by_ended, counters.delivered_again, bridge.refused), (1, 0, 0));
     }
@@ -175,7 +181,7 @@ mod tests {
         let mut bridge = bridge("end", 2 * geometry().shared_bytes() as u64);
         ended(&mut bridge);
         assert!(bridge.finish());
-        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again()), (0, 0));
+        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_for_redelivery()), (0, 0));
         let load = bridge.handle().load();
         assert_eq!((load.events, load.reassembled, load.dequeued, load.workers), (1, 1, 0, 0));
         assert_eq!(load.fill, 1.0, "there is no worker");

@@ -4,8 +4,8 @@ use std::{collections::VecDeque, net::IpAddr, ops::Range, time::Duration};
 
 use ejfat::{
     Time,
-    bridge::{Loss, WorkerId},
-    reassembly::{Config, Name},
+    bridge::{EventLossCause, WorkerId},
+    reassembly::{Config, EventKey},
     wire::{LbHeader, ReHeader},
 };
 
@@ -20,7 +20,7 @@ const MOST: usize = 64;
 pub(super) struct TooLong {
     /// A list of at most [`MOST`] events that were recently counted as too long. New entries are added at the front.
     /// Each entry has the address of the event's sender, the event key, and the time of the event's last segment.
-    recent: VecDeque<(IpAddr, Name, Time)>,
+    recent: VecDeque<(IpAddr, EventKey, Time)>,
     events: u64,
 }
 
@@ -33,7 +33,7 @@ impl TooLong {
 
     /// Counts the event of a segment, except if the event was counted already. A segment belongs to a new event if at
     /// least `timeout` has passed since the last segment with the same sender and event key.
-    fn segment(&mut self, now: Time, source: IpAddr, name: Name, timeout: Duration) {
+    fn segment(&mut self, now: Time, source: IpAddr, name: EventKey, timeout: Duration) {
         let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
         match known {
             Some((.., last)) if now < *last + timeout => *last = now,
@@ -52,10 +52,10 @@ impl TooLong {
 
 /// The state that prevents repeated log records about events that are too long.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LoggedLengths {
     /// True if the warning that advises raising `--max-event` was logged already.
     of_max_event: bool,
-    /// The number of events that were lost as [`Loss::TooLarge`] before the last call of `tell_of_small_rings`.
+    /// The number of events that were lost as [`EventLossCause::TooLarge`] before the last call of `log_small_rings`.
     too_large: u64,
     /// The subscribed workers that were logged because their rings are too small.
     rings: Vec<WorkerId>,
@@ -71,8 +71,8 @@ impl Bridge {
             return;
         };
         let ReHeader { event, data_id, length, .. } = header;
-        self.too_long.segment(now, source, Name { event, data_id }, timeout);
-        if !std::mem::replace(&mut self.told_of_lengths.of_max_event, true) {
+        self.too_long.segment(now, source, EventKey { event, data_id }, timeout);
+        if !std::mem::replace(&mut self.logged_lengths.of_max_event, true) {
             tracing::warn!(
                 "event {event} of data id {data_id} from {source} is lost, as are all that are too long: it has {length} bytes, \
                  and the bridge takes {max_event} bytes at most; raise --max-event"
@@ -82,21 +82,21 @@ impl Bridge {
 
     /// Logs each worker whose ring is shorter than the longest event that was lost because it was too long for rings.
     /// Each worker is logged only once. The function checks the rings only if another event was lost as
-    /// [`Loss::TooLarge`] since the last call of this function.
-    pub(super) fn tell_of_small_rings(&mut self) {
-        let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
-        let lost = counters.lost(Loss::TooLarge);
-        if lost == std::mem::replace(&mut told.too_large, lost) {
+    /// [`EventLossCause::TooLarge`] since the last call of this function.
+    pub(super) fn log_small_rings(&mut self) {
+        let (counters, logged) = (self.dispatcher.counters(), &mut self.logged_lengths);
+        let lost = counters.lost(EventLossCause::TooLarge);
+        if lost == std::mem::replace(&mut logged.too_large, lost) {
             return;
         }
         let longest = counters.longest_too_large;
-        let before = std::mem::take(&mut told.rings);
+        let before = std::mem::take(&mut logged.rings);
         for its in self.dispatcher.workers() {
             let ring = u64::from(its.slots) * u64::from(its.slot_bytes);
             if ring >= longest.into() {
                 continue;
             }
-            told.rings.push(its.id);
+            logged.rings.push(its.id);
             if !before.contains(&its.id) {
                 tracing::warn!(
                     worker = its.id.number(),
@@ -120,7 +120,7 @@ mod tests {
 
     fn count(too_long: &mut TooLong, at_ms: u64, event: u64) -> u64 {
         let source = IpAddr::from([127, 0, 0, 1]);
-        too_long.segment(Time(at_ms * 1_000_000), source, Name { event, data_id: 1 }, TIMEOUT);
+        too_long.segment(Time(at_ms * 1_000_000), source, EventKey { event, data_id: 1 }, TIMEOUT);
         too_long.events()
     }
 

@@ -4,13 +4,13 @@ use std::{os::fd::OwnedFd, time::Instant};
 
 use ejfat::{
     bridge::WorkerId,
-    ring::{Answer, Placing, Refusal, Subscription},
+    ring::{DeliveryMode, SubscribeRefusal, SubscribeResponse, Subscription},
 };
 
 use super::Bridge;
 use crate::{
-    local::{self, Applicant, Shared},
-    ring::{Credits, Ring, Way},
+    local::{self, Applicant, SharedRing},
+    ring::{BridgeRing, Credits, RingTransport},
 };
 
 /// The maximum number of local workers that may subscribe in one turn of the server loop. Workers beyond this number
@@ -19,19 +19,19 @@ const MOST_APPLICANTS: usize = 64;
 
 impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
-        let Self { listener, bells, .. } = self;
+        let Self { listener, wake_set, .. } = self;
         let mut applicants = Vec::new();
         // At most `MOST_APPLICANTS` workers subscribe in one turn of the server loop, so that the server loop does
         // other work even if programs connect all the time.
         while applicants.len() < MOST_APPLICANTS
-            && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
+            && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, wake_set))
         {
             applicants.push(applicant);
         }
         for Applicant { socket, subscription } in applicants {
             if let Err(refusal) = self.take(socket, &subscription) {
                 self.refused += 1;
-                if let Some(left_out) = self.lines.take((), now) {
+                if let Some(left_out) = self.log_limit.take((), now) {
                     let name = &subscription.name;
                     tracing::warn!(%name, left_out, "refused a worker of this machine: {refusal}");
                 }
@@ -39,23 +39,27 @@ impl Bridge {
         }
     }
 
-    fn take(&mut self, socket: OwnedFd, subscription: &Subscription) -> Result<(), Refusal> {
+    fn take(&mut self, socket: OwnedFd, subscription: &Subscription) -> Result<(), SubscribeRefusal> {
         let time = self.intake.now();
         let geometry = subscription.geometry;
         if !self.make_local_room(geometry.shared_bytes() as u64, time) {
-            local::refuse(&socket, Refusal::Memory);
-            return Err(Refusal::Memory);
+            local::refuse(&socket, SubscribeRefusal::Memory);
+            return Err(SubscribeRefusal::Memory);
         }
-        let Some(worker) = self.dispatcher.subscribe(time, subscription, Placing::Shared) else {
-            local::refuse(&socket, Refusal::Full);
-            return Err(Refusal::Full);
+        let Some(worker) = self.dispatcher.subscribe(time, subscription, DeliveryMode::Shared) else {
+            local::refuse(&socket, SubscribeRefusal::Full);
+            return Err(SubscribeRefusal::Full);
         };
-        let (number, again) = (worker.number(), subscription.again);
-        let answer = Answer { worker: number, placing: Placing::Shared, instance: self.instance, again };
-        let made = Shared::new(socket, geometry).and_then(|(shared, memory, credits, files)| {
+        let answer = SubscribeResponse {
+            worker: worker.number(),
+            placing: DeliveryMode::Shared,
+            instance: self.instance,
+            redelivery: subscription.redelivery,
+        };
+        let made = SharedRing::new(socket, geometry).and_then(|(shared, memory, credits, files)| {
             shared.answer(answer, &files)?;
             let credits = Credits::new(&credits, geometry);
-            Ok(Ring { memory, credits, way: Way::Shared(shared) })
+            Ok(BridgeRing { memory, credits, transport: RingTransport::Shared(shared) })
         });
         match made {
             Ok(ring) => {
@@ -69,15 +73,15 @@ impl Bridge {
             Err(error) => {
                 tracing::warn!("cannot give a worker its ring: {error}");
                 self.remove(worker, time);
-                Err(Refusal::Failed)
+                Err(SubscribeRefusal::Failed)
             }
         }
     }
 
     pub(super) fn find_gone(&mut self) {
-        let gone = |(id, ring): &(WorkerId, Ring)| match &ring.way {
-            Way::Shared(shared) => shared.is_over().then_some(*id),
-            Way::Remote(_) => None,
+        let gone = |(id, ring): &(WorkerId, BridgeRing)| match &ring.transport {
+            RingTransport::Shared(shared) => shared.is_over().then_some(*id),
+            RingTransport::Rdma(_) => None,
         };
         let gone: Vec<_> = self.rings.iter().flatten().filter_map(gone).collect();
         for worker in gone {

@@ -5,17 +5,17 @@ use std::time::Duration;
 use ejfat::{Time, bridge::WorkerId};
 
 use super::Bridge;
-use crate::{Level, Load, Snapshot, WorkerReport, ring::Way};
+use crate::{FillLevel, Load, Snapshot, WorkerReport, ring::RingTransport};
 
 /// The time between two reports of the counters of each port. The time between two reports is long, because there may
 /// be thousands of ports.
-const PORTS_TOLD: Duration = Duration::from_secs(1);
+const PORTS_PERIOD: Duration = Duration::from_secs(1);
 
 impl Bridge {
     pub(super) fn report(&mut self, now: Time) {
-        let peer = |worker: WorkerId| match &self.rings.get(worker.at())?.as_ref()?.1.way {
-            Way::Remote(remote) => Some(remote.stream().peer),
-            Way::Shared(_) => None,
+        let peer = |worker: WorkerId| match &self.rings.get(worker.at())?.as_ref()?.1.transport {
+            RingTransport::Rdma(remote) => Some(remote.stream().peer),
+            RingTransport::Shared(_) => None,
         };
         let workers = self.dispatcher.workers().map(|its| WorkerReport {
             level: level(&its),
@@ -34,7 +34,7 @@ impl Bridge {
         let ports = &self.intake.ports;
         let drops = if self.finishing { ports.all_kernel_drops() } else { ports.kernel_drops() };
         if self.finishing || now >= self.next_ports {
-            self.next_ports = now + PORTS_TOLD;
+            self.next_ports = now + PORTS_PERIOD;
             self.ports = ports.counters().into();
         }
         let snapshot = Snapshot {
@@ -44,7 +44,7 @@ impl Bridge {
             reassembly: self.intake.reassembler.counters().clone(),
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
-            waiting_again: self.dispatcher.waiting_again(),
+            waiting_again: self.dispatcher.waiting_for_redelivery(),
             load: Load::of(&self.dispatcher, &self.intake.reassembler).with_too_long(self.too_long.events()),
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: drops.unwrap_or(0),
@@ -54,18 +54,18 @@ impl Bridge {
             failed: self.failed.clone(),
             now,
         };
-        self.desk.put(snapshot);
+        self.queries.put(snapshot);
     }
 
     fn lost_with_workers(&self) -> u64 {
         let counters = self.dispatcher.counters();
-        let not_lost = counters.delivered_again + self.dispatcher.waiting_again() as u64 + self.left;
+        let not_lost = counters.delivered_again + self.dispatcher.waiting_for_redelivery() as u64 + self.left;
         counters.held_by_ended.saturating_sub(not_lost)
     }
 }
 
-pub(super) fn level(its: &ejfat::bridge::WorkerStats<'_>) -> Level {
-    Level {
+pub(super) fn level(its: &ejfat::bridge::WorkerStats<'_>) -> FillLevel {
+    FillLevel {
         worker: its.id.number(),
         name: its.name.to_owned(),
         member: its.filter.member,

@@ -185,11 +185,11 @@ impl Connection {
         T: Send + 'static,
         A: Future<Output = Result<Response<T>, Status>> + Send,
     {
-        let (told, answer) = mpsc::sync_channel(1);
+        let (sender, answer) = mpsc::sync_channel(1);
         let connection = self.clone();
         self.shared.runtime.spawn(async move {
             // The receiver is there: it waits below.
-            let _ = told.send(connection.ask_and_explain(call, make).await);
+            let _ = sender.send(connection.ask_and_explain(call, make).await);
         });
         let gone = || ClientError::Runtime(std::io::Error::other("its thread ended"));
         answer.recv().unwrap_or_else(|_| Err(gone()))

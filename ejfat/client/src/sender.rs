@@ -12,7 +12,7 @@ use std::{
 use crate::{ClientError, Connection, RouteError, Syncs, source_towards, syncs::no_thread};
 use hold::{Hold, Last};
 pub use watch::SenderNotice;
-use watch::{Lookout, Watch, is_end, listed};
+use watch::{ReservationMonitor, Watch, is_end, listed};
 
 /// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
@@ -34,15 +34,15 @@ pub enum AllowedSenderError {
 /// before stay.
 #[derive(Debug)]
 pub struct AllowedSender {
-    lookout: Arc<Lookout>,
-    places: Vec<Place>,
+    monitor: Arc<ReservationMonitor>,
+    allowed: Vec<AllowedAddress>,
     syncs: Option<Syncs>,
     watch: Option<Watch>,
 }
 
 /// An address of a sender.
 #[derive(Debug)]
-struct Place {
+struct AllowedAddress {
     address: IpAddr,
     /// Whether this sender added it.
     added: bool,
@@ -50,7 +50,7 @@ struct Place {
     hold: Option<Hold>,
 }
 
-impl Place {
+impl AllowedAddress {
     fn take(connection: &Connection, lb: &str, address: IpAddr) -> Self {
         let hold = hold::folder().and_then(|folder| {
             let name = hold::name(connection.address(), lb, address);
@@ -109,18 +109,20 @@ impl AllowedSender {
         if let Some(error) = problem.filter(|_| addresses.is_empty()) {
             return Err(error.into());
         }
-        let mut places: Vec<_> = addresses.iter().map(|&ip| Place::take(connection, lb, ip)).collect();
+        let take = |&ip: &IpAddr| AllowedAddress::take(connection, lb, ip);
+        let mut allowed: Vec<_> = addresses.iter().map(take).collect();
         // A token without the right to read the list cannot tell which addresses are in it; then all count as added here.
         let there = connection.status(lb).map_or_else(|_| Vec::new(), |status| listed(&status));
         connection.add_senders(lb, &addresses)?;
-        places.iter_mut().filter(|place| !there.contains(&place.address)).for_each(Place::note_added);
-        let lookout = Arc::new(Lookout::new(connection.clone(), lb.to_owned(), addresses));
-        Ok(Self { lookout, places, syncs: None, watch: None })
+        let added = allowed.iter_mut().filter(|one| !there.contains(&one.address));
+        added.for_each(AllowedAddress::note_added);
+        let monitor = Arc::new(ReservationMonitor::new(connection.clone(), lb.to_owned(), addresses));
+        Ok(Self { monitor, allowed, syncs: None, watch: None })
     }
 
     /// Returns the addresses of this machine that are in the list.
     pub fn addresses(&self) -> &[IpAddr] {
-        &self.lookout.addresses
+        &self.monitor.addresses
     }
 
     /// Starts to send sync datagrams to the addresses `to`, one in each `period`.
@@ -138,28 +140,28 @@ impl AllowedSender {
     }
 
     /// Starts to look at the reservation at once, and again after each time `every`. Addresses that are missing in the list are
-    /// added again. `tell` gets each kind of notice once; what ended the reservation is told by [`Ending::why`] instead.
+    /// added again. `notify` gets each kind of notice once; [`Ending::why`] says instead what ended the reservation.
     ///
     /// # Errors
     /// If no thread can be started.
     pub fn watch(
         &mut self,
         every: Duration,
-        tell: impl Fn(SenderNotice) + Send + Sync + 'static,
+        notify: impl Fn(SenderNotice) + Send + Sync + 'static,
     ) -> Result<(), AllowedSenderError> {
-        self.lookout.tell_to(tell);
-        self.watch = Some(Watch::start(self.lookout.clone(), every).map_err(no_thread)?);
+        self.monitor.set_notify(notify);
+        self.watch = Some(Watch::start(self.monitor.clone(), every).map_err(no_thread)?);
         Ok(())
     }
 
     /// Looks at the reservation now, and returns when the control plane has answered.
     pub fn look(&self) {
-        self.lookout.look(false);
+        self.monitor.look(false);
     }
 
     /// Returns what tells whether the reservation ended, also after this is dropped.
     pub fn ending(&self) -> Ending {
-        Ending(self.lookout.clone())
+        Ending(self.monitor.clone())
     }
 
     /// Sends the last sync datagram, then removes the addresses that no other sender of this user needs.
@@ -173,10 +175,10 @@ impl AllowedSender {
     fn end(&mut self) -> Result<(), ClientError> {
         self.watch.take();
         self.syncs.take();
-        let (off, locks): (Vec<_>, Vec<_>) = self.places.drain(..).map(Place::leave).unzip();
+        let (off, locks): (Vec<_>, Vec<_>) = self.allowed.drain(..).map(AllowedAddress::leave).unzip();
         let off: Vec<_> = off.into_iter().flatten().collect();
-        if !off.is_empty() && self.lookout.ended().is_none() {
-            let removed = self.lookout.connection.remove_senders(&self.lookout.lb, &off);
+        if !off.is_empty() && self.monitor.ended().is_none() {
+            let removed = self.monitor.connection.remove_senders(&self.monitor.lb, &off);
             // With the reservation, its list is gone.
             removed.or_else(|error| if is_end(&error) { Ok(()) } else { Err(error) })?;
         }
@@ -190,7 +192,7 @@ impl AllowedSender {
 
 /// Tells whether a sender's reservation ended.
 #[derive(Clone, Debug)]
-pub struct Ending(Arc<Lookout>);
+pub struct Ending(Arc<ReservationMonitor>);
 
 impl Ending {
     /// Returns why nothing arrives any more, or `None` while the reservation is there. It does not block.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
-use ejfat::uri::{Data, EjfatUri};
+use ejfat::uri::{DataAddress, EjfatUri};
 use proto::loadbalancer::ReserveLoadBalancerReply;
 
 use crate::{ClientError, Connection};
@@ -39,8 +39,8 @@ pub enum TargetsError {
 impl Targets {
     /// Returns the addresses that the URI names.
     pub fn of(uri: &EjfatUri) -> Self {
-        let v4 = uri.data_v4.as_ref().map(Data::address);
-        let v6 = uri.data_v6.as_ref().map(Data::address);
+        let v4 = uri.data_v4.as_ref().map(DataAddress::address);
+        let v6 = uri.data_v6.as_ref().map(DataAddress::address);
         let mut targets = Self { data: v4.into_iter().chain(v6).collect(), sync: uri.sync.clone() };
         targets.name_hosts(uri);
         targets

@@ -17,7 +17,7 @@ use ejfat_client::{
         SetSlotDemandsRequest, TokenPermission, TokenSelector, token_selector,
     },
 };
-use naa_grpc::{Server, ServerTls};
+use naa_grpc::{GrpcServer, ServerTls};
 use site::{Site, TOKEN};
 use tls_common::{Ca, Files, expired, named};
 use tonic::Code;
@@ -26,7 +26,7 @@ fn to(uri: &str) -> Connection {
     Connection::open(&uri.parse().unwrap(), &Trust::default()).unwrap()
 }
 
-fn connect(server: &Server, token: &str) -> Connection {
+fn connect(server: &GrpcServer, token: &str) -> Connection {
     to(&Site::uri(server, token))
 }
 

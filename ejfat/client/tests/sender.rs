@@ -9,13 +9,13 @@ use std::{
 };
 
 use ejfat_client::{AllowedSender, Connection, SenderNotice, Trust};
-use naa_grpc::Server;
+use naa_grpc::GrpcServer;
 use site::{Site, TOKEN, until};
 use tonic::Code;
 
 const EVERY: Duration = Duration::from_millis(50);
 
-fn open(server: &Server) -> AllowedSender {
+fn open(server: &GrpcServer) -> AllowedSender {
     let connection = Connection::open(&Site::uri(server, TOKEN).parse().unwrap(), &Trust::default()).unwrap();
     let data: [SocketAddr; 1] = ["127.0.0.1:19522".parse().unwrap()];
     AllowedSender::open(&connection, "1", &data).unwrap()

@@ -17,13 +17,13 @@ use ejfat_client::{
     AllowedSender, Cause, Connection, PortRange, Registration, Syncs, Targets, Totals, Trust, Worker,
     WorkerState,
 };
-use naa_grpc::Server;
+use naa_grpc::GrpcServer;
 use site::{Site, TOKEN, until};
 use tonic::Code;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn connect(server: &Server) -> Connection {
+fn connect(server: &GrpcServer) -> Connection {
     Connection::open(&Site::uri(server, TOKEN).parse().unwrap(), &Trust::default()).unwrap()
 }
 
@@ -37,7 +37,7 @@ fn registration() -> Registration {
     }
 }
 
-fn register(server: &Server) -> Worker {
+fn register(server: &GrpcServer) -> Worker {
     Worker::register(&connect(server), "1", registration(), Worker::PERIOD, WorkerState::default).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn a_worker_registers_and_tells_its_state_ten_times_a_second() {
     took.store(42, Relaxed);
     sleep(1050 * MS);
     assert_eq!(worker.standing().session.as_deref(), Some("1"));
-    assert!(worker.standing().is_told);
+    assert!(worker.standing().is_accepted);
     {
         let state = site.state();
         let session = &state.sessions[&1];
@@ -140,17 +140,17 @@ fn a_control_plane_that_restarts_with_its_memory_keeps_the_session() {
     let server = site.serve(0, None);
     let port = server.address().port();
     let worker = register(&server);
-    until("told", || worker.standing().told > 2);
+    until("told", || worker.standing().accepted > 2);
     drop(server);
-    until("away", || !worker.standing().is_told);
+    until("away", || !worker.standing().is_accepted);
     assert!(worker.standing().problem.unwrap().contains("cannot be reached"));
     sleep(500 * MS);
-    let before = worker.standing().told;
+    let before = worker.standing().accepted;
     let back = Instant::now();
     let _server = site.serve(port, None);
-    until("told again", || worker.standing().told > before);
+    until("told again", || worker.standing().accepted > before);
     assert!(back.elapsed() < 3500 * MS, "{:?}", back.elapsed());
-    assert_eq!((worker.standing().again, site.state().count("Register")), (0, 1));
+    assert_eq!((worker.standing().registered_again, site.state().count("Register")), (0, 1));
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn a_control_plane_that_restarts_without_memory_gets_a_new_registration() {
     let server = site.serve(0, None);
     let port = server.address().port();
     let worker = register(&server);
-    until("told", || worker.standing().told > 2);
+    until("told", || worker.standing().accepted > 2);
     drop(server);
     let site = Site::default();
     // The new control plane knows no session.
     let _server = site.serve(port, None);
-    until("registered again", || worker.standing().again == 1);
+    until("registered again", || worker.standing().registered_again == 1);
     until("told again", || site.state().sessions.get(&1).is_some_and(|session| session.states.len() > 2));
     assert_eq!(worker.standing().session.as_deref(), Some("1"));
 }
@@ -174,7 +174,7 @@ fn a_reservation_that_ended_ends_the_worker() {
     let site = Site::default();
     let server = site.serve(0, None);
     let worker = register(&server);
-    until("told", || worker.standing().told > 2);
+    until("told", || worker.standing().accepted > 2);
     assert_eq!(worker.gone(), None);
     for call in ["SendState", "Register"] {
         site.refuse(call, Code::NotFound, "there is no reservation 1; it may have ended");
@@ -193,7 +193,7 @@ fn a_worker_that_drains_leaves_at_once_when_another_thread_wants_it() {
     site.state().look_ahead = Duration::from_secs(30);
     let server = site.serve(0, None);
     let worker = register(&server);
-    until("told", || worker.standing().told > 0);
+    until("told", || worker.standing().accepted > 0);
     let leaver = worker.leaver();
     worker.begin_drain(Duration::from_secs(30));
     until("it drains", || site.state().live().iter().any(|session| !session.newest().is_ready));
@@ -206,14 +206,14 @@ fn a_slow_control_plane_gets_states_that_are_new() {
     let site = Site::default();
     let server = site.serve(0, None);
     let worker = register(&server);
-    until("told", || worker.standing().told > 2);
+    until("told", || worker.standing().accepted > 2);
     site.slow("SendState", 300 * MS);
     sleep(2000 * MS);
     let states = site.state().sessions[&1].states.len();
     assert!((5..12).contains(&states), "{states}: one at a time, none piled up");
     // The answers come later than the time limit of a state: the worker gives the calls up, and still leaves quickly.
     site.slow("SendState", Duration::from_secs(30));
-    until("given up", || !worker.standing().is_told);
+    until("given up", || !worker.standing().is_accepted);
     let begin = Instant::now();
     drop(worker);
     assert!(begin.elapsed() < 1700 * MS, "{:?}", begin.elapsed());

@@ -24,8 +24,8 @@
 //! period, and stays positive.
 
 mod bounds;
+mod config;
 mod estimate;
-mod options;
 mod report;
 mod shares;
 mod traffic;
@@ -43,7 +43,7 @@ use self::{
     worker::{Work, Worker},
 };
 pub use self::{
-    options::{JoinError, Joining, Options, OptionsError},
+    config::{ControllerConfig, ControllerConfigError, JoinError, Joining},
     report::{Counters, Report, ReportError},
     traffic::PlaneCounters,
 };
@@ -109,7 +109,7 @@ pub struct Decision {
 /// Controls the shares of one load balancer's workers.
 #[derive(Debug)]
 pub struct Controller {
-    options: Options,
+    config: ControllerConfig,
     workers: BTreeMap<MemberId, Worker>,
     /// When the newest period ended.
     period: Option<Time>,
@@ -129,11 +129,11 @@ impl Controller {
     /// A controller without workers.
     ///
     /// # Errors
-    /// [`OptionsError`] names the option that is out of range.
-    pub fn new(options: Options) -> Result<Self, OptionsError> {
-        options.check()?;
+    /// [`ControllerConfigError`] names the field that is out of range.
+    pub fn new(config: ControllerConfig) -> Result<Self, ControllerConfigError> {
+        config.check()?;
         Ok(Self {
-            options,
+            config,
             workers: BTreeMap::new(),
             period: None,
             rate: 0.0,
@@ -151,8 +151,8 @@ impl Controller {
         if self.workers.contains_key(&member) {
             return Err(JoinError::Joined(member));
         }
-        if self.workers.len() >= self.options.slots as usize {
-            return Err(JoinError::Full(self.options.slots));
+        if self.workers.len() >= self.config.slots as usize {
+            return Err(JoinError::Full(self.config.slots));
         }
         self.workers.insert(member, Worker::new(joining, now));
         Ok(())
@@ -172,9 +172,9 @@ impl Controller {
     /// then.
     pub fn report(&mut self, member: MemberId, now: Time, report: &Report) -> Result<(), ReportError> {
         report.check()?;
-        let measures_growth = now >= self.acted + self.options.delay + self.options.lead;
+        let measures_growth = now >= self.acted + self.config.delay + self.config.lead;
         let worker = self.workers.get_mut(&member).ok_or(ReportError::Member(member))?;
-        worker.report(now, report, measures_growth, &self.options);
+        worker.report(now, report, measures_growth, &self.config);
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Controller {
 
     /// The slots of a calendar.
     pub fn slots(&self) -> u32 {
-        self.options.slots
+        self.config.slots
     }
 
     /// The capacity of a member in events per second, as far as it is known.
@@ -224,19 +224,19 @@ impl Controller {
         self.period = Some(now);
         let mut alarms = Vec::new();
         let ratio = self.count(now, planes, period, &mut alarms);
-        let acts = now >= self.acted + self.options.delay + self.options.lead + OBSERVED;
+        let acts = now >= self.acted + self.config.delay + self.config.lead + OBSERVED;
         self.learn(now, ratio, period, acts);
         let (mut demands, running) = self.demands(now, ratio, &mut alarms);
         if demands.is_empty() {
             let is_due = self.has_left || self.workers.values().any(|worker| worker.present > 0);
             return Decision { wanted: Vec::new(), is_due, alarms };
         }
-        let loosened = loosen(self.options.slots, &mut demands, running);
+        let loosened = loosen(self.config.slots, &mut demands, running);
         alarms.extend(loosened.least.then_some(Alarm::LeastFactors));
         alarms.extend(loosened.most.then_some(Alarm::GreatestFactors));
-        let parts = parts(self.options.slots, &demands).expect("loosened bounds can be met");
+        let parts = parts(self.config.slots, &demands).expect("loosened bounds can be met");
         let is_due = self.is_due(&demands, &parts, acts);
-        let slots = rounded(self.options.slots, &demands, parts);
+        let slots = rounded(self.config.slots, &demands, parts);
         let mut wanted: Vec<_> = demands.iter().map(|demand| demand.member).zip(slots).collect();
         wanted.sort_unstable();
         if acts {
@@ -262,7 +262,7 @@ impl Controller {
             let since = seconds_between(worker.moved, now);
             worker.unmoved =
                 if since < period.as_secs_f64() { 0 } else { worker.unmoved.saturating_add(packets) };
-            if worker.stands_still(now, self.options.delay) {
+            if worker.stands_still(now, self.config.delay) {
                 alarms.push(Alarm::StandsStill { member: *member, packets: worker.unmoved });
             }
         }
@@ -297,7 +297,7 @@ impl Controller {
     /// Turns what was reported since the last period into capacities.
     fn learn(&mut self, now: Time, ratio: f64, period: Duration, acts: bool) {
         // A report of the newest period may tell of the one before, and so on.
-        let shown = (self.options.delay + OBSERVED).as_secs_f64() / period.as_secs_f64();
+        let shown = (self.config.delay + OBSERVED).as_secs_f64() / period.as_secs_f64();
         let periods = (shown.ceil() as usize).clamp(1, PERIODS);
         for worker in self.workers.values_mut() {
             let Work { events, seconds, .. } = worker.work;
@@ -322,10 +322,10 @@ impl Controller {
         let all_are_loaded = ready().all(is_measured) && all < 0.97 * self.rate;
         for worker in self.workers.values_mut() {
             let work = worker.work;
-            if worker.tells_fill_only {
+            if worker.reports_fill_only {
                 let carried = ratio * worker.sent.rate();
                 if work.growing > 0.0 {
-                    let events = carried * work.growing - self.options.queue * work.growth;
+                    let events = carried * work.growing - self.config.queue * work.growth;
                     worker.estimate.observe(now, events, work.growing);
                 } else if is_full(worker) && !all_are_full && !all_are_loaded {
                     worker.estimate.halve(now, carried);
@@ -338,10 +338,10 @@ impl Controller {
     /// Returns what each ready worker is to get. Workers that have stopped come last; the number is how many workers
     /// come before them.
     fn demands(&mut self, now: Time, ratio: f64, alarms: &mut Vec<Alarm>) -> (Vec<Demand>, usize) {
-        let options = &self.options;
+        let config = &self.config;
         let ready: Vec<_> = self.workers.iter().filter(|(_, worker)| worker.is_ready()).collect();
         let (mut probes, mut running): (Vec<_>, Vec<_>) =
-            ready.iter().copied().partition(|(_, worker)| worker.has_stopped(options.stopped));
+            ready.iter().copied().partition(|(_, worker)| worker.has_stopped(config.stopped));
         alarms.extend(probes.iter().map(|(member, _)| Alarm::Stopped { member: **member }));
         if running.is_empty() {
             // If all have stopped, none can take what another gives up.
@@ -359,7 +359,7 @@ impl Controller {
             // A worker whose counters cannot be true gets an even share, and not a share of what others leave.
             let counts_too_much = now >= worker.agreed + CONTRADICTS
                 && worker.sent.ratio().is_some_and(|own| own > ratio * AGREES);
-            if counts_too_much || worker.stands_still(now, options.delay) {
+            if counts_too_much || worker.stands_still(now, config.delay) {
                 return Claim::Measured(even);
             }
             match worker.estimate.capacity {
@@ -367,7 +367,7 @@ impl Controller {
                 Capacity::AtLeast(events) => Claim::AtLeast(events / rate),
                 Capacity::Unknown => {
                     let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
-                    let ramp = options.ramp_from * (age / options.ramp.as_secs_f64()).exp2();
+                    let ramp = config.ramp_from * (age / config.ramp.as_secs_f64()).exp2();
                     Claim::Unknown(worker.restored.unwrap_or(ramp.min(1.0) * worker.joining.weight))
                 }
             }
@@ -380,14 +380,14 @@ impl Controller {
             running.iter().zip(&mut parts).zip(fills.iter().zip(&signalled))
         {
             if signalled.is_none() {
-                *part *= (-options.gain * (fill - mean)).exp() * worker.relief(now);
+                *part *= (-config.gain * (fill - mean)).exp() * worker.relief(now);
             }
         }
         normalize(&mut parts);
-        let even_slots = f64::from(options.slots) / ready.len().max(1) as f64;
+        let even_slots = f64::from(config.slots) / ready.len().max(1) as f64;
         let bounded = |((member, worker), weight): (&(&MemberId, &Worker), &f64)| {
             let Joining { least_factor, greatest_factor, .. } = worker.joining;
-            let (least, most) = bounds(options.slots, even_slots, least_factor, greatest_factor);
+            let (least, most) = bounds(config.slots, even_slots, least_factor, greatest_factor);
             Demand { member: **member, weight: *weight, least, most }
         };
         let mut demands: Vec<_> = running.iter().zip(&parts).map(bounded).collect();
@@ -416,12 +416,12 @@ impl Controller {
             return true;
         }
         // Fill levels show a new rate only after a while, and nothing else may change meanwhile.
-        if !acts && self.workers.values().any(|worker| worker.is_ready() && worker.tells_fill_only) {
+        if !acts && self.workers.values().any(|worker| worker.is_ready() && worker.reports_fill_only) {
             return false;
         }
         demands.iter().zip(parts).any(|(demand, part)| {
             let present = f64::from(present(demand.member));
-            let bound = (self.options.hysteresis * present).max(self.options.hysteresis_slots);
+            let bound = (self.config.hysteresis * present).max(self.config.hysteresis_slots);
             (part - present).abs() > bound
         })
     }

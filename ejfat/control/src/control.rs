@@ -67,19 +67,19 @@ const LOOKS: [Duration; 7] = [ms(71), ms(137), ms(89), ms(113), ms(79), ms(127),
 /// Members' counters are asked for so long before a period ends.
 const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 /// How soon what was refused is tried again; twice as late after each refusal, but not later than [`LATEST`].
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(640);
 
 /// The options by which shares and epochs are decided, with the data planes of the site.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct ControlConfig {
     /// The margins that are added to known ticks and rates when the first tick of an epoch is computed.
     pub margins: Margins,
     /// The times for data planes, such as the time without an answer after which a data plane counts as lost.
     pub times: PlaneTimes,
     /// The options of the controller that decides workers' shares. [`Control::begin`] sets the number of slots to
     /// [`Config::slots`].
-    pub capacity: capacity::Options,
+    pub capacity: capacity::ControllerConfig,
     /// The data planes of the site, each with the protocol by which it is programmed.
     pub planes: BTreeMap<PlaneId, PlaneKind>,
 }
@@ -95,7 +95,7 @@ pub enum BeginError {
     Config(#[from] ConfigError),
     /// An option of the controller that decides workers' shares is out of range.
     #[error(transparent)]
-    Options(#[from] capacity::OptionsError),
+    Options(#[from] capacity::ControllerConfigError),
 }
 
 /// Something that the caller of [`Control::poll`] has to do. The actions are in order.
@@ -128,7 +128,7 @@ pub struct PublishedStatus {
 #[derive(Debug)]
 pub struct Control {
     registry: Registry,
-    options: Options,
+    options: ControlConfig,
     planes: Planes,
     lbs: BTreeMap<LbId, Balancing>,
     /// Load balancers that ended lately, at most one reservation of each.
@@ -142,7 +142,7 @@ pub struct Control {
     /// Whether members' counters were asked for in this period.
     has_counted: bool,
     /// When what could not begin is looked at again.
-    again: Option<Time>,
+    retry_at: Option<Time>,
     /// Epochs begin without planes that were not connected by then.
     waits_until: Time,
     out: Vec<Action>,
@@ -155,7 +155,7 @@ impl Control {
     /// [`BeginError`] if the configuration, the options or the records cannot be served.
     pub fn begin<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         config: Config,
-        mut options: Options,
+        mut options: ControlConfig,
         root: &str,
         entries: impl IntoIterator<Item = (K, V)>,
         term: NonZeroU64,
@@ -181,7 +181,7 @@ impl Control {
             looks: 0,
             next_period: now + PERIOD,
             has_counted: false,
-            again: None,
+            retry_at: None,
             waits_until: now + options_lost,
             out: Vec::new(),
         };
@@ -271,23 +271,23 @@ impl Control {
     pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         if let Some(ended) = self.ended.get_mut(&lb) {
-            let split = ended.hear(now, from, sync, by_syncs, &self.options.margins);
+            let split = ended.sync(now, from, sync, by_syncs, &self.options.margins);
             self.report_splits(lb, split);
         }
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
         let (key, known_rate) = ((from, sync.source), of.fastest(now));
         let margins = &self.options.margins;
-        let past = of.senders.hear_past(now, key, sync.tick, known_rate, margins);
+        let past = of.senders.check_past(now, key, sync.tick, known_rate, margins);
         if past.is_some() {
-            let split = of.judged(now, sync.tick, past, by_syncs, margins);
+            let split = of.splits_by_sync(now, sync.tick, past, by_syncs, margins);
             self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         }
         if !is_sender {
             return;
         }
-        let verdict = of.senders.hear(now, key, sync.tick, known_rate, margins);
-        let split = of.judged(now, sync.tick, verdict, by_syncs, margins);
+        let verdict = of.senders.check(now, key, sync.tick, known_rate, margins);
+        let split = of.splits_by_sync(now, sync.tick, verdict, by_syncs, margins);
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         if verdict == Some(Verdict::Followed) {
             let split = of.followed(now, sync.tick, by_syncs, margins).into_iter();
@@ -349,7 +349,7 @@ impl Control {
             self.planes.look(now, false, &mut self.out);
         }
         self.period(now);
-        self.again = None;
+        self.retry_at = None;
         let lbs: Vec<_> = self.lbs.keys().copied().collect();
         lbs.into_iter().for_each(|lb| self.begin_epoch(now, lb));
         let effects = self.planes.join(now, &self.lbs, self.registry.config(), self.registry.durable());
@@ -360,7 +360,7 @@ impl Control {
     /// When [`Self::poll`] is to be called next.
     pub fn next_wakeup(&self) -> Time {
         let period = if self.has_counted { self.next_period } else { self.counted_at() };
-        let times = [Some(self.next_check), Some(self.next_look), Some(period), self.again];
+        let times = [Some(self.next_check), Some(self.next_look), Some(period), self.retry_at];
         let silent = self.planes.next_silent();
         times.into_iter().flatten().chain(silent).min().unwrap_or(self.next_look)
     }
@@ -492,15 +492,15 @@ impl Control {
                         self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
                     }
                 }
-                Effect::Told { target, plane, told } => {
+                Effect::Answered { target, plane, answer } => {
                     let of = self.lbs.get_mut(&target.0).filter(|of| of.reservation == target.1);
                     if let Some(of) = of {
-                        let step = of.publisher.told(plane, told);
+                        let step = of.publisher.answered(plane, answer);
                         self.step(now, target.0, step);
                     } else if let Some(ended) =
                         self.ended.get_mut(&target.0).filter(|ended| ended.target() == target)
                     {
-                        let split = ended.told(plane, told, &self.options.planes);
+                        let split = ended.answered(plane, answer, &self.options.planes);
                         self.report_splits(target.0, split);
                     }
                 }

@@ -23,7 +23,7 @@
 //! # use std::{collections::BTreeMap, net::Ipv4Addr, num::NonZeroU64};
 //! # use ejfat::Time;
 //! use ejfat_control::{
-//!     config::{Config, LoadBalancerConfig}, control::{Action, Control, Options},
+//!     config::{Config, LoadBalancerConfig}, control::{Action, Control, ControlConfig},
 //!     plane::{Order, PlaneId, PlaneKind}, request::{Caller, Moment, Reply, Request, Reserve}, wall::WallTime,
 //! };
 //!
@@ -32,7 +32,8 @@
 //! let (data_ports, sync_port) = (16_384..=32_767, 19_531);
 //! let lb = LoadBalancerConfig { data_v4: ip, data_v6: None, data_ports, sync_v4: ip, sync_v6: None, sync_port };
 //! let config = Config { load_balancers: vec![lb], ..Config::default() };
-//! let options = Options { planes: [(PlaneId(0), PlaneKind::Staged)].into(), ..Options::default() };
+//! let planes = [(PlaneId(0), PlaneKind::Staged)].into();
+//! let options = ControlConfig { planes, ..ControlConfig::default() };
 //! let stored = BTreeMap::<Vec<u8>, Vec<u8>>::new();
 //! let mut control = Control::begin(config, options, "root token", stored, NonZeroU64::MIN, Time(0))?;
 //!

@@ -82,7 +82,7 @@ pub struct Stage {
 
 /// The state that a data plane reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct PlaneState {
     /// The highest term of earlier connections to the data plane. The value 0 means that the data plane is new and has
     /// no tables.
     pub term: u64,
@@ -105,7 +105,7 @@ pub enum Outcome {
         routed: Option<BTreeMap<LbId, u64>>,
     },
     /// The answer to [`Order::Look`] or [`Order::Claim`]. The answer to [`Order::Claim`] is the state before the claim.
-    Seen(Box<Seen>),
+    State(Box<PlaneState>),
     /// The data plane has already routed packets with ticks of the tables that were to be staged or taken back, so it
     /// has not changed these tables.
     Routed {

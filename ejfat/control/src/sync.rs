@@ -51,7 +51,7 @@ struct Line {
     /// The newest tick.
     tick: u64,
     begun: Time,
-    heard: Time,
+    last: Time,
     count: u32,
     rate: HighestRate,
 }
@@ -68,11 +68,11 @@ impl Line {
         tick >= self.tick && (self.rate.rate() <= 0.0 || most.is_none_or(|most| tick <= most))
     }
 
-    fn hear(&mut self, now: Time, tick: u64) {
+    fn add(&mut self, now: Time, tick: u64) {
         if self.count == 0 {
             (self.begun, self.rate) = (now, HighestRate::begin(now));
         }
-        (self.tick, self.heard, self.count) = (tick, now, self.count.saturating_add(1));
+        (self.tick, self.last, self.count) = (tick, now, self.count.saturating_add(1));
     }
 
     fn learn(&mut self, now: Time, tick: u64) {
@@ -109,13 +109,13 @@ impl Gate {
     /// Judges a sync that came at `now`, which does not go back. `known_rate` is the highest rate of the load balancer's ticks that
     /// is known from data planes and from other senders, in ticks per second; 0 if none is. A sender that paused between its
     /// first syncs would seem too slow by these alone.
-    pub fn hear(&mut self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> Verdict {
+    pub fn check(&mut self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> Verdict {
         let begins = known_rate <= 0.0 && self.line.count < BEGINS && tick >= self.line.tick;
         let misfit = self.misfit.filter(|(then, _)| now <= *then + SUSPICIOUS);
         if begins || self.line.fits(now, tick, known_rate, margins) {
             let is_faster = !begins && !self.line.fits(now, tick, 0.0, margins);
             let is_confirmed = is_faster && misfit.is_some_and(|(_, doubted)| doubted <= tick);
-            self.line.hear(now, tick);
+            self.line.add(now, tick);
             if now >= self.suspicious_until {
                 self.line.learn(now, tick);
             }
@@ -128,10 +128,10 @@ impl Gate {
         if !self.other.fits(now, tick, known_rate, margins) {
             self.other = Line::default();
         }
-        self.other.hear(now, tick);
+        self.other.add(now, tick);
         self.other.learn(now, tick);
         let is_proven = self.other.count >= FOLLOWED && now >= self.other.begun + FOLLOWED_AFTER;
-        if is_proven && now >= self.line.heard + SILENT {
+        if is_proven && now >= self.line.last + SILENT {
             *self = Self { line: std::mem::take(&mut self.other), ..Self::default() };
             return Verdict::Followed;
         }
@@ -140,8 +140,8 @@ impl Gate {
 
     /// What is known of the sender, for a boundary. `None` before its first sync.
     pub fn sender(&self, now: Time) -> Option<Sender> {
-        let Line { tick, heard, count, rate, .. } = self.line;
-        let age = Duration::from_nanos(now.0.saturating_sub(heard.0));
+        let Line { tick, last, count, rate, .. } = self.line;
+        let age = Duration::from_nanos(now.0.saturating_sub(last.0));
         (count > 0).then_some(Sender { tick, age, rate: rate.rate() })
     }
 

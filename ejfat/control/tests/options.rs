@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, num::NonZeroU64};
 use ejfat::Time;
 use ejfat_control::{
     config::{Config, ConfigError, LoadBalancerConfig, MOST_CHANGES},
-    control::{BeginError, Control, Options},
+    control::{BeginError, Control, ControlConfig},
     plane::{PlaneId, PlaneKind},
     registry::{Registry, RestoreError},
 };
@@ -24,7 +24,7 @@ fn begin(load_balancers: u8, most_members: u16, planes: &[PlaneKind]) -> Result<
     let config = Config { load_balancers, most_members, ..config() };
     let planes: BTreeMap<_, _> = (0..).map(PlaneId).zip(planes.iter().copied()).collect();
     let nothing: [(Vec<u8>, Vec<u8>); 0] = [];
-    let options = Options { planes, ..Options::default() };
+    let options = ControlConfig { planes, ..ControlConfig::default() };
     Control::begin(config, options, ROOT, nothing, NonZeroU64::MIN, Time(0)).map(drop)
 }
 

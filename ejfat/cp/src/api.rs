@@ -16,7 +16,7 @@ use ejfat_control::{
     wall::WallTime,
 };
 use http::HeaderMap;
-use naa_grpc::{Answer, SCHEME, connections::Requests};
+use naa_grpc::{HttpResponse, SCHEME, connections::Requests};
 use proto::loadbalancer::{self as pb, load_balancer_server::LoadBalancer};
 use tokio::sync::Semaphore;
 use tonic::{Code, Request, Response, Status, body::Body};
@@ -44,7 +44,7 @@ pub struct Public {
 pub fn service(
     core: &Arc<Core>,
     public: Arc<OnceLock<Public>>,
-) -> impl Service<http::Request<Body>, Response = Answer, Error = Infallible, Future: Send + 'static>
+) -> impl Service<http::Request<Body>, Response = HttpResponse, Error = Infallible, Future: Send + 'static>
 + Clone
 + Send
 + 'static {

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use naa_store::{Revision, Settings, SqliteStore, Store as _};
+use naa_store::{Revision, SqliteConfig, SqliteStore, Store as _};
 
 /// What the name of the backup before the newest one ends with.
 const BEFORE: &str = ".1";
@@ -48,13 +48,13 @@ pub enum BackupError {
 pub(crate) struct Backups {
     /// Whether the store was made when this process opened it.
     is_new: bool,
-    /// Whether the backup that was there at the start has been judged.
-    is_judged: AtomicBool,
+    /// Whether the backup that was there at the start has been checked.
+    is_checked: AtomicBool,
 }
 
 impl Backups {
     pub(crate) fn new(is_new: bool) -> Self {
-        Self { is_new, is_judged: AtomicBool::new(false) }
+        Self { is_new, is_checked: AtomicBool::new(false) }
     }
 
     /// Writes a backup to `to`. The one before stays in a file whose name ends with `.1`. If the first one that is found is of a
@@ -67,7 +67,7 @@ impl Backups {
             store.check_backup(&beside(to, ending))?;
         }
         let mut former = None;
-        if !self.is_judged.load(Relaxed) && to.exists() && self.is_of_another(store.load()?.revision, to) {
+        if !self.is_checked.load(Relaxed) && to.exists() && self.is_of_another(store.load()?.revision, to) {
             let kept = beside(to, KEPT);
             if kept.exists() {
                 return Err(BackupError::Others { file: to.to_owned(), kept });
@@ -94,13 +94,13 @@ impl Backups {
             kept.map_err(failed)?;
         }
         written?;
-        self.is_judged.store(true, Relaxed);
+        self.is_checked.store(true, Relaxed);
         Ok(())
     }
 
     /// A backup that cannot be read may be one of a newer version of this program, so it counts as another store's.
     fn is_of_another(&self, own: Revision, backup: &Path) -> bool {
-        let theirs = naa_store::revision_of(backup, &Settings::default());
+        let theirs = naa_store::revision_of(backup, &SqliteConfig::default());
         self.is_new || theirs.map_or(true, |theirs| theirs > own)
     }
 }

@@ -32,7 +32,7 @@ use ejfat::{Time, lb::LbId, wire::SyncHeader};
 use ejfat_control::{
     access::ApiCall,
     config::Config,
-    control::{Action, Control, Options, PublishedStatus, Report},
+    control::{Action, Control, ControlConfig, PublishedStatus, Report},
     plane::{PlaneId, PlaneKind},
     request::{Caller, Moment, Reply, Request},
     reservation::ReservationId,
@@ -45,7 +45,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     audit::Audit,
-    planes::{Away, PlaneAddress, PlaneHandle, Told, What},
+    planes::{Away, PlaneAddress, PlaneHandle, PlaneReport, What},
     reports::Reports,
     series::{OneSeries, Series, TooMuch},
     storing::Storing,
@@ -63,9 +63,9 @@ const SAMPLES: Duration = Duration::from_secs(1);
 pub struct Parts {
     /// The configuration of the site: load balancers, limits and the times of workers' states.
     pub config: Config,
-    /// The options by which shares and epochs are decided. [`Core::start`] replaces [`Options::planes`] by the data
-    /// planes in [`Parts::planes`].
-    pub options: Options,
+    /// The options by which shares and epochs are decided. [`Core::start`] replaces [`ControlConfig::planes`] by the
+    /// data planes in [`Parts::planes`].
+    pub options: ControlConfig,
     /// The text of the root token.
     pub root: String,
     /// The store of the durable records. [`Core::start`] claims a new term of the store.
@@ -118,7 +118,7 @@ struct Inner {
 /// The messages of other threads to the thread that polls.
 #[derive(Default)]
 struct Inbox {
-    told: VecDeque<Told>,
+    plane_reports: VecDeque<PlaneReport>,
     stored: Option<Result<(), naa_store::Error>>,
     /// The result of trying the store again.
     begun: Option<Begun>,
@@ -129,7 +129,7 @@ impl Inbox {
     /// Takes the whole inbox, or `None` if it is empty.
     fn take(&mut self) -> Option<Self> {
         let is_something =
-            self.is_wanted || !self.told.is_empty() || self.stored.is_some() || self.begun.is_some();
+            self.is_wanted || !self.plane_reports.is_empty() || self.stored.is_some() || self.begun.is_some();
         is_something.then(|| std::mem::take(self))
     }
 }
@@ -141,7 +141,7 @@ pub struct Core {
     wake: Condvar,
     stop: AtomicBool,
     started: Instant,
-    parts: (Config, Options, String, Arc<dyn Store>),
+    parts: (Config, ControlConfig, String, Arc<dyn Store>),
     /// The highest term that this control plane has claimed or tried to claim.
     claimed: Arc<AtomicU64>,
     /// The counters of this control plane since [`Core::start`].
@@ -199,12 +199,12 @@ impl Core {
         });
         for (id, address) in planes {
             let to = Arc::downgrade(&core);
-            let tell = move |told| {
+            let report = move |report| {
                 if let Some(core) = to.upgrade() {
-                    core.tell(|inbox| inbox.told.push_back(told));
+                    core.put(|inbox| inbox.plane_reports.push_back(report));
                 }
             };
-            let handle = PlaneHandle::start(id, address, tell)?;
+            let handle = PlaneHandle::start(id, address, report)?;
             lock(&core.inner).planes.insert(id, handle);
         }
         let of = core.clone();
@@ -223,7 +223,7 @@ impl Core {
     }
 
     /// Puts a message into the inbox and wakes the thread that polls.
-    fn tell(&self, change: impl FnOnce(&mut Inbox)) {
+    fn put(&self, change: impl FnOnce(&mut Inbox)) {
         change(&mut lock(&self.inbox));
         self.wake.notify_one();
     }
@@ -279,7 +279,7 @@ impl Core {
         let (stored, wait) = oneshot::channel();
         let audit = audited(&accepted.changes).map(Waits::Audit);
         inner.storing.push(&accepted.changes, audit.chain([Waits::Caller(stored)]));
-        self.tell(|inbox| inbox.is_wanted = true);
+        self.put(|inbox| inbox.is_wanted = true);
         Ok((accepted.reply, Some(wait)))
     }
 
@@ -379,7 +379,7 @@ impl Core {
     /// Refuses requests from now on, stores the changes that wait for the store, and ends. Data planes keep their tables.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
-        self.tell(|inbox| inbox.is_wanted = true);
+        self.put(|inbox| inbox.is_wanted = true);
         if let Some(thread) = lock(&self.thread).take() {
             // A panic of the thread has been reported already.
             let _ = thread.join();
@@ -389,11 +389,11 @@ impl Core {
     fn run(self: Arc<Self>) {
         let (mut sampled, mut until) = (self.now(), self.now());
         loop {
-            let Inbox { told, stored, begun, .. } = self.wait(until);
+            let Inbox { plane_reports, stored, begun, .. } = self.wait(until);
             let now = self.now();
             let samples = {
                 let inner = &mut *lock(&self.inner);
-                told.into_iter().for_each(|told| self.told(inner, told));
+                plane_reports.into_iter().for_each(|report| self.plane_report(inner, report));
                 if let Some(stored) = stored {
                     self.stored(inner, stored);
                 }
@@ -426,8 +426,8 @@ impl Core {
         let mut inbox = lock(&self.inbox);
         loop {
             let left = until.0.saturating_sub(self.now().0);
-            if let Some(told) = inbox.take() {
-                return told;
+            if let Some(contents) = inbox.take() {
+                return contents;
             }
             if left == 0 {
                 return Inbox::default();
@@ -438,8 +438,8 @@ impl Core {
     }
 
     /// Handles a report of a data plane's thread.
-    fn told(&self, inner: &mut Inner, told: Told) {
-        let Told { plane, connection, what } = told;
+    fn plane_report(&self, inner: &mut Inner, report: PlaneReport) {
+        let PlaneReport { plane, connection, what } = report;
         let Some(handle) = inner.planes.get_mut(&plane) else { return };
         let now = self.now();
         match what {
@@ -461,7 +461,7 @@ impl Core {
 
     /// Carries out the actions of the control plane, and gives the next batch to the store.
     fn turn(self: &Arc<Self>, inner: &mut Inner) {
-        self.try_store_again(inner);
+        self.retry_store(inner);
         for action in inner.control.poll(self.moment()) {
             match action {
                 Action::Store(changes) if inner.failed.is_none() => {
@@ -494,7 +494,7 @@ impl Core {
             let core = Arc::downgrade(self);
             let done = move |result: Result<_, _>| {
                 if let Some(core) = core.upgrade() {
-                    core.tell(|inbox| inbox.stored = Some(result.map(drop)));
+                    core.put(|inbox| inbox.stored = Some(result.map(drop)));
                 }
             };
             self.parts.3.append_with(batch, Box::new(done));

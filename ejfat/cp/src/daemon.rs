@@ -10,8 +10,8 @@ use std::{
 
 use ejfat::{lb::Rules, listen::Listen};
 use ejfat_control::config::{Config, LoadBalancerConfig};
-use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, Plane};
-use naa_grpc::{ServeError, Server};
+use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, SharedDataPlane};
+use naa_grpc::{GrpcServer, GrpcServerConfig, ServeError};
 use naa_store::SqliteStore;
 
 use crate::{
@@ -72,9 +72,9 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     core: Arc<Core>,
-    servers: Vec<Server>,
+    servers: Vec<GrpcServer>,
     syncs: Syncs,
-    local: Option<(Arc<Plane>, Forwarder)>,
+    local: Option<(Arc<SharedDataPlane>, Forwarder)>,
     public: Public,
     token_file: PathBuf,
     store_file: PathBuf,
@@ -107,9 +107,9 @@ impl Daemon {
         }
         let root = token::read_or_make(&token_file)?;
         let (host, port) = settings.public()?;
-        let plane = Arc::new(Plane::new(Rules::default(), seed));
+        let plane = Arc::new(SharedDataPlane::new(Rules::default(), seed));
         let planes = settings.planes(|| PlaneAddress::Local(plane.clone()))?;
-        let store = Arc::new(SqliteStore::open(&store_file, &naa_store::Settings::default())?);
+        let store = Arc::new(SqliteStore::open(&store_file, &naa_store::SqliteConfig::default())?);
         let forwarder = if settings.has_local_plane() {
             let forwarder = ForwarderConfig { listen: data_ports(&config), buffer: BUFFER };
             Some(Forwarder::start(&forwarder, &plane)?)
@@ -121,12 +121,12 @@ impl Daemon {
         let core = Core::start(parts)?;
         // The core's own thread keeps the core alive, so it must be stopped when another part cannot start.
         let syncs = Syncs::start(&core, &sync_addresses(&config)).inspect_err(|_| core.stop())?;
-        let (found, mut servers) = (Arc::new(OnceLock::new()), Vec::<Server>::new());
+        let (found, mut servers) = (Arc::new(OnceLock::new()), Vec::<GrpcServer>::new());
         // All servers share one service, so that its limits hold for all of them together.
         let service = api::service(&core, found.clone());
         for at in settings.listen() {
-            let grpc = naa_grpc::Settings {
-                seats: settings.limits.connections.unwrap_or(CONNECTIONS),
+            let grpc = GrpcServerConfig {
+                connections: settings.limits.connections.unwrap_or(CONNECTIONS),
                 streams: STREAMS,
                 threads: THREADS,
                 permits: None,
@@ -152,7 +152,7 @@ impl Daemon {
 
     /// The addresses at which gRPC is served.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.servers.iter().map(Server::address).collect()
+        self.servers.iter().map(GrpcServer::address).collect()
     }
 
     /// Returns the sync sockets.
@@ -161,7 +161,7 @@ impl Daemon {
     }
 
     /// The data plane of this process, with its sockets.
-    pub fn local(&self) -> Option<(&Arc<Plane>, &Forwarder)> {
+    pub fn local(&self) -> Option<(&Arc<SharedDataPlane>, &Forwarder)> {
         self.local.as_ref().map(|(plane, forwarder)| (plane, forwarder))
     }
 
@@ -212,7 +212,7 @@ impl Daemon {
     pub fn ended(&self) -> Option<String> {
         let forwarder = self.local.as_ref().and_then(|(_, forwarder)| forwarder.ended());
         let own = forwarder.or_else(|| self.core.ended()).or_else(|| self.syncs.ended());
-        own.or_else(|| self.servers.iter().find_map(Server::ended))
+        own.or_else(|| self.servers.iter().find_map(GrpcServer::ended))
     }
 
     /// Refuses new requests, stores the changes that wait for the store, and ends. A caller whose reply is not sent yet loses its

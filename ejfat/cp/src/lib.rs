@@ -59,6 +59,6 @@ pub use api::{Public, decode, service};
 pub use backups::BackupError;
 pub use core::{Core, Counters, Parts, Refused, StartError};
 pub use daemon::{Daemon, DaemonError};
-pub use planes::{Away, Link, PlaneAddress};
+pub use planes::{Away, PlaneAddress, SmartNicNetwork};
 pub use series::{OneSeries, Values};
 pub use syncs::{SyncAddress, SyncCounters, SyncError, Syncs};

@@ -4,7 +4,7 @@
 //! ```text
 //! Core ─ Command: a call, with the connection's number ─► thread ─► Port: this process, naa.lb.v1, sn_p4.v2
 //!   ▲                                                        │
-//!   └──────── Told: connected, answered, ended ──────────────┘
+//!   └──────── PlaneReport: connected, answered, ended ───────┘
 //! ```
 
 mod local;
@@ -24,16 +24,16 @@ use ejfat_control::{
     plane::{Answer, Call, Outcome, PlaneId, PlaneKind},
     wall::WallTime,
 };
-use ejfat_lb::Plane;
+use ejfat_lb::SharedDataPlane;
 use naa_grpc::Credentials;
 
-pub use smartnic::Link;
+pub use smartnic::SmartNicNetwork;
 
 /// The longest time that a call of a data plane may take. The control plane counts a data plane as lost after this time.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// The time from the end of a connection until the next one is tried. It doubles up to [`LATEST`] after each failure to connect, and
 /// after each connection that was shorter than that.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY: Duration = Duration::from_millis(100);
 /// The longest time until the next connection is tried.
 const LATEST: Duration = Duration::from_secs(2);
 
@@ -41,7 +41,7 @@ const LATEST: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub enum PlaneAddress {
     /// The data plane is in this process.
-    Local(Arc<Plane>),
+    Local(Arc<SharedDataPlane>),
     /// A data plane with the service `naa.lb.v1`; `address` is `HOST:PORT`.
     Staged {
         /// The host and port of the data plane, as `HOST:PORT`.
@@ -56,7 +56,7 @@ pub enum PlaneAddress {
         /// The token and the TLS files for the connection to the SmartNIC's agent.
         credentials: Credentials,
         /// The addresses that the SmartNIC uses on its network.
-        link: Link,
+        network: SmartNicNetwork,
     },
 }
 
@@ -84,8 +84,8 @@ impl PlaneAddress {
             Self::Staged { address, credentials } => {
                 Ok(Box::new(staged::Staged::connect(address, credentials)?))
             }
-            Self::SmartNic { address, credentials, link } => {
-                Ok(Box::new(smartnic::SmartNic::connect(address, credentials, link.clone())?))
+            Self::SmartNic { address, credentials, network } => {
+                Ok(Box::new(smartnic::SmartNic::connect(address, credentials, network.clone())?))
             }
         }
     }
@@ -102,7 +102,7 @@ trait Port {
 
 /// What a thread reports of its data plane. `connection` is the number of the connection, which counts from 1.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PlaneReport {
     pub(crate) plane: PlaneId,
     pub(crate) connection: u64,
     pub(crate) what: What,
@@ -154,11 +154,11 @@ impl PlaneHandle {
     pub(crate) fn start(
         plane: PlaneId,
         address: PlaneAddress,
-        tell: impl Fn(Told) + Send + 'static,
+        report: impl Fn(PlaneReport) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (calls, asked) = mpsc::channel();
         let (name, kind) = (address.name(), address.kind());
-        let run = move || run(plane, &address, &asked, tell);
+        let run = move || run(plane, &address, &asked, report);
         thread::Builder::new().name(format!("naa-plane-{}", plane.0)).spawn(run)?;
         Ok(Self { name, kind, calls, connection: None, away: None, has_ended: false })
     }
@@ -221,28 +221,28 @@ impl PlaneHandle {
     }
 }
 
-fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, tell: impl Fn(Told)) {
-    let (mut connection, mut again) = (0, AGAIN);
+fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, report: impl Fn(PlaneReport)) {
+    let (mut connection, mut wait) = (0, RETRY);
     loop {
         connection += 1;
         let began = Instant::now();
         let end = match address.connect() {
             Err(why) => End::ByItself(why),
             Ok(mut port) => {
-                tell(Told { plane, connection, what: What::Connected });
-                let end = serve(plane, connection, &mut *port, calls, &tell);
+                report(PlaneReport { plane, connection, what: What::Connected });
+                let end = serve(plane, connection, &mut *port, calls, &report);
                 if began.elapsed() >= LATEST {
-                    again = AGAIN;
+                    wait = RETRY;
                 }
                 end
             }
         };
         match end {
-            End::ByItself(why) => tell(Told { plane, connection, what: What::Ended(why) }),
+            End::ByItself(why) => report(PlaneReport { plane, connection, what: What::Ended(why) }),
             End::Ordered => {}
             End::OfCore => return,
         }
-        let until = Instant::now() + again;
+        let until = Instant::now() + wait;
         loop {
             match calls.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 // The command was meant for the connection that has ended.
@@ -251,7 +251,7 @@ fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, tell: 
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        again = (again * 2).min(LATEST);
+        wait = (wait * 2).min(LATEST);
     }
 }
 
@@ -271,7 +271,7 @@ fn serve(
     connection: u64,
     port: &mut dyn Port,
     calls: &Receiver<Command>,
-    tell: &impl Fn(Told),
+    report: &impl Fn(PlaneReport),
 ) -> End {
     loop {
         let call = match calls.recv() {
@@ -283,7 +283,7 @@ fn serve(
         match port.call(&call) {
             Ok(outcome) => {
                 let answer = Answer { plane, number: call.number, outcome };
-                tell(Told { plane, connection, what: What::Answered(answer) });
+                report(PlaneReport { plane, connection, what: What::Answered(answer) });
             }
             Err(why) => return End::ByItself(why),
         }
@@ -322,11 +322,11 @@ mod tests {
     #[test]
     fn a_plane_that_gives_connections_up_at_once_is_tried_less_and_less_often() {
         let (calls, asked) = mpsc::channel();
-        let (told, connected) = mpsc::channel();
+        let (reports, connected) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let local = PlaneAddress::Local(Arc::new(Plane::new(ejfat::lb::Rules::default(), 1)));
-            run(PlaneId(0), &local, &asked, |of: Told| {
-                let _ = told.send(of.connection);
+            let local = PlaneAddress::Local(Arc::new(SharedDataPlane::new(ejfat::lb::Rules::default(), 1)));
+            run(PlaneId(0), &local, &asked, |of: PlaneReport| {
+                let _ = reports.send(of.connection);
             });
         });
         let begin = Instant::now();
@@ -334,7 +334,7 @@ mod tests {
             assert_eq!(connected.recv().unwrap(), connection);
             calls.send(Command::Disconnect(connection)).unwrap();
         }
-        assert!(begin.elapsed() >= AGAIN * (1 + 2 + 4 + 8), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() >= RETRY * (1 + 2 + 4 + 8), "{:?}", begin.elapsed());
         drop(calls);
         thread.join().unwrap();
     }

@@ -207,8 +207,8 @@ mod tests {
             reports.add(WallTime(second * 1000), s(second), &Report::Alarm { lb, alarm });
         }
         let issues = reports.issues(lb, s(5));
-        let told: Vec<_> = issues.iter().map(|of| (of.member(), of.since)).collect();
-        assert_eq!(told, [(Some(3), WallTime(0))]);
+        let members: Vec<_> = issues.iter().map(|of| (of.member(), of.since)).collect();
+        assert_eq!(members, [(Some(3), WallTime(0))]);
         assert_eq!(reports.issues(lb, s(7)), []);
         reports.add(WallTime(9000), s(9), &Report::Alarm { lb, alarm: Alarm::Stopped { member: 3 } });
         assert_eq!(

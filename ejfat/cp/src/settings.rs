@@ -17,18 +17,18 @@ use std::{
 use ejfat::{Time, lb::Rules};
 use ejfat_control::{
     config::{AddressPolicy, Config, ConfigError, LivenessTimes, LoadBalancerConfig},
-    control::{BeginError, Control, Options},
+    control::{BeginError, Control, ControlConfig},
     plane::PlaneId,
     registry::RestoreError,
 };
-use ejfat_lb::Plane;
+use ejfat_lb::SharedDataPlane;
 use naa_grpc::{ClientTls, Credentials, ServerTls};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use values::{Length, MacAddress, PortRange, Stay, length};
 
-use crate::planes::{Link, PlaneAddress};
+use crate::planes::{PlaneAddress, SmartNicNetwork};
 
 /// The TCP port on which gRPC is served if `listen` is not set.
 pub const GRPC_PORT: u16 = 19_523;
@@ -264,7 +264,7 @@ impl Settings {
     /// The first field that is wrong, with its line.
     pub fn check(&self) -> Result<(), SettingsError> {
         let mut options = self.options()?;
-        let planes = self.planes(|| PlaneAddress::Local(Plane::new(Rules::default(), 0).into()))?;
+        let planes = self.planes(|| PlaneAddress::Local(SharedDataPlane::new(Rules::default(), 0).into()))?;
         options.planes = planes.iter().map(|(id, address)| (*id, address.kind())).collect();
         let nothing: [(Vec<u8>, Vec<u8>); 0] = [];
         let (root, first) = ("any token", NonZeroU64::MIN);
@@ -388,8 +388,8 @@ impl Settings {
     ///
     /// # Errors
     /// If `rate_factor` is not from 1 to 100.
-    pub fn options(&self) -> Result<Options, SettingsError> {
-        let mut options = Options::default();
+    pub fn options(&self) -> Result<ControlConfig, SettingsError> {
+        let mut options = ControlConfig::default();
         if let Some(factor) = self.rate_factor {
             if !(1.0..=100.0).contains(&factor) {
                 return Err(self.value("rate_factor", format!("{factor} is not from 1 to 100")));
@@ -416,10 +416,11 @@ impl Settings {
                     credentials: credentials(token_file.as_deref(), tls.as_ref()).map_err(wrong)?,
                 },
                 PlaneSettings::Smartnic { address, token_file, tls, mac, next_hop } => {
+                    let addresses = self.data_addresses();
                     PlaneAddress::SmartNic {
                         address: address.clone(),
                         credentials: credentials(token_file.as_deref(), tls.as_ref()).map_err(wrong)?,
-                        link: Link { mac: mac.0, next_hop: next_hop.0, addresses: self.data_addresses() },
+                        network: SmartNicNetwork { mac: mac.0, next_hop: next_hop.0, addresses },
                     }
                 }
             };

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbs::peer::Peer;
+use verbs::source_network::SourceNetwork;
 
 /// How many calls without a known token a source network may make at once. A connection that makes a further one is ended.
 const REFUSALS: u32 = 100;
@@ -20,7 +20,7 @@ const MOST_SOURCES: usize = 4096;
 
 /// What one source network has used of its limits.
 #[derive(Debug, Default)]
-struct SourceUse {
+struct CallUse {
     /// The time at which it may again make [`REFUSALS`] calls without a known token at once.
     full_at: Option<Instant>,
     /// Its long calls that are in progress.
@@ -29,18 +29,22 @@ struct SourceUse {
 
 /// What each source network has used of its limits. The key `None` stands for all that are not remembered one by one.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(Mutex<BTreeMap<Option<Peer>, SourceUse>>);
+pub(crate) struct Sources(Mutex<BTreeMap<Option<SourceNetwork>, CallUse>>);
 
 /// A long call of a source network. It counts as in progress until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    source: Option<Peer>,
+    source: Option<SourceNetwork>,
     sources: Arc<Sources>,
 }
 
 impl Sources {
     /// Changes the entry of a source network. Returns the key of the entry, and what `change` returned.
-    fn with<T>(&self, source: Option<Peer>, change: impl FnOnce(&mut SourceUse) -> T) -> (Option<Peer>, T) {
+    fn with<T>(
+        &self,
+        source: Option<SourceNetwork>,
+        change: impl FnOnce(&mut CallUse) -> T,
+    ) -> (Option<SourceNetwork>, T) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
             let now = Instant::now();
@@ -59,7 +63,7 @@ impl Sources {
     /// Counts a call that is refused because it shows no known token. Returns whether the source network is within its limit.
     pub(crate) fn may_be_refused(&self, from: IpAddr) -> bool {
         let now = Instant::now();
-        let refused = |of: &mut SourceUse| {
+        let refused = |of: &mut CallUse| {
             let full_at = of.full_at.map_or(now, |at| at.max(now)) + PER_REFUSAL;
             let is_within = full_at <= now + PER_REFUSAL * REFUSALS;
             if is_within {
@@ -72,12 +76,12 @@ impl Sources {
 
     /// Counts a long call. Returns `None` if its source network has too many in progress.
     pub(crate) fn hold(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Held> {
-        let take = |of: &mut SourceUse| {
+        let take = |of: &mut CallUse| {
             let has_room = of.long_calls < MOST_LONG_CALLS;
             of.long_calls += usize::from(has_room);
             has_room
         };
-        let (source, has_room) = self.with(from.map(Peer::from), take);
+        let (source, has_room) = self.with(from.map(SourceNetwork::from), take);
         has_room.then(|| Held { source, sources: self.clone() })
     }
 }

@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use common::{Client, Folder, settings, start, until};
+use common::{Client, TempFolder, settings, start, until};
 use ejfat_udp::{Sender, SenderConfig, SyncSender};
 use proto::loadbalancer as pb;
 use tonic::Code;
 
 #[test]
 fn events_of_a_registered_sender_reach_the_workers_that_registered() {
-    let (folder, ip) = (Folder::new(), "127.0.80.1");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.1");
     let daemon = start(&settings(ip), &folder.0);
     let mut client = Client::admin(&daemon);
     let reserved = client.reserve(&["127.0.0.1", ip]);
@@ -55,7 +55,7 @@ fn events_of_a_registered_sender_reach_the_workers_that_registered() {
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_restart() {
-    let (folder, ip) = (Folder::new(), "127.0.80.2");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.2");
     let daemon = start(&settings(ip), &folder.0);
     let mut client = Client::admin(&daemon);
     let reserved = client.reserve(&["10.0.0.1"]);
@@ -74,7 +74,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
 
 #[test]
 fn calls_are_refused_by_cause() {
-    let (folder, ip) = (Folder::new(), "127.0.80.3");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.3");
     let daemon = start(&settings(ip), &folder.0);
     let mut client = Client::admin(&daemon);
     let reserved = client.reserve(&[]);
@@ -107,7 +107,7 @@ fn health_is_told_to_anybody() {
     use proto::health::v1::{
         HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
     };
-    let (folder, ip) = (Folder::new(), "127.0.80.4");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.4");
     let daemon = start(&settings(ip), &folder.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -130,7 +130,7 @@ fn health_is_told_to_anybody() {
 
 #[test]
 fn whoever_guesses_tokens_loses_connections_and_holders_of_tokens_are_served() {
-    let (folder, ip) = (Folder::new(), "127.0.80.5");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.5");
     let daemon = start(&settings(ip), &folder.0);
     let mut admin = Client::admin(&daemon);
     let lb = admin.reserve(&[]).lb_id;
@@ -146,7 +146,7 @@ fn whoever_guesses_tokens_loses_connections_and_holders_of_tokens_are_served() {
 
 #[test]
 fn a_stranger_makes_nobody_read_a_long_message() {
-    let (folder, ip) = (Folder::new(), "127.0.80.6");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.6");
     let daemon = start(&settings(ip), &folder.0);
     let long = "x".repeat(900_000);
     let mut admin = Client::admin(&daemon);

@@ -4,25 +4,25 @@ mod common;
 
 use std::{fs, net::Ipv4Addr, path::Path, sync::Arc};
 
-use common::{Client, Folder, settings, start, until};
+use common::{Client, TempFolder, settings, start, until};
 use ejfat::lb::Rules;
 use ejfat_cp::{Daemon, settings::Settings};
-use ejfat_lb::Plane;
+use ejfat_lb::SharedDataPlane;
 
 /// A control plane at `ip` whose store is in the folder `name`.
-fn at(folder: &Folder, ip: &str, name: &str) -> Daemon {
+fn at(folder: &TempFolder, ip: &str, name: &str) -> Daemon {
     let state = folder.0.join(name);
     fs::create_dir_all(&state).unwrap();
     start(&settings(ip), &state)
 }
 
 fn revision(backup: &Path) -> u64 {
-    naa_store::revision_of(backup, &naa_store::Settings::default()).unwrap().0
+    naa_store::revision_of(backup, &naa_store::SqliteConfig::default()).unwrap().0
 }
 
 #[test]
 fn the_backup_of_a_store_that_was_lost_is_kept() {
-    let (folder, ip) = (Folder::new(), "127.0.80.31");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.31");
     let [to, before, kept] = ["lb.backup", "lb.backup.1", "lb.backup.kept"].map(|name| folder.0.join(name));
     let first = at(&folder, ip, "first");
     let mut client = Client::admin(&first);
@@ -66,7 +66,7 @@ fn the_backup_of_a_store_that_was_lost_is_kept() {
 
 #[test]
 fn a_backup_leaves_the_stores_own_files_alone() {
-    let (folder, ip) = (Folder::new(), "127.0.80.34");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.34");
     let first = at(&folder, ip, "site");
     let state = folder.0.join("site");
     let store = state.join("control.db");
@@ -87,7 +87,7 @@ fn a_backup_leaves_the_stores_own_files_alone() {
 
 #[test]
 fn the_audit_log_is_opened_again_after_its_file_was_renamed() {
-    let (folder, ip) = (Folder::new(), "127.0.80.32");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.32");
     let [audit, renamed] = ["audit.json", "audit.json.1"].map(|name| folder.0.join(name));
     let text = format!(
         "listen: ['{ip}:0']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}\naudit: '{}'",
@@ -108,7 +108,7 @@ fn the_audit_log_is_opened_again_after_its_file_was_renamed() {
 
 #[test]
 fn a_control_plane_without_a_data_plane_is_not_ready_and_its_statuses_say_why() {
-    let (folder, ip) = (Folder::new(), "127.0.80.33");
+    let (folder, ip) = (TempFolder::new(), "127.0.80.33");
     let token = folder.0.join("plane.token");
     fs::write(&token, "not the token").unwrap();
     let text = format!(
@@ -128,7 +128,7 @@ fn a_control_plane_without_a_data_plane_is_not_ready_and_its_statuses_say_why() 
     assert_eq!(kind, "data_plane_away");
     assert!(text.contains("127.0.80.33:18010 is not in use since 20"), "{text}");
     let serve = |token: &str| {
-        let plane = Arc::new(Plane::new(Rules::default(), 1));
+        let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
         let at = (Ipv4Addr::new(127, 0, 80, 33), 18_010).into();
         let mut server = None;
         // A server that has just been dropped may still have the port.

@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use common::{Client, Folder, settings, until};
+use common::{Client, TempFolder, settings, until};
 use disk::{Disk, Faults};
 use ejfat::lb::Rules;
-use ejfat_control::{control::Options, plane::PlaneId};
+use ejfat_control::{control::ControlConfig, plane::PlaneId};
 use ejfat_cp::{Core, Parts, PlaneAddress, Public, service};
-use ejfat_lb::Plane;
-use naa_grpc::Credentials;
-use naa_store::{Settings, SqliteStore, Store, Term};
+use ejfat_lb::SharedDataPlane;
+use naa_grpc::{Credentials, GrpcServerConfig};
+use naa_store::{SqliteConfig, SqliteStore, Store, Term};
 use tonic::{Code, Status};
 
 const ROOT: &str = "the-root-token";
@@ -26,20 +26,21 @@ const ROOT: &str = "the-root-token";
 /// A core that is served over gRPC, without sync sockets.
 struct Site {
     core: Arc<Core>,
-    server: naa_grpc::Server,
+    server: naa_grpc::GrpcServer,
 }
 
 impl Site {
     fn start(ip: &str, store: Arc<dyn Store>, plane: PlaneAddress) -> Self {
         let config = settings(ip).config();
         let planes = [(PlaneId(0), plane)].into();
-        let parts =
-            Parts { config, options: Options::default(), root: ROOT.to_owned(), store, planes, audit: None };
+        let (options, root) = (ControlConfig::default(), ROOT.to_owned());
+        let parts = Parts { config, options, root, store, planes, audit: None };
         let core = Core::start(parts).unwrap();
         let public = Public { tls: false, host: ip.to_owned(), port: 1 };
-        let settings = naa_grpc::Settings { seats: 32, streams: 16, threads: 1, permits: None, tls: None };
+        let (connections, streams, threads) = (32, 16, 1);
+        let config = GrpcServerConfig { connections, streams, threads, permits: None, tls: None };
         let at = SocketAddr::new(ip.parse().unwrap(), 0);
-        let server = naa_grpc::serve(settings, at, service(&core, Arc::new(OnceLock::from(public)))).unwrap();
+        let server = naa_grpc::serve(config, at, service(&core, Arc::new(OnceLock::from(public)))).unwrap();
         Self { core, server }
     }
 
@@ -55,7 +56,7 @@ impl Drop for Site {
 }
 
 fn local() -> PlaneAddress {
-    PlaneAddress::Local(Arc::new(Plane::new(Rules::default(), 1)))
+    PlaneAddress::Local(Arc::new(SharedDataPlane::new(Rules::default(), 1)))
 }
 
 fn worker(ip: &str, port: u16) -> SocketAddr {
@@ -69,8 +70,8 @@ fn is_unavailable(refused: &Status, says: &[&str]) -> bool {
 /// Checks that changes are refused with a reason while the fault lasts, that states are still taken and epochs made, and that
 /// everything works afterwards. `says` has the texts of which one must be in the reason.
 fn refuses_and_recovers(ip: &str, fault: impl Fn(&mut Faults, u64), says: &[&str]) {
-    let (folder, disk) = (Folder::new(), Disk::new(Faults::default()));
-    let store_settings = Settings { vfs: Some(disk.name()), ..Settings::default() };
+    let (folder, disk) = (TempFolder::new(), Disk::new(Faults::default()));
+    let store_settings = SqliteConfig { vfs: Some(disk.name()), ..SqliteConfig::default() };
     let store = SqliteStore::open(&folder.0.join("control.db"), &store_settings).unwrap();
     let site = Site::start(ip, Arc::new(store), local());
     let mut client = site.client();
@@ -118,7 +119,7 @@ fn refuses_and_recovers(ip: &str, fault: impl Fn(&mut Faults, u64), says: &[&str
     });
     drop((client, site));
     disk.sync_to_folder();
-    let store = SqliteStore::open(&folder.0.join("control.db"), &Settings::default()).unwrap();
+    let store = SqliteStore::open(&folder.0.join("control.db"), &SqliteConfig::default()).unwrap();
     let site = Site::start(ip, Arc::new(store), local());
     let status = site.client().status(&lb).unwrap();
     let named = |port: u16| status.workers.iter().any(|of| of.udp_port == u32::from(port));
@@ -143,15 +144,15 @@ fn a_disk_that_fails_refuses_changes_only_until_it_works() {
 #[test]
 fn a_control_plane_that_is_replaced_at_its_data_plane_changes_nothing_more_and_says_so() {
     let ip = "127.0.80.14";
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     let remote =
         ejfat_lb::grpc::serve((Ipv4Addr::new(127, 0, 80, 14), 0).into(), plane.clone(), None).unwrap();
     let address = || PlaneAddress::Staged {
         address: remote.address().to_string(),
         credentials: Credentials::new(None, None).unwrap(),
     };
-    let folder = Folder::new();
-    let open = |name: &str| SqliteStore::open(&folder.0.join(name), &Settings::default()).unwrap();
+    let folder = TempFolder::new();
+    let open = |name: &str| SqliteStore::open(&folder.0.join(name), &SqliteConfig::default()).unwrap();
     let first = Site::start(ip, Arc::new(open("first.db")), address());
     let mut client = first.client();
     let lb = client.reserve(&[]).lb_id;
@@ -182,8 +183,8 @@ fn a_control_plane_that_is_replaced_at_its_data_plane_changes_nothing_more_and_s
 
 #[test]
 fn a_control_plane_whose_store_another_one_claimed_stops_changing_things() {
-    let (folder, ip) = (Folder::new(), "127.0.80.15");
-    let store = Arc::new(SqliteStore::open(&folder.0.join("control.db"), &Settings::default()).unwrap());
+    let (folder, ip) = (TempFolder::new(), "127.0.80.15");
+    let store = Arc::new(SqliteStore::open(&folder.0.join("control.db"), &SqliteConfig::default()).unwrap());
     let site = Site::start(ip, store.clone(), local());
     let mut client = site.client();
     let lb = client.reserve(&[]).lb_id;

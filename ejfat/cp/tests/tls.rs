@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Folder;
+use common::TempFolder;
 use ejfat::uri::EjfatUri;
 use ejfat_client::{ClientError, Connection, Trust};
 use ejfat_cp::{Daemon, settings::Settings};
@@ -29,7 +29,7 @@ fn at(ip: &str, mut params: CertificateParams) -> CertificateParams {
 }
 
 /// Starts a control plane. `pair` are the files of its certificate and key; without them it does not speak TLS.
-fn start(ip: &str, folder: &Folder, pair: Option<(PathBuf, PathBuf)>) -> Daemon {
+fn start(ip: &str, folder: &TempFolder, pair: Option<(PathBuf, PathBuf)>) -> Daemon {
     let tls =
         pair.map(|(cert, key)| format!("tls: {{cert: '{}', key: '{}'}}\n", cert.display(), key.display()));
     let settings = format!(
@@ -59,7 +59,8 @@ fn failure(connection: &Connection, says: &str) -> TlsFailure {
 
 #[test]
 fn a_certificate_that_is_wrong_is_refused_with_the_reason() {
-    let (ip, folder, files, ca) = ("127.0.80.21", Folder::new(), Files::new("cp-reasons"), Ca::new("one"));
+    let (ip, folder) = ("127.0.80.21", TempFolder::new());
+    let (files, ca) = (Files::new("cp-reasons"), Ca::new("one"));
     let trusted = files.put("trusted.pem", &ca.pem());
     let right = at(ip, at_loopback());
     let served = |params: &CertificateParams, signed_by: &Ca| {
@@ -88,7 +89,7 @@ fn a_certificate_that_is_wrong_is_refused_with_the_reason() {
 
 #[test]
 fn a_certificate_is_reloaded_under_load_and_no_call_is_dropped() {
-    let (ip, folder, files) = ("127.0.80.22", Folder::new(), Files::new("cp-reload"));
+    let (ip, folder, files) = ("127.0.80.22", TempFolder::new(), Files::new("cp-reload"));
     let (old, new) = (Ca::new("old"), Ca::new("new"));
     let pair = |ca: &Ca| files.put_pair("server", &ca.sign(&at(ip, at_loopback())));
     let both = files.put("both.pem", &(old.pem() + &new.pem()));

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! event ─► segment::Segments ─► IP | UDP | LB header | RE header | payload ─► lb::Tables: epoch, slot, member
-//!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► Place commands: caller's memory
+//!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► CopyCommand: caller's memory
 //! ```
 //!
 //! The functions of this crate get bytes, time and random numbers as arguments. The crate neither stores nor copies
@@ -14,21 +14,21 @@
 //!
 //! ```rust
 //! use ejfat::reassembly::{Config, Reassembler};
-//! use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments};
+//! use ejfat::segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments};
 //! use ejfat::Time;
 //!
 //! let event = vec![7; 3000];
 //! let size = SegmentSize::of_mtu(1500, IpVersion::V4)?;
-//! let name = EventName { tick: 1, event: 1, data_id: 5, entropy: 0 };
+//! let fields = EventFields { tick: 1, event: 1, data_id: 5, entropy: 0 };
 //! let mut reassembler = Reassembler::new(Config::default())?;
 //! let mut memory = vec![0; event.len()];
 //! let mut complete = false;
-//! for segment in Segments::new(LbVersion::V2, size, name, event.len() as u64)? {
+//! for segment in Segments::new(LbVersion::V2, size, fields, event.len() as u64)? {
 //!     let datagram = [&segment.headers[..], &event[segment.payload.clone()]].concat();
-//!     let place = reassembler.handle(Time(0), None, &datagram).expect("the segment is valid");
-//!     let at = place.offset as usize;
-//!     memory[at..at + place.payload.len()].copy_from_slice(&datagram[place.payload]);
-//!     complete = place.complete;
+//!     let command = reassembler.handle(Time(0), None, &datagram).expect("the segment is valid");
+//!     let at = command.offset as usize;
+//!     memory[at..at + command.payload.len()].copy_from_slice(&datagram[command.payload]);
+//!     complete = command.complete;
 //! }
 //! assert!(complete && memory == event);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

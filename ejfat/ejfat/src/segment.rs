@@ -93,7 +93,7 @@ pub struct Segment {
 
 /// The numbers of an event that are in the headers of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventName {
+pub struct EventFields {
     /// The tick by which the load balancer routes the event. [`Ticks`] creates ticks.
     pub tick: u64,
     /// The event number. A worker identifies an event by event number and data id.
@@ -122,14 +122,14 @@ impl Segments {
     pub fn new(
         version: LbVersion,
         size: SegmentSize,
-        name: EventName,
+        fields: EventFields,
         length: u64,
     ) -> Result<Self, SegmentError> {
         if length == 0 {
             return Err(SegmentError::Empty);
         }
         let length = u32::try_from(length).map_err(|_| SegmentError::TooLong(length))?;
-        let EventName { tick, event, data_id, entropy } = name;
+        let EventFields { tick, event, data_id, entropy } = fields;
         let select = match version {
             LbVersion::V2 => Select::V2 { entropy },
             LbVersion::V3 => Select::V3 { slot: tick as u16, port: entropy },

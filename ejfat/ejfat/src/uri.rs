@@ -39,9 +39,9 @@ pub struct EjfatUri {
     /// The id of the reservation.
     pub lb_id: Option<String>,
     /// The IPv4 address to which segments are sent.
-    pub data_v4: Option<Data<Ipv4Addr>>,
+    pub data_v4: Option<DataAddress<Ipv4Addr>>,
     /// The IPv6 address to which segments are sent.
-    pub data_v6: Option<Data<Ipv6Addr>>,
+    pub data_v6: Option<DataAddress<Ipv6Addr>>,
     /// The addresses to which sync datagrams are sent.
     pub sync: Vec<SocketAddr>,
     /// The id of a worker session.
@@ -52,14 +52,14 @@ pub struct EjfatUri {
 
 /// A data address of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Data<A> {
+pub struct DataAddress<A> {
     /// The IP address of the load balancer.
     pub ip: A,
     /// The UDP ports of the address. A sender may use any port of this range.
     pub ports: RangeInclusive<u16>,
 }
 
-impl<A: Copy + Into<IpAddr>> Data<A> {
+impl<A: Copy + Into<IpAddr>> DataAddress<A> {
     /// Returns the address with the first port.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip.into(), *self.ports.start())
@@ -122,8 +122,8 @@ impl EjfatUri {
     /// Returns the address to which segments are sent. If the URI has an IPv4 and an IPv6 address, `prefer_v6` selects
     /// the IPv6 address.
     pub fn data(&self, prefer_v6: bool) -> Option<SocketAddr> {
-        let v4 = self.data_v4.as_ref().map(Data::address);
-        let v6 = self.data_v6.as_ref().map(Data::address);
+        let v4 = self.data_v4.as_ref().map(DataAddress::address);
+        let v6 = self.data_v6.as_ref().map(DataAddress::address);
         if prefer_v6 { v6.or(v4) } else { v4.or(v6) }
     }
 
@@ -157,8 +157,8 @@ impl EjfatUri {
             .ok_or_else(|| wrong("data", value, "IP address with or without a port or PORT-PORT"))?;
         let ports = ports.unwrap_or(DATA_PORT..=DATA_PORT);
         let new = match ip {
-            IpAddr::V4(ip) => put(&mut self.data_v4, Data { ip, ports }),
-            IpAddr::V6(ip) => put(&mut self.data_v6, Data { ip, ports }),
+            IpAddr::V4(ip) => put(&mut self.data_v4, DataAddress { ip, ports }),
+            IpAddr::V6(ip) => put(&mut self.data_v6, DataAddress { ip, ports }),
         };
         if new { Ok(()) } else { Err(UriError::TwoData(value.to_owned())) }
     }
@@ -173,8 +173,8 @@ fn without_port(text: &str) -> String {
 }
 
 /// Stores a data address. Returns false if a different data address is stored already.
-fn put<A: Copy + PartialEq>(place: &mut Option<Data<A>>, data: Data<A>) -> bool {
-    *place.get_or_insert_with(|| Data { ip: data.ip, ports: data.ports.clone() }) == data
+fn put<A: Copy + PartialEq>(place: &mut Option<DataAddress<A>>, data: DataAddress<A>) -> bool {
+    *place.get_or_insert_with(|| DataAddress { ip: data.ip, ports: data.ports.clone() }) == data
 }
 
 fn wrong(key: &'static str, value: &str, expected: &'static str) -> UriError {
@@ -299,10 +299,10 @@ impl fmt::Display for EjfatUri {
         for sync in &self.sync {
             pair("sync", &sync.to_string())?;
         }
-        if let Some(Data { ip, ports }) = &self.data_v4 {
+        if let Some(DataAddress { ip, ports }) = &self.data_v4 {
             pair("data", &format!("{ip}:{}", Ports(ports)))?;
         }
-        if let Some(Data { ip, ports }) = &self.data_v6 {
+        if let Some(DataAddress { ip, ports }) = &self.data_v6 {
             pair("data", &format!("[{ip}]:{}", Ports(ports)))?;
         }
         if let Some(session) = &self.session {

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{NOW, Worker, segment, segments};
+use common::{NOW, WorkerModel, segment, segments};
 use ejfat::{
-    reassembly::{Cause, Config},
-    segment::{EventName, IpVersion, SegmentSize},
+    reassembly::{Config, SegmentDropCause},
+    segment::{EventFields, IpVersion, SegmentSize},
 };
 use simnet::Random;
 
@@ -35,7 +35,7 @@ fn any_order_with_duplicates() {
     for seed in 0..seeds() {
         let random = &mut Random::new(seed, 0);
         let event = random_event(random, 300_000);
-        let name = EventName { tick: seed, event: random.next_u64(), data_id: 7, entropy: 0 };
+        let name = EventFields { tick: seed, event: random.next_u64(), data_id: 7, entropy: 0 };
         let mut datagrams = segments(name, random_size(random), &event);
         let distinct = datagrams.len();
         for _ in 0..random.below(20) {
@@ -44,13 +44,13 @@ fn any_order_with_duplicates() {
         if random.chance(900_000) {
             shuffle(random, &mut datagrams);
         }
-        let mut worker = Worker::new(Config::default());
+        let mut worker = WorkerModel::new(Config::default());
         let mut delivered = Vec::new();
         let mut duplicates = 0;
         for datagram in &datagrams {
             match worker.event(NOW, None, datagram) {
                 Ok(complete) => delivered.extend(complete),
-                Err(Cause::Duplicate) => duplicates += 1,
+                Err(SegmentDropCause::Duplicate) => duplicates += 1,
                 Err(cause) => panic!("seed {seed}: {cause:?}"),
             }
         }
@@ -65,15 +65,15 @@ fn never_with_a_segment_missing() {
     for seed in 0..seeds() {
         let random = &mut Random::new(seed, 1);
         let event = random_event(random, 300_000);
-        let name = EventName { tick: seed, event: 0, data_id: 7, entropy: 0 };
+        let name = EventFields { tick: seed, event: 0, data_id: 7, entropy: 0 };
         let mut datagrams = segments(name, random_size(random), &event);
         datagrams.remove(random.below(datagrams.len() as u64) as usize);
         let mut order: Vec<_> = [&datagrams, &datagrams, &datagrams].into_iter().flatten().collect();
         shuffle(random, &mut order);
-        let mut worker = Worker::new(Config::default());
+        let mut worker = WorkerModel::new(Config::default());
         for datagram in order {
             match worker.event(NOW, None, datagram) {
-                Ok(None) | Err(Cause::Duplicate) => {}
+                Ok(None) | Err(SegmentDropCause::Duplicate) => {}
                 other => panic!("seed {seed}: {:?}", other.map(|event| event.is_some())),
             }
         }
@@ -89,7 +89,7 @@ fn any_pieces() {
         let length = random.range(1..=60_000) as u32;
         let mut event = vec![0; length as usize];
         random.fill(&mut event);
-        let mut worker = Worker::new(Config { chunks: random.range(1..=3) as u32, ..Config::default() });
+        let mut worker = WorkerModel::new(Config { chunks: random.range(1..=3) as u32, ..Config::default() });
         let mut have = vec![false; length as usize];
         let stride = random.range(1..=900) as u32;
         for _ in 0..random.range(1..=2_000) {
@@ -110,11 +110,11 @@ fn any_pieces() {
                     assert_eq!(place.complete, have.iter().all(|&there| there), "seed {seed}");
                     assert!(!place.complete || worker.bytes(&place) == event, "seed {seed}");
                 }
-                Err(Cause::Duplicate) => {
+                Err(SegmentDropCause::Duplicate) => {
                     assert_eq!(there, len as usize, "seed {seed}: {range:?} was missing")
                 }
-                Err(Cause::Overlap) => assert_ne!(there, 0, "seed {seed}: {range:?}"),
-                Err(Cause::Scattered | Cause::Memory) => {}
+                Err(SegmentDropCause::Overlap) => assert_ne!(there, 0, "seed {seed}: {range:?}"),
+                Err(SegmentDropCause::Scattered | SegmentDropCause::Memory) => {}
                 Err(cause) => panic!("seed {seed}: {cause:?}"),
             }
         }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, Eviction, LimitsBy, Place, Reassembler},
+    reassembly::{Config, CopyCommand, Eviction, LimitsBy, Reassembler, SegmentDropCause},
     wire::ReHeader,
 };
 
@@ -36,7 +36,7 @@ fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reas
     for part in 0..4 {
         for event in 0..4 {
             between(reassembler);
-            let placed: Result<Place, Cause> =
+            let placed: Result<CopyCommand, SegmentDropCause> =
                 reassembler.handle(NOW, HONEST, &segment(event, part * 100, 400, &[1; 100]));
             complete +=
                 usize::from(placed.is_ok_and(|place| place.complete && reassembler.release(place.id)));
@@ -137,7 +137,7 @@ fn senders_behind_one_address_have_limits_of_their_own() {
         }
     }
     assert_eq!((complete, reassembler.counters().evicted_for_any_reason()), (1000, 0));
-    let streams = reassembler.sources().filter(|source| source.data_id.is_some()).count();
+    let streams = reassembler.senders().filter(|sender| sender.data_id.is_some()).count();
     assert_eq!(streams, 1000);
     // A stream that opens more events than its limit loses its own events.
     for event in 100..120 {
@@ -160,10 +160,10 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
         }
     });
     assert_eq!(complete, 4);
-    assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
+    assert!(reassembler.senders().count() <= 65, "the number of streams is bounded");
     // The reassembler applies a separate limit to each of at most 64 streams. All other streams together count as one
     // sender, so together they have at most 8 open events.
-    let unknown = reassembler.sources().next().unwrap();
+    let unknown = reassembler.senders().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
 
@@ -204,7 +204,7 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     }
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
-        assert_eq!(reassembler.handle(NOW, attacker(0), &claim).unwrap_err(), Cause::Memory);
+        assert_eq!(reassembler.handle(NOW, attacker(0), &claim).unwrap_err(), SegmentDropCause::Memory);
     }
     assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (260, 0));
 }
@@ -231,7 +231,8 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     // attacker's event, so the reassembler refuses this event.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
-        assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);
+        let refused = reassembler.handle(NOW, attacker(event as u8), &claim);
+        assert_eq!(refused.unwrap_err(), SegmentDropCause::Memory);
     }
     assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (512, 0));
 }
@@ -257,24 +258,24 @@ fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     let open = |reassembler: &mut Reassembler, at: u64, stream: u16| {
         reassembler.handle(Time(at), HONEST, &of_stream(stream, at, 0, 200, &[1; 100])).unwrap().id
     };
-    let has_seat = |reassembler: &Reassembler, stream| {
-        reassembler.sources().any(|source| source.data_id == Some(stream))
+    let has_entry = |reassembler: &Reassembler, stream| {
+        reassembler.senders().any(|sender| sender.data_id == Some(stream))
     };
     let first = open(&mut reassembler, 1, 1);
     open(&mut reassembler, 2, 2);
     open(&mut reassembler, 3, 3);
-    assert!(!has_seat(&reassembler, 3));
+    assert!(!has_entry(&reassembler, 3));
     reassembler.release(first);
     open(&mut reassembler, 4, 3);
-    assert!(has_seat(&reassembler, 3) && !has_seat(&reassembler, 1));
+    assert!(has_entry(&reassembler, 3) && !has_entry(&reassembler, 1));
     // The reassembler remembers a sender that completed an event until one minute after the sender's last datagram.
     let minute = 60_000_000_000;
     let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
     assert!(proven.complete && reassembler.release(proven.id));
     open(&mut reassembler, 5 + minute - 1, 4);
-    assert!(!has_seat(&reassembler, 4));
+    assert!(!has_entry(&reassembler, 4));
     open(&mut reassembler, 5 + minute, 4);
-    assert!(has_seat(&reassembler, 4) && !has_seat(&reassembler, 2));
+    assert!(has_entry(&reassembler, 4) && !has_entry(&reassembler, 2));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests with recorded bytes of E2SAR 0.3.2 and udplbd 2.3.1.
 
 use ejfat::{
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments},
     wire::{LbHeader, Malformed, ReHeader, Select, SyncHeader, Versions},
 };
 
@@ -17,8 +17,8 @@ const V3: &str = "4c420301 c0e5c7cd 000660c45105c0e5  100010e1 00000000 00000bb8
 const UDPLBD: &str = "4c420301 4d290000 000660c4511d4d29  00000000 00000000 00001758 000660c4511d4d29";
 const SYNC: &str = "4c430200 000004d2 000660c4d763a905 000f4240 18ea00e95d4c3e2b";
 
-fn name(tick: u64, entropy: u16) -> EventName {
-    EventName { tick, event: 0, data_id: 4321, entropy }
+fn name(tick: u64, entropy: u16) -> EventFields {
+    EventFields { tick, event: 0, data_id: 4321, entropy }
 }
 
 #[test]

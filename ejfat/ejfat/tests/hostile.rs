@@ -5,10 +5,10 @@ mod common;
 
 use std::{net::IpAddr, time::Duration};
 
-use common::{NOW, Worker, segment};
+use common::{NOW, WorkerModel, segment};
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, ConfigError, Reassembler},
+    reassembly::{Config, ConfigError, Reassembler, SegmentDropCause},
     wire::{LbHeader, ReHeader, Select, Versions},
 };
 use simnet::Random;
@@ -31,38 +31,38 @@ fn small() -> Config {
 }
 
 /// Returns the cause for which each datagram is refused, or `None` for an accepted datagram.
-fn causes(worker: &mut Worker, datagrams: &[Vec<u8>]) -> Vec<Option<Cause>> {
+fn causes(worker: &mut WorkerModel, datagrams: &[Vec<u8>]) -> Vec<Option<SegmentDropCause>> {
     datagrams.iter().map(|datagram| worker.handle(NOW, HOSTILE, datagram).err()).collect()
 }
 
 #[test]
 fn segments_that_are_none() {
-    let mut worker = Worker::new(small());
+    let mut worker = WorkerModel::new(small());
     let whole = segment(0, 0, 8, &[1; 8]);
     for len in 0..ReHeader::LEN {
-        assert_eq!(worker.handle(NOW, None, &whole[..len]).unwrap_err(), Cause::Short);
+        assert_eq!(worker.handle(NOW, None, &whole[..len]).unwrap_err(), SegmentDropCause::Short);
     }
     let other_version = [&[0x30], &whole[1..]].concat();
-    assert_eq!(worker.handle(NOW, None, &other_version).unwrap_err(), Cause::Version);
+    assert_eq!(worker.handle(NOW, None, &other_version).unwrap_err(), SegmentDropCause::Version);
     let lb = [b"LB\x09\x01", &[0; 12][..], &whole[..]].concat();
-    assert_eq!(worker.handle(NOW, None, &lb).unwrap_err(), Cause::Version);
-    assert_eq!(worker.handle(NOW, None, b"LB\x02").unwrap_err(), Cause::Short);
+    assert_eq!(worker.handle(NOW, None, &lb).unwrap_err(), SegmentDropCause::Version);
+    assert_eq!(worker.handle(NOW, None, b"LB\x02").unwrap_err(), SegmentDropCause::Short);
     assert_eq!(worker.reassembler.open_events(), 0);
 }
 
 #[test]
 fn headers_that_lie() {
-    let mut worker = Worker::new(small());
+    let mut worker = WorkerModel::new(small());
     let most = u32::MAX;
     let cases = [
-        (segment(1, 0x3000_0000, 3000, &[1; 8]), Cause::BeyondEnd),
-        (segment(1, most, 1 << 20, &[1; 8]), Cause::BeyondEnd),
-        (segment(1, 0, 7, &[1; 8]), Cause::BeyondEnd),
-        (segment(1, 0, most, &[1; 8]), Cause::TooLong),
-        (segment(1, most - 7, most, &[1; 8]), Cause::TooLong),
-        (segment(1, 0, 0, &[]), Cause::Empty),
-        (segment(1, 0, 8, &[]), Cause::Empty),
-        (segment(1, 0, 0, &[1; 8]), Cause::Empty),
+        (segment(1, 0x3000_0000, 3000, &[1; 8]), SegmentDropCause::BeyondEnd),
+        (segment(1, most, 1 << 20, &[1; 8]), SegmentDropCause::BeyondEnd),
+        (segment(1, 0, 7, &[1; 8]), SegmentDropCause::BeyondEnd),
+        (segment(1, 0, most, &[1; 8]), SegmentDropCause::TooLong),
+        (segment(1, most - 7, most, &[1; 8]), SegmentDropCause::TooLong),
+        (segment(1, 0, 0, &[]), SegmentDropCause::Empty),
+        (segment(1, 0, 8, &[]), SegmentDropCause::Empty),
+        (segment(1, 0, 0, &[1; 8]), SegmentDropCause::Empty),
     ];
     for (datagram, cause) in &cases {
         assert_eq!(worker.handle(NOW, HOSTILE, datagram).unwrap_err(), *cause);
@@ -73,7 +73,7 @@ fn headers_that_lie() {
 
 #[test]
 fn changing_lengths_and_overlaps_complete_nothing() {
-    let mut worker = Worker::new(small());
+    let mut worker = WorkerModel::new(small());
     let got = causes(
         &mut worker,
         &[
@@ -87,7 +87,7 @@ fn changing_lengths_and_overlaps_complete_nothing() {
             segment(1, 8, 24, &[4; 7]),
         ],
     );
-    use Cause::{Conflict, Duplicate, Overlap};
+    use SegmentDropCause::{Conflict, Duplicate, Overlap};
     let expected =
         [None, Some(Conflict), Some(Conflict), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
     assert_eq!(got, expected);
@@ -114,12 +114,12 @@ fn touched_pages_are_bounded() {
     let config = Config { max_event: u32::MAX, memory: length.into(), ..small() };
     let mut worker = Reassembler::new(config).unwrap();
     let longer = segment(0, 0, length + 1, &[1; 8]);
-    assert_eq!(worker.handle(NOW, HOSTILE, &longer).unwrap_err(), Cause::TooLong);
+    assert_eq!(worker.handle(NOW, HOSTILE, &longer).unwrap_err(), SegmentDropCause::TooLong);
     let mut most = 0;
     for page in 0..10_000u32 {
         let (event, offset) = (page * 8192 / length, page * 8192 % length);
         match worker.handle(NOW, HOSTILE, &segment(event.into(), offset, length, &[1; 8])) {
-            Err(Cause::Memory | Cause::Scattered) => {}
+            Err(SegmentDropCause::Memory | SegmentDropCause::Scattered) => {}
             other => assert!(other.is_ok(), "{other:?}"),
         }
         most = worker.touched_memory().max(most);
@@ -129,8 +129,8 @@ fn touched_pages_are_bounded() {
 
 /// Sends 200 events of an honest sender, with `every` hostile datagrams before each segment. Returns the worker and the
 /// number of delivered events.
-fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (Worker, u64) {
-    let mut worker = Worker::new(small());
+fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
+    let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
     // The honest sender completes an event first, so that it does not count as a sender that never completed an event.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
@@ -160,9 +160,9 @@ fn a_million_event_numbers_displace_their_senders_only() {
     let (worker, delivered) = beside(flood, 1000);
     assert_eq!(delivered, 200);
     assert_eq!(worker.reassembler.open_events(), 8);
-    for source in worker.reassembler.sources() {
-        let evicted = source.counters.evicted_for_any_reason();
-        assert_eq!(evicted > 0, source.address == HOSTILE, "{source:?}");
+    for sender in worker.reassembler.senders() {
+        let evicted = sender.counters.evicted_for_any_reason();
+        assert_eq!(evicted > 0, sender.address == HOSTILE, "{sender:?}");
     }
 }
 
@@ -174,8 +174,8 @@ fn made_up_senders_displace_no_known_one() {
     };
     let (worker, delivered) = beside(flood, 100);
     assert_eq!(delivered, 200);
-    let sources: Vec<_> = worker.reassembler.sources().collect();
-    assert!(sources.len() <= 5);
+    let senders: Vec<_> = worker.reassembler.senders().collect();
+    assert!(senders.len() <= 5);
 }
 
 #[test]
@@ -185,7 +185,10 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
         .map(|event| reassembler.handle(NOW, HONEST, &segment(event, 0, 8, &[1; 8])).unwrap())
         .collect();
     assert!(places.iter().all(|place| place.complete));
-    assert_eq!(reassembler.handle(NOW, HONEST, &segment(4, 0, 8, &[1; 8])).unwrap_err(), Cause::NoSlot);
+    assert_eq!(
+        reassembler.handle(NOW, HONEST, &segment(4, 0, 8, &[1; 8])).unwrap_err(),
+        SegmentDropCause::NoSlot
+    );
     assert!(reassembler.release(places[2].id));
     assert!(!reassembler.release(places[2].id), "it is released already");
     let place = reassembler.handle(NOW, HONEST, &segment(5, 0, 8, &[1; 8])).unwrap();
@@ -193,7 +196,10 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_ne!(place.id, places[2].id);
     assert!(!reassembler.release(places[2].id), "another event has its slot");
     // A late segment of a released event does not open the event again.
-    assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
+    assert_eq!(
+        reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(),
+        SegmentDropCause::Duplicate
+    );
 }
 
 /// A segment of a released event is refused as a duplicate, even if the caller passed a time before the arrival of the
@@ -206,7 +212,7 @@ fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     assert_eq!((reassembler.poll_evicted(), reassembler.poll_given_up(Time(0))), (None, None));
     assert!(reassembler.release(place.id));
     let again = reassembler.handle(Time(late.0 + 1_000), HONEST, &segment(1, 0, 8, &[1; 8]));
-    assert_eq!(again.unwrap_err(), Cause::Duplicate);
+    assert_eq!(again.unwrap_err(), SegmentDropCause::Duplicate);
 }
 
 #[test]
@@ -226,7 +232,10 @@ fn events_without_news_time_out() {
     assert_eq!((expired.name.event, expired.received, expired.length), (2, 4, 16));
     assert_eq!(reassembler.poll_given_up(ms(650)), None);
     assert_eq!(reassembler.next_timeout(), Some(ms(200) + Duration::from_millis(500)));
-    assert_eq!(reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4])).unwrap_err(), Cause::Late);
+    assert_eq!(
+        reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4])).unwrap_err(),
+        SegmentDropCause::Late
+    );
     assert_eq!(reassembler.counters().timed_out, 1);
 }
 
@@ -264,11 +273,11 @@ fn a_sender_started_again_is_no_duplicate() {
         Ok(())
     };
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
-    assert_eq!(handle(1, &with_tick(1, &whole)), Err(Cause::Duplicate));
+    assert_eq!(handle(1, &with_tick(1, &whole)), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
     // A segment that has no tick is recognised as late only until `Config::timeout` has passed since the release of the
     // segment's event.
-    assert_eq!(handle(400, &whole), Err(Cause::Duplicate));
+    assert_eq!(handle(400, &whole), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }
 
@@ -277,7 +286,7 @@ fn an_event_is_not_made_of_two() {
     let mut reassembler = Reassembler::new(small()).unwrap();
     reassembler.handle(NOW, HONEST, &with_tick(1, &segment(0, 0, 8, &[1; 4]))).unwrap();
     let other = with_tick(2, &segment(0, 4, 8, &[2; 4]));
-    assert_eq!(reassembler.handle(NOW, HONEST, &other).unwrap_err(), Cause::Conflict);
+    assert_eq!(reassembler.handle(NOW, HONEST, &other).unwrap_err(), SegmentDropCause::Conflict);
 }
 
 #[test]
@@ -298,7 +307,7 @@ fn an_event_cannot_be_kept_open_for_ever() {
 
 #[test]
 fn who_fills_the_memory_makes_room() {
-    let mut worker = Worker::new(Config { memory: 40 * 4096, ..small() });
+    let mut worker = WorkerModel::new(Config { memory: 40 * 4096, ..small() });
     for page in 0..36 {
         worker
             .handle(NOW, HOSTILE, &segment(page / 18, page as u32 % 18 * 8192, 40 * 4096, &[1; 8]))
@@ -327,8 +336,8 @@ fn seats_of_senders_are_free_again() {
             let place = reassembler.handle(minutes(round.into()), from, &segment(0, 0, 1, &[1])).ok();
             place.map(|place| reassembler.release(place.id));
         }
-        let known = reassembler.sources().filter(|source| source.address.is_some());
-        let addresses: Vec<_> = known.filter_map(|source| source.address).collect();
+        let known = reassembler.senders().filter(|sender| sender.address.is_some());
+        let addresses: Vec<_> = known.filter_map(|sender| sender.address).collect();
         assert_eq!(
             addresses,
             [0, 1, 2, 3].map(|sender| IpAddr::from([10, round, 0, sender])),

@@ -9,7 +9,7 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{Balancer, DropCause, Epoch, LbCounters, LbId, Member, Rule, Rules, Tables, Traffic},
+    lb::{DataPlane, DropCause, Epoch, LbCounters, LbId, Member, Rule, Rules, Tables, Traffic},
     segment::IpVersion::{V4, V6},
 };
 use lb_common::{
@@ -25,7 +25,7 @@ fn every_packet_is_counted() {
         let random = &mut Random::new(seed, 1);
         let rules = random_rules(random);
         let listed: Vec<_> = rules.iter().collect();
-        let mut balancer = Balancer::new(&Tables::new(&rules), seed);
+        let mut plane = DataPlane::new(&Tables::new(&rules), seed);
         let (mut sent, mut lost) = (BTreeMap::<_, Traffic>::new(), BTreeMap::<_, u64>::new());
         let mut received = Traffic::default();
         for _ in 0..200 {
@@ -35,7 +35,7 @@ fn every_packet_is_counted() {
             let expected = model_forward(&listed, &packet);
             received.packets += 1;
             received.bytes += packet.len() as u64;
-            let forwarded = balancer.forward(&mut packet);
+            let forwarded = plane.forward(&mut packet);
             assert_eq!(forwarded.map(|forwarded| forwarded.route), expected.clone().map(|(_, route)| route));
             match expected {
                 Ok((bytes, route)) => {
@@ -46,15 +46,15 @@ fn every_packet_is_counted() {
                 Err(cause) => *lost.entry(cause.name()).or_default() += 1,
             }
         }
-        let used = balancer.members().into_iter().filter(|(_, traffic)| traffic.packets > 0);
+        let used = plane.members().into_iter().filter(|(_, traffic)| traffic.packets > 0);
         assert_eq!(used.collect::<BTreeMap<_, _>>(), sent, "seed {seed}");
-        let lbs: Vec<&LbCounters> = LbId::all().map(|lb| balancer.counters(lb)).collect();
+        let lbs: Vec<&LbCounters> = LbId::all().map(|lb| plane.counters(lb)).collect();
         for cause in DropCause::ALL {
             let dropped: u64 = lbs.iter().map(|lb| lb.dropped.of(cause)).sum();
-            let dropped = dropped + balancer.unaddressed().of(cause);
+            let dropped = dropped + plane.unaddressed().of(cause);
             assert_eq!(dropped, lost.get(cause.name()).copied().unwrap_or(0), "seed {seed}: {cause:?}");
         }
-        let unaddressed = balancer.unaddressed().of_any_cause();
+        let unaddressed = plane.unaddressed().of_any_cause();
         let packets: u64 = lbs.iter().map(|lb| lb.received.packets).sum();
         assert_eq!(packets + unaddressed, received.packets, "seed {seed}");
         for lb in lbs {
@@ -69,15 +69,15 @@ fn every_packet_is_counted() {
 
 #[test]
 fn bytes_are_those_of_packets_or_datagrams() {
-    let mut balancer = Balancer::new(&tables(&[3]), 1);
-    route(&mut balancer, 1);
+    let mut plane = DataPlane::new(&tables(&[3]), 1);
+    route(&mut plane, 1);
     let (from, to) = ((address(V4, 1), 4000).into(), (address(V4, 50), 19_522).into());
     let udp = Udp { from, to, hops: 9, options: vec![1; 8], payload: datagram(2), checksum: true };
-    balancer.forward(&mut udp.bytes()).unwrap();
-    let counters = balancer.counters(lb(LB));
+    plane.forward(&mut udp.bytes()).unwrap();
+    let counters = plane.counters(lb(LB));
     assert_eq!(counters.received, Traffic { packets: 2, bytes: 100 + 136 });
     assert_eq!((counters.v2, counters.v3, counters.dropped.of_any_cause()), (2, 0, 0));
-    assert_eq!(balancer.members()[&(lb(LB), 3)], Traffic { packets: 2, bytes: 84 + 120 });
+    assert_eq!(plane.members()[&(lb(LB), 3)], Traffic { packets: 2, bytes: 84 + 120 });
 }
 
 /// Returns tables in which 1000 calendar slots name the members `first` to `first` + 999.
@@ -102,33 +102,33 @@ fn thousand(first: u16) -> Tables {
 /// members begin at 0.
 #[test]
 fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
-    let mut balancer = Balancer::new(&thousand(0), 1);
+    let mut plane = DataPlane::new(&thousand(0), 1);
     let mut now = Time::default();
     for round in 1..=20u16 {
         let first = round % 3 * 1000;
-        balancer.replace(&thousand(first));
-        assert_eq!(route(&mut balancer, 0), first);
-        let at = |member| balancer.members().get(&(lb(LB), member)).map(|sent| sent.packets);
+        plane.replace(&thousand(first));
+        assert_eq!(route(&mut plane, 0), first);
+        let at = |member| plane.members().get(&(lb(LB), member)).map(|sent| sent.packets);
         assert_eq!(at(first), Some(1), "round {round}");
         for _ in 0..2 {
-            balancer.look_at_members(now);
+            plane.look_at_members(now);
             now = now + Duration::from_secs(60);
         }
-        balancer.look_at_members(now);
-        assert_eq!(balancer.members().len(), 1001, "round {round}");
+        plane.look_at_members(now);
+        assert_eq!(plane.members().len(), 1001, "round {round}");
     }
 }
 
 #[test]
 fn members_keep_their_counters_within_bounds() {
-    let mut balancer = Balancer::new(&thousand(0), 1);
+    let mut plane = DataPlane::new(&thousand(0), 1);
     let mut most = 0;
     for set in 1..=60u16 {
         let tick = u64::from(set) << 10;
-        balancer.stage(thousand(set * 1000).of(lb(LB)).clone(), tick).unwrap();
-        assert_eq!(route(&mut balancer, tick), set * 1000);
-        balancer.retire(lb(LB), tick);
-        let members = balancer.members();
+        plane.stage(thousand(set * 1000).of(lb(LB)).clone(), tick).unwrap();
+        assert_eq!(route(&mut plane, tick), set * 1000);
+        plane.retire(lb(LB), tick);
+        let members = plane.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
         // The members of table set `set - 1` still have counters, because table set `set - 1` was in use when table set

@@ -1,4 +1,4 @@
-//! Tests that look up routes in an `Image`, like hardware does, and compare the routes with those of `Balancer`.
+//! Tests that look up routes in an `Image`, like hardware does, and compare the routes with those of `DataPlane`.
 
 mod lb_common;
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ejfat::{
     lb::{
-        Balancer, DropCause, Epoch, Image, ImageEntry, ImageError, ImageTable, LbId, LbTables, Route, Rule,
+        DataPlane, DropCause, Epoch, Image, ImageEntry, ImageError, ImageTable, LbId, LbTables, Route, Rule,
         Rules, Tables,
     },
     segment::IpVersion::{V4, V6},
@@ -129,12 +129,12 @@ fn an_image_leads_where_the_sets_lead() {
         let mut random = Random::new(seed, 0);
         let site = Site::random(&mut random);
         let first = random_rules_of(&mut random, site);
-        let mut balancer = Balancer::new(&Tables::new(&first), seed);
+        let mut plane = DataPlane::new(&Tables::new(&first), seed);
         let mut all: Vec<_> = first.iter().collect();
         for _ in 0..random.below(6) {
-            stage_random(&mut random, &mut balancer, site, &mut all);
+            stage_random(&mut random, &mut plane, site, &mut all);
         }
-        let image = balancer.image().unwrap();
+        let image = plane.image().unwrap();
         for _ in 0..200 {
             let ip = random.pick(&[V4, V6]);
             let mut datagram = random_header(&mut random, &all).encode();
@@ -143,7 +143,7 @@ fn an_image_leads_where_the_sets_lead() {
             }
             let to = site.lb(ip, random.below(4) as u8);
             let from = site.sender(ip, random.range(1..=5) as u8);
-            let expected = balancer.route(to, from, &datagram);
+            let expected = plane.route(to, from, &datagram);
             assert_eq!(look_up(&image, to, from, &datagram), expected, "seed {seed}");
             routed += u64::from(expected.is_ok());
         }
@@ -162,7 +162,7 @@ fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
 }
 
 fn image(rules: &Rules) -> Result<Image, ImageError> {
-    Balancer::new(&Tables::new(rules), 1).image()
+    DataPlane::new(&Tables::new(rules), 1).image()
 }
 
 #[test]
@@ -178,12 +178,12 @@ fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
     ] {
         all.insert(rule, false).unwrap();
     }
-    let balancer = Balancer::new(&Tables::new(&all), 1);
+    let plane = DataPlane::new(&Tables::new(&all), 1);
     for tick in [0, u64::MAX - 1, u64::MAX] {
         let datagram = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick }.encode();
-        let expected = balancer.clone().route(to, from, &datagram);
+        let expected = plane.clone().route(to, from, &datagram);
         assert!(expected.is_ok());
-        assert_eq!(look_up(&balancer.image().unwrap(), to, from, &datagram), expected, "{tick:#x}");
+        assert_eq!(look_up(&plane.image().unwrap(), to, from, &datagram), expected, "{tick:#x}");
     }
 }
 
@@ -191,43 +191,43 @@ fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
 fn calendars_and_members_that_are_alike_are_there_once() {
     let mut all = rules(one_epoch(lb(0), 1, &[7, 8]));
     all.insert(member(lb(0), 7, (address(V4, 100), 10_000).into(), 0, false), false).unwrap();
-    let mut balancer = Balancer::new(&Tables::new(&all), 1);
-    let used = |balancer: &Balancer| {
-        let slots = balancer.image().unwrap();
+    let mut plane = DataPlane::new(&Tables::new(&all), 1);
+    let used = |plane: &DataPlane| {
+        let slots = plane.image().unwrap();
         slots.table(ImageTable::Slots).iter().filter(|entry| **entry != ImageEntry::default()).count()
     };
-    assert_eq!(used(&balancer), 512);
+    assert_eq!(used(&plane), 512);
     for from in 1..=10 {
-        balancer.stage(LbTables::new(lb(0), &all).into(), from).unwrap();
+        plane.stage(LbTables::new(lb(0), &all).into(), from).unwrap();
     }
-    assert_eq!(used(&balancer), 512);
-    assert_eq!(balancer.image().unwrap().members().count(), 2);
+    assert_eq!(used(&plane), 512);
+    assert_eq!(plane.image().unwrap().members().count(), 2);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
     // An image has room for sixteen different calendars of 1024 calendar slots each.
     let calendars = |count: u16| {
-        let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
+        let mut plane = DataPlane::new(&Tables::new(&Rules::default()), 1);
         for set in 0..count {
             let slot = |slot| Rule::Slot { lb: lb(0), epoch: 0, slot, member: (slot + set) % 1000 };
             let mut all: Vec<_> = (0..1024).map(slot).collect();
             all.push(all_ticks(lb(0), Epoch { slot_bits: 10, ..Epoch::new(0) }));
-            balancer.stage(LbTables::new(lb(0), &rules(all)).into(), u64::from(set) + 1).unwrap();
+            plane.stage(LbTables::new(lb(0), &rules(all)).into(), u64::from(set) + 1).unwrap();
         }
-        balancer.image().map(drop)
+        plane.image().map(drop)
     };
     assert_eq!(calendars(16), Ok(()));
-    let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
+    let mut plane = DataPlane::new(&Tables::new(&Rules::default()), 1);
     let far = Rule::Slot { lb: lb(1), epoch: 0, slot: Rule::MOST_SLOT, member: 1 };
     let near = Rule::Slot { lb: lb(1), epoch: 0, slot: 0, member: 1 };
     let wide = Epoch { slot_bits: 14, ..Epoch::new(0) };
     for (from, slots) in [(1, vec![far]), (2, vec![far, near])] {
         let all = rules(slots.into_iter().chain([all_ticks(lb(1), wide)]));
-        balancer.stage(LbTables::new(lb(1), &all).into(), from).unwrap();
+        plane.stage(LbTables::new(lb(1), &all).into(), from).unwrap();
     }
     let full = |table, count, limit| Err(ImageError::Full { table, count, limit });
-    assert_eq!(balancer.image().map(drop), full(ImageTable::Slots, 32_768, 16_384));
+    assert_eq!(plane.image().map(drop), full(ImageTable::Slots, 32_768, 16_384));
 
     let members: Vec<_> = (0..512).collect();
     let mut all = rules(one_epoch(lb(0), 0, &members));

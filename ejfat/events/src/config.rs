@@ -9,14 +9,14 @@ use std::{
 };
 
 use ejfat::ring::{Filter, Geometry, WorkerName};
-use naa_host::{Choice, SessionConfig};
+use naa_host::{ProviderChoice, SessionConfig};
 
 /// The default port of bridges that are services of an accelerator, which is the port of the accelerator.
 pub const DEFAULT_PORT: u16 = naa_host::DEFAULT_PORT;
 
 /// A bridge. Its text form is `ADDRESS`, `ADDRESS:PORT` or `unix:PATH`; IPv6 addresses with a port are in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum BridgeAddress {
     /// A bridge that is reached by RDMA.
     Remote(SocketAddr),
     /// A bridge on this machine, with the path of its socket.
@@ -26,13 +26,13 @@ pub enum Source {
 /// The error for a text that is not the address of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no bridge; write ADDRESS, ADDRESS:PORT ([ADDRESS]:PORT for IPv6) or unix:PATH")]
-pub struct SourceError(String);
+pub struct BridgeAddressError(String);
 
-impl FromStr for Source {
-    type Err = SourceError;
+impl FromStr for BridgeAddress {
+    type Err = BridgeAddressError;
 
-    fn from_str(text: &str) -> Result<Self, SourceError> {
-        let wrong = || SourceError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, BridgeAddressError> {
+        let wrong = || BridgeAddressError(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Local(path.into())) };
         }
@@ -43,7 +43,7 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for BridgeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Remote(address) => address.fmt(f),
@@ -66,7 +66,8 @@ pub struct Config {
     /// each event at most once. Set it in every worker, also in those that may end: the bridge keeps what a worker had only if that
     /// worker set it, or if another worker that set it is subscribed when the first one ends.
     /// [`Event::delivered_again`](crate::Event::delivered_again) says which events may have been used before, so the program has
-    /// to read it. A bridge that does not know this option refuses ([`Refusal::Version`](crate::Refusal)).
+    /// to read it. A bridge that does not know this option refuses
+    /// ([`SubscribeRefusal::Version`](crate::SubscribeRefusal)).
     pub again: bool,
     /// Settings of the connection: how to wait, and how soon a dead bridge is noticed. The time limit of setting it up
     /// and the wait mode also apply to a bridge on the same machine.
@@ -76,7 +77,7 @@ pub struct Config {
     pub local: Option<IpAddr>,
     /// The provider of the RDMA device. If `provider` is `None`, `NAA_PROVIDER` names the provider. If `NAA_PROVIDER` is
     /// not set either, the local address decides the provider.
-    pub provider: Option<Choice>,
+    pub provider: Option<ProviderChoice>,
     /// The time for which the worker tries to connect again after the bridge has ended, 30 s by default. If `reconnect` is
     /// `None`, the worker does not try to connect again.
     pub reconnect: Option<Duration>,
@@ -115,12 +116,12 @@ mod tests {
             ("[::1]:9", "[::1]:9"),
             ("unix:/run/bridge", "unix:/run/bridge"),
         ] {
-            let source: Source = text.parse().unwrap();
-            assert_eq!(source.to_string(), written);
-            assert_eq!(source.to_string().parse(), Ok(source));
+            let address: BridgeAddress = text.parse().unwrap();
+            assert_eq!(address.to_string(), written);
+            assert_eq!(address.to_string().parse(), Ok(address));
         }
         for text in ["", "host", "unix:", "192.0.2.7:", "192.0.2.7:65536", "1:2"] {
-            assert!(text.parse::<Source>().is_err(), "{text}");
+            assert!(text.parse::<BridgeAddress>().is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A subscription that a bridge took, whichever way events come.
+//! A subscription that a bridge took, by either transport.
 
 use std::{
     os::fd::BorrowedFd,
@@ -6,100 +6,103 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{Answer, BLOCK, Malformed, Subscription};
+use ejfat::ring::{BLOCK, Malformed, SubscribeResponse, Subscription};
 
-use crate::{Config, Error, Event, Source, local::Local, remote::Remote, ring::Ring};
+use crate::{
+    BridgeAddress, Config, Error, Event, rdma::RdmaSubscription, ring::WorkerRing, shared::SharedSubscription,
+};
 
 /// How a subscription ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum SubscriptionEnd {
     /// The bridge is gone, and may come back.
     Gone(String),
     Error(Error),
 }
 
-impl<E: Into<Error>> From<E> for End {
+impl<E: Into<Error>> From<E> for SubscriptionEnd {
     fn from(error: E) -> Self {
         Self::Error(error.into())
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) ring: Arc<Ring>,
-    pub(crate) answer: Answer,
-    /// Which way and why, for people.
+pub(crate) struct BridgeConnection {
+    pub(crate) ring: Arc<WorkerRing>,
+    pub(crate) answer: SubscribeResponse,
+    /// Which transport and why, for people.
     pub(crate) how: String,
-    way: Way,
+    transport: SubscriptionTransport,
 }
 
 #[derive(Debug)]
-enum Way {
-    Remote(Box<Remote>),
-    Local(Local),
+enum SubscriptionTransport {
+    Rdma(Box<RdmaSubscription>),
+    Shared(SharedSubscription),
 }
 
-impl Connection {
+impl BridgeConnection {
     /// Subscribes; the bridge has so long to answer.
     pub(crate) fn open(
-        source: &Source,
+        source: &BridgeAddress,
         config: &Config,
         limit: Duration,
         held: &Arc<AtomicU64>,
     ) -> Result<Self, Error> {
         match source {
-            Source::Remote(bridge) => {
-                let (remote, ring, answer, how) = Remote::open(*bridge, config, limit, held)?;
-                Ok(Self { ring, answer, how, way: Way::Remote(Box::new(remote)) })
+            BridgeAddress::Remote(bridge) => {
+                let (rdma, ring, answer, how) = RdmaSubscription::open(*bridge, config, limit, held)?;
+                Ok(Self { ring, answer, how, transport: SubscriptionTransport::Rdma(Box::new(rdma)) })
             }
-            Source::Local(path) => {
-                let (local, ring, answer) = Local::open(path, config, limit, held)?;
-                Ok(Self { ring, answer, how: "memory that both map".to_owned(), way: Way::Local(local) })
+            BridgeAddress::Local(path) => {
+                let (shared, ring, answer) = SharedSubscription::open(path, config, limit, held)?;
+                let how = "memory that both map".to_owned();
+                Ok(Self { ring, answer, how, transport: SubscriptionTransport::Shared(shared) })
             }
         }
     }
 
     /// The next event, if it is there.
-    pub(crate) fn look(&mut self) -> Result<Option<Event>, End> {
-        match &mut self.way {
-            Way::Remote(remote) => remote.look(&self.ring),
-            Way::Local(local) => local.look(&self.ring),
+    pub(crate) fn look(&mut self) -> Result<Option<Event>, SubscriptionEnd> {
+        match &mut self.transport {
+            SubscriptionTransport::Rdma(rdma) => rdma.look(&self.ring),
+            SubscriptionTransport::Shared(shared) => shared.look(&self.ring),
         }
     }
 
     /// Tests like [`look`](Self::look), and arms the [descriptor](Self::descriptor) if there is no event.
-    pub(crate) fn test(&mut self) -> Result<Option<Event>, End> {
-        self.ring.rest();
-        match &mut self.way {
-            Way::Remote(remote) => remote.test(&self.ring),
-            Way::Local(local) => local.test(&self.ring),
+    pub(crate) fn test(&mut self) -> Result<Option<Event>, SubscriptionEnd> {
+        self.ring.set_idle();
+        match &mut self.transport {
+            SubscriptionTransport::Rdma(rdma) => rdma.test(&self.ring),
+            SubscriptionTransport::Shared(shared) => shared.test(&self.ring),
         }
     }
 
     /// Waits for the next event until `until`. Returns no event if the time is up, or if there was other work to do.
-    pub(crate) fn wait(&mut self, until: Option<Instant>) -> Result<Option<Event>, End> {
-        self.ring.rest();
-        match &mut self.way {
-            Way::Remote(remote) => remote.wait(&self.ring, until),
-            Way::Local(local) => local.wait(&self.ring, until),
+    pub(crate) fn wait(&mut self, until: Option<Instant>) -> Result<Option<Event>, SubscriptionEnd> {
+        self.ring.set_idle();
+        match &mut self.transport {
+            SubscriptionTransport::Rdma(rdma) => rdma.wait(&self.ring, until),
+            SubscriptionTransport::Shared(shared) => shared.wait(&self.ring, until),
         }
     }
 
     /// The file descriptor is readable when [`test`](Self::test) has something to do after it returned no event.
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        match &mut self.way {
-            Way::Remote(remote) => remote.descriptor(),
-            Way::Local(local) => Ok(local.descriptor()),
+        match &mut self.transport {
+            SubscriptionTransport::Rdma(rdma) => rdma.descriptor(),
+            SubscriptionTransport::Shared(shared) => Ok(shared.descriptor()),
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for BridgeConnection {
     fn drop(&mut self) {
         // Credits are sent now, so that released events do not count as held by a worker that ended.
-        self.ring.rest();
-        if let Way::Remote(remote) = &mut self.way {
-            remote.settle();
+        self.ring.set_idle();
+        if let SubscriptionTransport::Rdma(rdma) = &mut self.transport {
+            rdma.settle();
         }
         // Events that outlive this connection send no credits any more.
         self.ring.end();
@@ -108,15 +111,15 @@ impl Drop for Connection {
 
 pub(crate) fn subscription(config: &Config) -> [u8; BLOCK] {
     let Config { geometry, filter, name, again, .. } = *config;
-    Subscription { geometry, filter, name, again }.encode()
+    Subscription { geometry, filter, name, redelivery: again }.encode()
 }
 
 /// Decodes a bridge's answer. `again`: whether the worker asked for events of workers that ended; the answer has to say the same.
-pub(crate) fn answer(bridge: &str, block: &[u8; BLOCK], again: bool) -> Result<Answer, Error> {
+pub(crate) fn answer(bridge: &str, block: &[u8; BLOCK], again: bool) -> Result<SubscribeResponse, Error> {
     let bridge = || bridge.to_owned();
-    let answer = Answer::decode(block).map_err(|why| Error::NoAnswer { bridge: bridge(), why })?;
+    let answer = SubscribeResponse::decode(block).map_err(|why| Error::NoAnswer { bridge: bridge(), why })?;
     let answer = answer.map_err(|why| Error::Refused { bridge: bridge(), why })?;
-    if answer.again != again {
+    if answer.redelivery != again {
         return Err(Error::NoAnswer { bridge: bridge(), why: Malformed::Field });
     }
     Ok(answer)

@@ -8,7 +8,7 @@ use std::{
 use ejfat::ring::{CREDIT, Geometry, call::Parameter, shared};
 use naa_host::Writer;
 
-use crate::memory::Mapping;
+use crate::memory::SharedFile;
 
 /// Credit that few others join goes out after this.
 const LATEST: Duration = Duration::from_millis(1);
@@ -19,8 +19,8 @@ const TOGETHER: usize = 16;
 
 #[derive(Debug)]
 pub(crate) enum Credits {
-    Remote(Box<Remote>),
-    Local(Local),
+    Rdma(Box<RdmaCredits>),
+    Shared(SharedCredits),
     /// The bridge is gone.
     Nowhere,
 }
@@ -29,44 +29,44 @@ impl Credits {
     /// Gives back the slots of an event. Soon, if `soon`, and else with others.
     pub(crate) fn give(&mut self, word: u32, generation: u32, slots: u32, soon: bool) {
         match self {
-            Self::Remote(remote) => remote.give(word, generation, slots, soon),
-            Self::Local(local) => local.give(word, generation),
+            Self::Rdma(rdma) => rdma.give(word, generation, slots, soon),
+            Self::Shared(shared) => shared.give(word, generation),
             Self::Nowhere => {}
         }
     }
 
     /// Sends what waits, as far as there is room. Whether the bridge is there, its completions tell.
     pub(crate) fn flush(&mut self) {
-        if let Self::Remote(remote) = self {
-            remote.flush();
+        if let Self::Rdma(rdma) = self {
+            rdma.flush();
         }
     }
 }
 
 /// Credits in memory that bridge and worker map.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct SharedCredits {
     geometry: Geometry,
-    map: Arc<Mapping>,
+    file: Arc<SharedFile>,
     count: u32,
 }
 
-impl Local {
-    pub(crate) fn new(geometry: Geometry, map: Arc<Mapping>) -> Self {
-        Self { geometry, map, count: 0 }
+impl SharedCredits {
+    pub(crate) fn new(geometry: Geometry, file: Arc<SharedFile>) -> Self {
+        Self { geometry, file, count: 0 }
     }
 
     fn give(&mut self, word: u32, generation: u32) {
         self.count = self.count.wrapping_add(1);
         // Everything that was read of the event, before; the word before the count.
-        self.map.store(self.geometry.credit_at(word), generation.to_le(), Ordering::Release);
-        self.map.store(shared::COUNT_AT, self.count.to_le(), Ordering::Release);
+        self.file.store(self.geometry.credit_at(word), generation.to_le(), Ordering::Release);
+        self.file.store(shared::COUNT_AT, self.count.to_le(), Ordering::Release);
     }
 }
 
 /// In the bridge's region, by WRITEs.
 #[derive(Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RdmaCredits {
     geometry: Geometry,
     writer: Writer,
     /// As the bridge has them, or will.
@@ -81,7 +81,7 @@ pub(crate) struct Remote {
     flushed: Instant,
 }
 
-impl Remote {
+impl RdmaCredits {
     pub(crate) fn new(geometry: Geometry, writer: Writer) -> Self {
         let slots = geometry.slots() as usize;
         Self {

@@ -2,9 +2,9 @@
 
 use std::{io, time::Duration};
 
-use ejfat::ring::{GeometryError, Malformed, ReaderError, Refusal};
+use ejfat::ring::{GeometryError, Malformed, ReaderError, SubscribeRefusal};
 
-use crate::SourceError;
+use crate::BridgeAddressError;
 
 /// The reason why a worker gets no events.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ use crate::SourceError;
 pub enum Error {
     /// The text of a bridge's address is not valid.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Address(#[from] BridgeAddressError),
     /// The numbers of slots and bytes in [`Config`](crate::Config) are not a valid ring.
     #[error("invalid ring: {0}; choose other numbers of slots or bytes")]
     Geometry(#[from] GeometryError),
@@ -37,7 +37,7 @@ pub enum Error {
         /// The address of the bridge.
         bridge: String,
         /// The reason that the bridge gave.
-        why: Refusal,
+        why: SubscribeRefusal,
     },
     /// The bridge's answer to the subscription is not valid.
     #[error("the bridge {bridge} answered with what is no answer: {why}; see what really serves there")]
@@ -106,7 +106,9 @@ impl Error {
                     | naa_host::Error::PeerGone { .. }
                     | naa_host::Error::Function { .. }
             ),
-            Self::Refused { why, .. } => matches!(why, Refusal::Full | Refusal::Failed | Refusal::Memory),
+            Self::Refused { why, .. } => {
+                matches!(why, SubscribeRefusal::Full | SubscribeRefusal::Failed | SubscribeRefusal::Memory)
+            }
             Self::Local { .. } => true,
             _ => false,
         }

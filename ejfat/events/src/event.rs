@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc};
 
 use ejfat::ring::{Descriptor, Given};
 
-use crate::ring::Ring;
+use crate::ring::WorkerRing;
 
 /// An event in the worker's ring. When the event is dropped, it is released, and the bridge uses its slots again.
 ///
@@ -53,7 +53,7 @@ use crate::ring::Ring;
 /// ```
 #[must_use = "an event that is dropped is given back"]
 pub struct Event {
-    ring: Arc<Ring>,
+    ring: Arc<WorkerRing>,
     given: Given,
 }
 
@@ -61,7 +61,7 @@ impl Event {
     /// The number of bytes that [`try_pieces`](Self::try_pieces) copies at a time.
     pub const PIECE: usize = 32 << 10;
 
-    pub(crate) fn new(ring: Arc<Ring>, given: Given) -> Self {
+    pub(crate) fn new(ring: Arc<WorkerRing>, given: Given) -> Self {
         Self { ring, given }
     }
 
@@ -123,7 +123,7 @@ impl Event {
     /// Whether another worker had the event when that worker ended, and so may have used all of it or a part. This is always
     /// false unless [`Config::again`](crate::Config::again) asks for events of workers that ended.
     pub fn delivered_again(&self) -> bool {
-        self.descriptor().again
+        self.descriptor().delivered_again
     }
 
     /// Returns the event's descriptor, which has its numbers, its tick and the arrival time of its first segment.

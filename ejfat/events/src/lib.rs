@@ -31,33 +31,36 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `worker`, `again` | what a program calls; finding the bridge again |
+//! | `worker`, `reconnect` | what a program calls; connecting again to a bridge that ended |
 //! | `ring`, `credits` | what was given and what is given back |
-//! | `remote`, `local` | the two ways, over `naa_host::Stream` and over a UNIX socket |
+//! | `rdma`, `shared` | the two transports, over `naa_host::StreamingCall` and over a UNIX socket |
 //! | `memory` | bytes that the bridge writes |
-//! | `bell` | a descriptor that outlives connections |
+//! | `notifier` | a file descriptor that outlives connections |
 #![warn(missing_docs)]
 
-mod again;
-mod bell;
 mod config;
 mod connection;
 mod credits;
 mod error;
 mod event;
-mod local;
 mod memory;
-mod remote;
+mod notifier;
+mod rdma;
+mod reconnect;
 mod ring;
+mod shared;
 mod worker;
 
-pub use config::{Config, DEFAULT_PORT, Source, SourceError};
+pub use config::{BridgeAddress, BridgeAddressError, Config, DEFAULT_PORT};
 pub use error::Error;
 pub use event::Event;
-pub use worker::{Stats, Worker};
+pub use worker::{Worker, WorkerCounters};
 
 pub use ejfat::{
-    reassembly::Name,
-    ring::{Answer, Descriptor, Filter, Geometry, GeometryError, Placing, ReaderError, Refusal, WorkerName},
+    reassembly::EventKey,
+    ring::{
+        DeliveryMode, Descriptor, Filter, Geometry, GeometryError, ReaderError, SubscribeRefusal,
+        SubscribeResponse, WorkerName,
+    },
 };
-pub use naa_host::{Choice, SessionConfig, WaitMode};
+pub use naa_host::{ProviderChoice, SessionConfig, WaitMode};

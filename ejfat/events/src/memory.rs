@@ -23,12 +23,12 @@ use crate::Event;
 
 /// A file that two processes map. What the other one may change is seen in words only.
 #[derive(Debug)]
-pub(crate) enum Mapping {
+pub(crate) enum SharedFile {
     Readable(ReadOnly),
     Writable(Memory),
 }
 
-impl Mapping {
+impl SharedFile {
     /// Maps the first `len` bytes of a bridge's file, once it is seen that their pages stay.
     pub(crate) fn new(file: &OwnedFd, len: usize, writable: bool) -> io::Result<Self> {
         match writable {
@@ -90,18 +90,18 @@ impl Mapping {
 
 /// Where a ring lies.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum RingMemory {
     Registered(Memory),
     /// A ring in shared memory, which begins at this offset in bytes.
-    Mapped(Arc<Mapping>, usize),
+    Shared(Arc<SharedFile>, usize),
 }
 
-impl Place {
+impl RingMemory {
     fn range(&self) -> (*const u8, usize) {
         match self {
             Self::Registered(memory) => (memory.as_ptr(), memory.len()),
-            Self::Mapped(mapping, at) => {
-                (mapping.start().cast_const().wrapping_add(*at), mapping.len().saturating_sub(*at))
+            Self::Shared(file, at) => {
+                (file.start().cast_const().wrapping_add(*at), file.len().saturating_sub(*at))
             }
         }
     }
@@ -123,7 +123,7 @@ impl Place {
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         match self {
             Self::Registered(memory) => memory.read(offset, out),
-            Self::Mapped(mapping, at) => mapping.read(at + offset, out),
+            Self::Shared(file, at) => file.read(at + offset, out),
         }
     }
 
@@ -139,9 +139,9 @@ impl Place {
     ) -> Result<(), E> {
         match self {
             Self::Registered(memory) => memory.try_pieces::<N, E>(offset, len, take),
-            Self::Mapped(mapping, at) => match &**mapping {
-                Mapping::Readable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
-                Mapping::Writable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
+            Self::Shared(file, at) => match &**file {
+                SharedFile::Readable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
+                SharedFile::Writable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
             },
         }
     }

@@ -7,11 +7,11 @@ use std::sync::{
 
 use ejfat::ring::{BLOCK, Geometry, Given, Reader, ReaderError};
 
-use crate::{credits::Credits, memory::Place};
+use crate::{credits::Credits, memory::RingMemory};
 
 #[derive(Debug)]
-pub(crate) struct Ring {
-    place: Place,
+pub(crate) struct WorkerRing {
+    memory: RingMemory,
     state: Mutex<State>,
     /// Events that the program has, of this ring and those before.
     held: Arc<AtomicU64>,
@@ -25,16 +25,16 @@ struct State {
     waits: bool,
 }
 
-impl Ring {
+impl WorkerRing {
     /// `again`: whether the bridge may mark events as delivered again.
     pub(crate) fn new(
         (geometry, again): (Geometry, bool),
-        place: Place,
+        memory: RingMemory,
         credits: Credits,
         held: Arc<AtomicU64>,
     ) -> Arc<Self> {
         let state = State { reader: Reader::new(geometry, again), credits, waits: false };
-        Arc::new(Self { place, state: Mutex::new(state), held })
+        Arc::new(Self { memory, state: Mutex::new(state), held })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -66,7 +66,7 @@ impl Ring {
 
     /// Sends credit that waits for more of it: the worker has nothing to do. From now on credit is sent at once, until
     /// the next event.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn set_idle(&self) {
         let mut state = self.state();
         state.waits = true;
         state.credits.flush();
@@ -85,7 +85,7 @@ impl Ring {
             "{} bytes at {offset} do not lie inside an event of {len}",
             out.len()
         );
-        self.place.read(start + offset, out);
+        self.memory.read(start + offset, out);
     }
 
     /// Copies an event piece by piece.
@@ -95,12 +95,12 @@ impl Ring {
         take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let (start, len) = range(given);
-        self.place.try_pieces::<N, E>(start, len, take)
+        self.memory.try_pieces::<N, E>(start, len, take)
     }
 
     pub(crate) fn start(&self, given: &Given) -> *const u8 {
         let (start, len) = range(given);
-        self.place.at(start, len)
+        self.memory.at(start, len)
     }
 }
 

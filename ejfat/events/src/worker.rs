@@ -10,18 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::Answer;
+use ejfat::ring::SubscribeResponse;
 
 use crate::{
-    Config, Error, Event, Source,
-    again::{Again, Wanted},
-    bell::{Bell, Both},
-    connection::{Connection, End},
+    BridgeAddress, Config, Error, Event,
+    connection::{BridgeConnection, SubscriptionEnd},
+    notifier::{EpollSet, Notifier},
+    reconnect::{ReconnectTask, Reconnection},
 };
 
 /// Counters of a [`Worker`] since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct WorkerCounters {
     /// The number of events that arrived.
     pub events: u64,
     /// The sum of the lengths of the events that arrived, in bytes.
@@ -39,23 +39,23 @@ pub struct Stats {
 /// Dropping it ends the subscription. Events outlive it.
 #[derive(Debug)]
 pub struct Worker {
-    source: Source,
+    source: BridgeAddress,
     config: Config,
     state: State,
     /// The bridge's answer to the newest subscription.
-    answer: Answer,
-    stats: Stats,
+    answer: SubscribeResponse,
+    counters: WorkerCounters,
     held: Arc<AtomicU64>,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     /// The file descriptor for programs that poll, made when the program first asks for it.
-    descriptor: Option<Both>,
+    descriptor: Option<EpollSet>,
 }
 
 #[derive(Debug)]
 enum State {
-    Up(Box<Connection>),
+    Up(Box<BridgeConnection>),
     /// The bridge is gone.
-    Away(Again),
+    Reconnecting(Reconnection),
     /// The subscription is over for ever, with the reason.
     Over(String),
 }
@@ -74,7 +74,7 @@ impl Worker {
     /// Fails with [`Error::Session`] or [`Error::Local`] if the bridge cannot be reached or a region cannot be allocated,
     /// with [`Error::Refused`] if the bridge refuses the subscription, and with [`Error::NoAnswer`] or [`Error::Files`] if
     /// the peer is not a bridge of a supported version.
-    pub fn open(source: &Source, config: &Config) -> Result<Self, Error> {
+    pub fn open(source: &BridgeAddress, config: &Config) -> Result<Self, Error> {
         Self::open_within(source, config, config.session.setup_timeout)
     }
 
@@ -83,10 +83,10 @@ impl Worker {
     ///
     /// # Errors
     /// Fails with the errors of [`Worker::open`].
-    pub fn open_within(source: &Source, config: &Config, limit: Duration) -> Result<Self, Error> {
+    pub fn open_within(source: &BridgeAddress, config: &Config, limit: Duration) -> Result<Self, Error> {
         let held = Arc::default();
-        let connection = Connection::open(source, config, limit, &held)?;
-        let bell = Bell::new().map_err(|e| machine("cannot create an eventfd", e))?;
+        let connection = BridgeConnection::open(source, config, limit, &held)?;
+        let notifier = Notifier::new().map_err(|e| machine("cannot create an eventfd", e))?;
         let answer = connection.answer;
         tracing::info!(bridge = %source, worker = answer.worker, placing = answer.placing.name(), "subscribed");
         Ok(Self {
@@ -94,9 +94,9 @@ impl Worker {
             config: config.clone(),
             state: State::Up(Box::new(connection)),
             answer,
-            stats: Stats::default(),
+            counters: WorkerCounters::default(),
             held,
-            bell: Arc::new(bell),
+            notifier: Arc::new(notifier),
             descriptor: None,
         })
     }
@@ -137,7 +137,7 @@ impl Worker {
     /// # Errors
     /// Fails with the errors of [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<Event>, Error> {
-        self.bell.silence();
+        self.notifier.clear();
         self.step(How::Test)
     }
 
@@ -146,26 +146,26 @@ impl Worker {
             let end = match &mut self.state {
                 State::Up(connection) => match next(connection, how) {
                     Ok(Some(event)) => {
-                        self.stats.events += 1;
-                        self.stats.bytes += u64::from(event.descriptor().length);
-                        self.stats.again += u64::from(event.delivered_again());
+                        self.counters.events += 1;
+                        self.counters.bytes += u64::from(event.descriptor().length);
+                        self.counters.again += u64::from(event.delivered_again());
                         return Ok(Some(event));
                     }
                     Ok(None) => return Ok(None),
                     Err(end) => end,
                 },
-                State::Away(again) => {
+                State::Reconnecting(reconnection) => {
                     let found = match how {
-                        How::Wait(until) => again.wait(until),
-                        How::Test => again.look(),
+                        How::Wait(until) => reconnection.wait(until),
+                        How::Test => reconnection.look(),
                     };
                     match found {
                         None => return Ok(None),
                         Some(Ok(connection)) => {
-                            self.back(connection)?;
+                            self.reconnected(connection)?;
                             continue;
                         }
-                        Some(Err(error)) => End::Error(error),
+                        Some(Err(error)) => SubscriptionEnd::Error(error),
                     }
                 }
                 State::Over(why) => {
@@ -178,43 +178,45 @@ impl Worker {
     }
 
     /// Looks for a bridge that is gone, if it is to be looked for; else the subscription is over.
-    fn end(&mut self, end: End) -> Result<(), Error> {
-        if let (Some(both), State::Up(connection)) = (&self.descriptor, &mut self.state)
+    fn end(&mut self, end: SubscriptionEnd) -> Result<(), Error> {
+        if let (Some(set), State::Up(connection)) = (&self.descriptor, &mut self.state)
             && let Ok(fd) = connection.descriptor()
         {
-            both.remove(fd);
+            set.remove(fd);
         }
         let bridge = self.source.to_string();
         let error = match (end, self.config.reconnect) {
-            (End::Gone(why), Some(limit)) => {
+            (SubscriptionEnd::Gone(why), Some(limit)) => {
                 tracing::warn!(%bridge, %why, "lost the bridge; looking for it");
                 // Connection and device first: the next one may need the same.
                 self.state = State::Over(why.clone());
                 let (source, config, held) = (self.source.clone(), self.config.clone(), self.held.clone());
-                let wanted = Wanted { source, config, held, why, limit };
-                match Again::start(wanted, self.bell.clone()) {
-                    Ok(again) => {
-                        self.state = State::Away(again);
+                let task = ReconnectTask { source, config, held, why, limit };
+                match Reconnection::start(task, self.notifier.clone()) {
+                    Ok(reconnection) => {
+                        self.state = State::Reconnecting(reconnection);
                         return Ok(());
                     }
                     Err(error) => machine("cannot start a thread to look for the bridge", error),
                 }
             }
-            (End::Gone(why), None) => Error::BridgeGone { bridge, why, tried: None, last: String::new() },
-            (End::Error(error), _) => error,
+            (SubscriptionEnd::Gone(why), None) => {
+                Error::BridgeGone { bridge, why, tried: None, last: String::new() }
+            }
+            (SubscriptionEnd::Error(error), _) => error,
         };
         self.state = State::Over(error.to_string());
         Err(error)
     }
 
-    fn back(&mut self, mut connection: Box<Connection>) -> Result<(), Error> {
+    fn reconnected(&mut self, mut connection: Box<BridgeConnection>) -> Result<(), Error> {
         self.answer = connection.answer;
-        self.stats.reconnects += 1;
+        self.counters.reconnects += 1;
         tracing::info!(bridge = %self.source, worker = self.answer.worker, "the bridge is back");
-        if let Some(both) = &self.descriptor {
+        if let Some(set) = &self.descriptor {
             let watched = connection
                 .descriptor()
-                .and_then(|fd| both.add(fd).map_err(|e| machine("cannot watch a descriptor", e)));
+                .and_then(|fd| set.add(fd).map_err(|e| machine("cannot watch a descriptor", e)));
             if let Err(error) = watched {
                 self.state = State::Over(error.to_string());
                 return Err(error);
@@ -231,31 +233,31 @@ impl Worker {
     /// # Errors
     /// Fails with [`Error::Machine`] or [`Error::Session`] if no file descriptor can be made or watched.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        let both = match self.descriptor.take() {
-            Some(both) => both,
+        let set = match self.descriptor.take() {
+            Some(set) => set,
             None => {
                 let failed = |e| machine("cannot make a descriptor to sleep on", e);
-                let both = Both::new(&self.bell).map_err(failed)?;
+                let set = EpollSet::new(&self.notifier).map_err(failed)?;
                 if let State::Up(connection) = &mut self.state {
-                    both.add(connection.descriptor()?).map_err(failed)?;
+                    set.add(connection.descriptor()?).map_err(failed)?;
                 }
                 // Nothing was armed when somebody last looked.
-                self.bell.ring();
-                both
+                self.notifier.notify();
+                set
             }
         };
-        let both: &Both = self.descriptor.insert(both);
-        Ok(both.as_fd())
+        let set: &EpollSet = self.descriptor.insert(set);
+        Ok(set.as_fd())
     }
 
     /// Returns the bridge's answer to the newest subscription: the number of this worker, and how events are placed.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> SubscribeResponse {
         self.answer
     }
 
     /// Returns the counters since the worker was opened.
-    pub fn stats(&self) -> Stats {
-        Stats { held: self.held.load(Ordering::Relaxed), ..self.stats }
+    pub fn stats(&self) -> WorkerCounters {
+        WorkerCounters { held: self.held.load(Ordering::Relaxed), ..self.counters }
     }
 
     /// Returns a text for people that says by which transport the events come, and why.
@@ -266,13 +268,13 @@ impl Worker {
                 let (placing, how) = (answer.placing.name(), &connection.how);
                 format!("worker {} of {source}, placing {placing}: {how}", answer.worker)
             }
-            State::Away(_) => format!("looking for {source} again"),
+            State::Reconnecting(_) => format!("looking for {source} again"),
             State::Over(why) => format!("over: {why}"),
         }
     }
 }
 
-fn next(connection: &mut Connection, how: How) -> Result<Option<Event>, End> {
+fn next(connection: &mut BridgeConnection, how: How) -> Result<Option<Event>, SubscriptionEnd> {
     if let Some(event) = connection.look()? {
         return Ok(Some(event));
     }

@@ -1,4 +1,4 @@
-//! Workers beside a bridge that does as it should, over both ways.
+//! Workers beside a bridge that does as it should, over both transports.
 
 mod bridge;
 
@@ -7,25 +7,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bridge::{Medium, Seat, check, config, content, local, local_pair, remote, remote_pair, until};
-use naa_events::{Error, Event, Refusal, Source, WaitMode, Worker};
+use bridge::{BridgeSide, RingModel, check, config, content, local, local_pair, remote, remote_pair, until};
+use naa_events::{BridgeAddress, Error, Event, SubscribeRefusal, WaitMode, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Events of many sizes, some spanning slots, given back out of order and by another thread, more than the ring holds.
-fn stream<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker, events: u64) -> (Seat<M>, Worker) {
+fn stream<M: RingModel + Send>(
+    mut side: BridgeSide<M>,
+    mut worker: Worker,
+    events: u64,
+) -> (BridgeSide<M>, Worker) {
     let lens = [0, 1, 64, 65, 300, 500];
     let (give, given) = std::sync::mpsc::sync_channel::<Event>(8);
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
             for event in 0..events {
                 let bytes = content(event, lens[event as usize % lens.len()]);
-                until("no room", || seat.put(event, &bytes));
+                until("no room", || side.put(event, &bytes));
             }
             until("credit is missing", || {
-                seat.look();
-                seat.slots.outstanding() == 0
+                side.look();
+                side.slots.outstanding() == 0
             });
-            assert_eq!((seat.wrong, seat.slots.in_use()), (0, 0));
+            assert_eq!((side.wrong, side.slots.in_use()), (0, 0));
         });
         let other = scope.spawn(|| given.into_iter().for_each(drop));
         let mut kept = Vec::new();
@@ -53,7 +57,7 @@ fn stream<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker, events: u64) 
     });
     let stats = worker.stats();
     assert_eq!((stats.events, stats.held, stats.reconnects), (events, 0, 0));
-    (seat, worker)
+    (side, worker)
 }
 
 #[test]
@@ -61,12 +65,12 @@ fn every_event_comes_whole_and_in_order() {
     for (number, wait) in [WaitMode::Adaptive, WaitMode::Block, WaitMode::Spin].into_iter().enumerate() {
         let mut config = config(16, 64);
         config.session.wait = wait;
-        let (_bridge, seat, worker) = local_pair(&format!("stream-{number}"), &config);
+        let (_bridge, side, worker) = local_pair(&format!("stream-{number}"), &config);
         assert!(worker.describe().contains("shared"), "{}", worker.describe());
-        stream(seat, worker, 5000);
-        let (_bridge, seat, worker) = remote_pair(&format!("127.0.6.{}", 1 + number), &config, &[]);
+        stream(side, worker, 5000);
+        let (_bridge, side, worker) = remote_pair(&format!("127.0.6.{}", 1 + number), &config, &[]);
         assert!(worker.describe().contains("store: RDMA"), "{}", worker.describe());
-        stream(seat, worker, 5000);
+        stream(side, worker, 5000);
     }
 }
 
@@ -74,7 +78,7 @@ fn every_event_comes_whole_and_in_order() {
 fn events_that_come_with_the_answer_are_not_lost() {
     let early: Vec<_> = (0..16).map(|event| content(event, 64)).collect();
     let early: Vec<_> = early.iter().map(Vec::as_slice).collect();
-    let (_bridge, _seat, mut worker) = remote_pair("127.0.6.10", &config(16, 64), &early);
+    let (_bridge, _side, mut worker) = remote_pair("127.0.6.10", &config(16, 64), &early);
     thread::sleep(Duration::from_millis(20));
     let events: Vec<_> = (0..16).map(|_| worker.next().unwrap()).collect();
     for (number, event) in events.iter().enumerate() {
@@ -85,35 +89,35 @@ fn events_that_come_with_the_answer_are_not_lost() {
 }
 
 /// A worker that holds all slots gets more events as soon as another thread releases one, even if the worker sleeps.
-fn sleeping<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker) {
-    assert!(seat.put(0, &content(0, 64 * 8)));
+fn sleeping<M: RingModel + Send>(mut side: BridgeSide<M>, mut worker: Worker) {
+    assert!(side.put(0, &content(0, 64 * 8)));
     let first = worker.next().unwrap();
-    assert!(!seat.put(1, &content(1, 64)));
+    assert!(!side.put(1, &content(1, 64)));
     thread::scope(|scope| {
         let next = scope.spawn(|| worker.next().unwrap());
         thread::sleep(Duration::from_millis(20));
         drop(first);
-        until("no credit", || seat.put(1, &content(1, 64 * 8)));
+        until("no credit", || side.put(1, &content(1, 64 * 8)));
         check(&next.join().unwrap());
     });
 }
 
 #[test]
 fn credit_leaves_while_the_worker_sleeps() {
-    let (_bridge, seat, worker) = local_pair("sleep", &config(8, 64));
-    sleeping(seat, worker);
-    let (_bridge, seat, worker) = remote_pair("127.0.6.20", &config(8, 64), &[]);
-    sleeping(seat, worker);
+    let (_bridge, side, worker) = local_pair("sleep", &config(8, 64));
+    sleeping(side, worker);
+    let (_bridge, side, worker) = remote_pair("127.0.6.20", &config(8, 64), &[]);
+    sleeping(side, worker);
 }
 
 /// An event loop that sleeps on the descriptor misses nothing.
-fn event_loop<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker) {
+fn event_loop<M: RingModel + Send>(mut side: BridgeSide<M>, mut worker: Worker) {
     const EVENTS: u64 = 2000;
     thread::scope(|scope| {
         scope.spawn(|| {
             for event in 0..EVENTS {
                 let bytes = content(event, 64);
-                until("no room", || seat.put(event, &bytes));
+                until("no room", || side.put(event, &bytes));
                 if event.is_multiple_of(7) {
                     thread::sleep(Duration::from_micros(300));
                 }
@@ -147,16 +151,16 @@ fn event_loop<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker) {
 
 #[test]
 fn event_loops_sleep_on_the_descriptor() {
-    let (_bridge, seat, worker) = local_pair("loop", &config(16, 64));
-    event_loop(seat, worker);
-    let (_bridge, seat, worker) = remote_pair("127.0.6.30", &config(16, 64), &[]);
-    event_loop(seat, worker);
+    let (_bridge, side, worker) = local_pair("loop", &config(16, 64));
+    event_loop(side, worker);
+    let (_bridge, side, worker) = remote_pair("127.0.6.30", &config(16, 64), &[]);
+    event_loop(side, worker);
 }
 
-fn again<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
-    assert!(worker.answer().again);
+fn delivered_again<M: RingModel>(mut side: BridgeSide<M>, mut worker: Worker) {
+    assert!(worker.answer().redelivery);
     for event in 0..6 {
-        assert!(seat.put_with(event, &content(event, 64), |its| its.again = event % 3 == 1));
+        assert!(side.put_with(event, &content(event, 64), |its| its.delivered_again = event % 3 == 1));
         let its = worker.next().unwrap();
         assert_eq!(its.delivered_again(), event % 3 == 1);
         check(&its);
@@ -167,26 +171,26 @@ fn again<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
 #[test]
 fn who_asks_for_events_of_others_that_ended_sees_which_they_are() {
     let config = naa_events::Config { again: true, ..config(8, 64) };
-    let (_bridge, seat, worker) = local_pair("again", &config);
-    again(seat, worker);
-    let (_bridge, seat, worker) = remote_pair("127.0.6.80", &config, &[]);
-    again(seat, worker);
+    let (_bridge, side, worker) = local_pair("again", &config);
+    delivered_again(side, worker);
+    let (_bridge, side, worker) = remote_pair("127.0.6.80", &config, &[]);
+    delivered_again(side, worker);
 }
 
 #[test]
 fn events_outlive_worker_and_bridge() {
-    let (bridge, mut seat, mut worker) = local_pair("outlive", &config(8, 64));
-    assert!(seat.put(0, &content(0, 400)));
+    let (bridge, mut side, mut worker) = local_pair("outlive", &config(8, 64));
+    assert!(side.put(0, &content(0, 400)));
     let event = worker.next().unwrap();
-    drop((seat, bridge));
+    drop((side, bridge));
     assert!(matches!(worker.next(), Err(Error::BridgeGone { .. })));
     assert!(matches!(worker.next(), Err(Error::Over { .. })));
     drop(worker);
     check(&event);
-    let (bridge, mut seat, mut worker) = remote_pair("127.0.6.40", &config(8, 64), &[]);
-    assert!(seat.put(0, &content(0, 400)));
+    let (bridge, mut side, mut worker) = remote_pair("127.0.6.40", &config(8, 64), &[]);
+    assert!(side.put(0, &content(0, 400)));
     let event = worker.next().unwrap();
-    drop((seat, bridge));
+    drop((side, bridge));
     let gone = worker.next().unwrap_err();
     assert!(matches!(gone, Error::BridgeGone { .. }), "{gone}");
     drop(worker);
@@ -194,47 +198,47 @@ fn events_outlive_worker_and_bridge() {
 }
 
 /// What was given back just before the end counts as given back.
-fn last_credit<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
-    (0..3).for_each(|event| assert!(seat.put(event, &content(event, 64))));
+fn last_credit<M: RingModel>(mut side: BridgeSide<M>, mut worker: Worker) {
+    (0..3).for_each(|event| assert!(side.put(event, &content(event, 64))));
     let events: Vec<_> = (0..3).map(|_| worker.next().unwrap()).collect();
     drop(events);
     drop(worker);
-    seat.look();
-    assert_eq!((seat.slots.outstanding(), seat.wrong), (0, 0));
+    side.look();
+    assert_eq!((side.slots.outstanding(), side.wrong), (0, 0));
 }
 
 #[test]
 fn credit_of_the_last_events_arrives_before_the_end() {
     for round in 0..20 {
-        let (_bridge, seat, worker) = local_pair(&format!("credit-{round}"), &config(64, 64));
-        last_credit(seat, worker);
-        let (_bridge, seat, worker) = remote_pair("127.0.6.70", &config(64, 64), &[]);
-        last_credit(seat, worker);
+        let (_bridge, side, worker) = local_pair(&format!("credit-{round}"), &config(64, 64));
+        last_credit(side, worker);
+        let (_bridge, side, worker) = remote_pair("127.0.6.70", &config(64, 64), &[]);
+        last_credit(side, worker);
     }
 }
 
 #[test]
 fn what_a_bridge_told_before_it_ended_is_given() {
-    let (_bridge, mut seat, mut worker) = local_pair("last", &config(8, 64));
-    (0..5).for_each(|event| assert!(seat.put(event, &content(event, 64))));
-    drop(seat);
+    let (_bridge, mut side, mut worker) = local_pair("last", &config(8, 64));
+    (0..5).for_each(|event| assert!(side.put(event, &content(event, 64))));
+    drop(side);
     (0..5).for_each(|_| check(&worker.next().unwrap()));
     assert!(worker.next().is_err());
 }
 
 #[test]
 fn a_refusal_says_why() {
-    let bridge = local::Bridge::start("refuse");
-    let source = Source::Local(bridge.path.clone());
+    let bridge = local::LocalBridgeModel::start("refuse");
+    let source = BridgeAddress::Local(bridge.path.clone());
     let refused = thread::scope(|scope| {
-        scope.spawn(|| bridge.refuse(Refusal::Full));
+        scope.spawn(|| bridge.refuse(SubscribeRefusal::Full));
         Worker::open(&source, &config(8, 64)).unwrap_err()
     });
     assert!(refused.to_string().contains("--max-workers"), "{refused}");
-    let bridge = remote::Bridge::start("127.0.6.50", 0);
-    let source = Source::Remote(bridge.address);
+    let bridge = remote::RemoteBridgeModel::start("127.0.6.50", 0);
+    let source = BridgeAddress::Remote(bridge.address);
     let refused = thread::scope(|scope| {
-        scope.spawn(|| bridge.refuse(Refusal::Full));
+        scope.spawn(|| bridge.refuse(SubscribeRefusal::Full));
         Worker::open(&source, &config(8, 64)).unwrap_err()
     });
     assert!(refused.to_string().contains("--max-workers"), "{refused}");

@@ -27,7 +27,7 @@ use ejfat::listen::{Listen, bind_all};
 use ejfat_udp::ReadySet;
 use roce_udp::socket::{Port, PortConfig, RecvBatch, Rest, SendBatch, Waker, wait};
 
-use crate::Plane;
+use crate::SharedDataPlane;
 
 /// Messages that one system call receives, and datagrams that the kernel merges into one at most.
 const MESSAGES: usize = 32;
@@ -67,7 +67,7 @@ pub enum ForwardError {
 }
 
 /// Why a port was not bound.
-enum Refused {
+enum PortBindError {
     /// Another process holds it.
     Busy(SocketAddr),
     Other(verbs::Error),
@@ -139,27 +139,27 @@ impl Forwarder {
     /// # Errors
     /// Fails with [`ForwardError::Nowhere`] if `config` has no port, with [`ForwardError::Socket`] if a port cannot be
     /// bound, and with [`ForwardError::Io`] if the operating system refuses a thread or a descriptor.
-    pub fn start(config: &ForwarderConfig, plane: &Arc<Plane>) -> Result<Self, ForwardError> {
+    pub fn start(config: &ForwarderConfig, plane: &Arc<SharedDataPlane>) -> Result<Self, ForwardError> {
         let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
         // `Port::bind` looks for the process that holds a port, which takes too long for each port of a range.
         let bind = |address: SocketAddr| match UdpSocket::bind(address).map(drop) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Refused::Busy(address)),
-            _ => Port::bind(address, &options).map_err(Refused::Other),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(PortBindError::Busy(address)),
+            _ => Port::bind(address, &options).map_err(PortBindError::Other),
         };
-        let told = |refused| match refused {
-            Refused::Busy(addr) => {
+        let explained = |refused| match refused {
+            PortBindError::Busy(addr) => {
                 let now = Port::bind(addr, &options).err();
                 now.unwrap_or(verbs::Error::AddressInUse {
                     addr,
                     holder: "nobody any more; try again".into(),
                 })
             }
-            Refused::Other(error) => error,
+            PortBindError::Other(error) => error,
         };
-        let is_busy = |refused: &Refused| matches!(refused, Refused::Busy(_));
+        let is_busy = |refused: &PortBindError| matches!(refused, PortBindError::Busy(_));
         let (mut lanes, mut skipped) = (Vec::new(), Vec::new());
         for listen in &config.listen {
-            let (ports, busy) = bind_all(listen, bind, is_busy).map_err(told)?;
+            let (ports, busy) = bind_all(listen, bind, is_busy).map_err(explained)?;
             lanes.push(ports);
             skipped.extend(busy);
         }
@@ -192,7 +192,7 @@ impl Forwarder {
                 counted: counted.clone(),
                 first,
                 shared: forwarder.shared.clone(),
-                told: Cell::new(None),
+                logged: Cell::new(None),
             };
             first += count;
             let thread = std::thread::Builder::new().name("lb".into());
@@ -250,14 +250,14 @@ struct Lane {
     /// Batches that are left before the kernel is asked again.
     turns: usize,
     waker: Arc<Waker>,
-    plane: Arc<Plane>,
+    plane: Arc<SharedDataPlane>,
     /// The addresses of all threads' ports in ascending order: a packet sent there would come back.
     own: Arc<[SocketAddr]>,
     /// The counters of all threads' ports; those of this thread begin at `first`.
     counted: Arc<[Counted]>,
     first: usize,
     shared: Arc<Shared>,
-    told: Cell<Option<io::ErrorKind>>,
+    logged: Cell<Option<io::ErrorKind>>,
 }
 
 #[derive(Debug)]
@@ -270,7 +270,7 @@ struct LanePort {
 impl Lane {
     fn run(&mut self) {
         let mut batch = RecvBatch::new(MESSAGES);
-        let mut send = SendBatch::new(MESSAGES * MERGED, pass::ARENA, self.ports[0].port.gso());
+        let mut send = SendBatch::new(MESSAGES * MERGED, pass::BATCH_BYTES, self.ports[0].port.gso());
         let mut tidied = Instant::now();
         while !self.shared.stop.load(Relaxed) {
             if let Err(error) = self.turn(&mut batch, &mut send) {
@@ -349,7 +349,7 @@ impl Lane {
             let outcome = send.flush(port)?;
             if outcome.dropped > 0 {
                 self.plane.lost(0, outcome.dropped as u64);
-                self.tell_refused(port, outcome.error.as_ref());
+                self.log_refused(port, outcome.error.as_ref());
             }
             match outcome.rest {
                 Rest::Empty => return Ok(()),
@@ -361,9 +361,9 @@ impl Lane {
     }
 
     /// Each kind of error once: there may be one for each packet.
-    fn tell_refused(&self, port: &Port, error: Option<&io::Error>) {
+    fn log_refused(&self, port: &Port, error: Option<&io::Error>) {
         let kind = error.map(io::Error::kind);
-        if self.told.replace(kind) != kind
+        if self.logged.replace(kind) != kind
             && let Some(error) = error
         {
             let at = port.local_addr();

@@ -4,16 +4,16 @@
 //!
 //! ```text
 //! YAML ─► document ─► Rules ─┐
-//! gRPC, MRSP ─► messages ────┴► Plane: tables of ticks, counters ◄─ Forwarder: UDP in ─► UDP out
+//! gRPC, MRSP ─► messages ────┴► SharedDataPlane: tables of ticks, counters ◄─ Forwarder: UDP in ─► UDP out
 //! ```
 //!
 //! ```rust
 //! # use std::sync::Arc;
 //! # use ejfat::{lb::Rules, listen::Listen};
-//! use ejfat_lb::{Forwarder, ForwarderConfig, Plane, When, document::Document};
+//! use ejfat_lb::{Forwarder, ForwarderConfig, SharedDataPlane, When, document::Document};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let plane = Arc::new(Plane::new(Rules::default(), 1));
+//! let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
 //! let listen = vec![vec![Listen::Port("127.0.0.1:0".parse()?)]];
 //! let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: 1 << 20 }, &plane)?;
 //! let rules = "
@@ -34,12 +34,14 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+mod data_plane;
 pub mod document;
 mod forward;
 pub mod grpc;
 pub mod message;
-mod plane;
 pub mod requests;
 
+pub use data_plane::{
+    Counters, DataPath, LbStage, SharedDataPlane, TableSet, Ticks, When, Write, WriteError,
+};
 pub use forward::{ForwardError, Forwarder, ForwarderConfig, PortCounters, PortsInUse};
-pub use plane::{Counters, DataPath, LbStage, Plane, TableSet, Ticks, When, Write, WriteError};

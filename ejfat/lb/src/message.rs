@@ -25,12 +25,12 @@ pub struct MessageError {
     /// Its path: `rules[3].epoch.prefix_length`.
     pub field: String,
     /// The reason for which the field is refused.
-    pub cause: Cause,
+    pub cause: FieldError,
 }
 
 /// Why a field is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
+pub enum FieldError {
     /// The field is a choice among several kinds, and the message has none of these kinds.
     #[error("none of its kinds is given; give one")]
     Missing,
@@ -63,7 +63,7 @@ pub enum Cause {
 }
 
 impl MessageError {
-    pub(crate) fn new(field: impl Into<String>, cause: impl Into<Cause>) -> Self {
+    pub(crate) fn new(field: impl Into<String>, cause: impl Into<FieldError>) -> Self {
         Self { field: field.into(), cause: cause.into() }
     }
 
@@ -137,14 +137,14 @@ pub fn of_when(when: When) -> v1::When {
 /// Reads the tables of one load balancer that are to be staged.
 ///
 /// # Errors
-/// Fails with the first field that is missing or out of range, or with [`Cause::OfOthers`] if a rule belongs to another
-/// load balancer.
+/// Fails with the first field that is missing or out of range, or with [`FieldError::OfOthers`] if a rule belongs to
+/// another load balancer.
 pub fn stage(message: &v1::StageRequest) -> Result<LbStage, MessageError> {
     let &v1::StageRequest { from_tick, horizon, in_place, reset, .. } = message;
     let lb = lb("lb", message.lb)?;
     let rules = rules(&message.rules)?;
     if rules.of(lb) != rules {
-        return Err(MessageError::new("rules", Cause::OfOthers));
+        return Err(MessageError::new("rules", FieldError::OfOthers));
     }
     Ok(LbStage { lb, rules, from: from_tick, horizon, in_place, reset })
 }

@@ -18,7 +18,7 @@ use ejfat::{
     listen::Listen,
     wire::{LbHeader, Select},
 };
-use ejfat_lb::{Forwarder, ForwarderConfig, Plane, When, document::Document};
+use ejfat_lb::{Forwarder, ForwarderConfig, SharedDataPlane, When, document::Document};
 
 fn rules(lb: SocketAddr, sender: SocketAddr, members: &[SocketAddr], keep: bool) -> Rules {
     let ids: Vec<_> = (0..members.len()).map(|id| id.to_string()).collect();
@@ -51,23 +51,23 @@ fn datagram(tick: u64, payload: &[u8]) -> Vec<u8> {
     [&header.encode()[..], payload].concat()
 }
 
-struct Stand {
+struct Environment {
     forwarder: Forwarder,
-    plane: Arc<Plane>,
+    plane: Arc<SharedDataPlane>,
     sender: UdpSocket,
     members: Vec<UdpSocket>,
 }
 
-impl Stand {
+impl Environment {
     fn new(ip: &str, sender: &str, members: usize, keep: bool) -> Self {
         let plane = Arc::new(new_plane(Rules::default(), 1));
         let listen = vec![vec![Listen::Port(SocketAddr::new(ip.parse().unwrap(), 0))]];
         let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: 1 << 20 }, &plane).unwrap();
         let members: Vec<_> = (0..members).map(|_| socket(ip)).collect();
         let sender = socket(sender);
-        let stand = Self { forwarder, plane, sender, members };
-        stand.plane.load(&stand.rules(keep), When::Next).unwrap();
-        stand
+        let env = Self { forwarder, plane, sender, members };
+        env.plane.load(&env.rules(keep), When::Next).unwrap();
+        env
     }
 
     fn rules(&self, keep: bool) -> Rules {
@@ -92,14 +92,14 @@ impl Stand {
 fn segments_go_where_their_tick_leads() {
     for (ip, sender) in [("127.0.0.1", "127.0.0.2"), ("::1", "::1")] {
         for keep in [false, true] {
-            let stand = Stand::new(ip, sender, 3, keep);
+            let env = Environment::new(ip, sender, 3, keep);
             for tick in 0..90 {
                 let payload = vec![tick as u8; 1 + tick as usize * 99];
-                stand.send(&datagram(tick, &payload));
+                env.send(&datagram(tick, &payload));
                 let expected = if keep { datagram(tick, &payload) } else { payload };
-                assert_eq!(stand.receive(tick as usize % 3), expected);
+                assert_eq!(env.receive(tick as usize % 3), expected);
             }
-            let counters = stand.plane.counters();
+            let counters = env.plane.counters();
             let lb = counters.lbs[1];
             assert_eq!((lb.received.packets, lb.v2, lb.dropped.of_any_cause()), (90, 90, 0));
             let of = |id| counters.members[&(LbId::new(1).unwrap(), id)].packets;
@@ -153,18 +153,18 @@ fn a_flooded_port_leaves_the_others_their_turns() {
 
 #[test]
 fn tables_change_between_ticks_while_packets_flow() {
-    let stand = Stand::new("127.0.0.1", "127.0.0.2", 1, false);
+    let env = Environment::new("127.0.0.1", "127.0.0.2", 1, false);
     let other = socket("127.0.0.1");
-    let (lb, from) = (stand.forwarder.addresses()[0], stand.sender.local_addr().unwrap());
-    (0..100u64).for_each(|tick| stand.send(&datagram(tick, b"old")));
-    (0..100).for_each(|_| assert_eq!(stand.receive(0), b"old"));
+    let (lb, from) = (env.forwarder.addresses()[0], env.sender.local_addr().unwrap());
+    (0..100u64).for_each(|tick| env.send(&datagram(tick, b"old")));
+    (0..100).for_each(|_| assert_eq!(env.receive(0), b"old"));
     let to_other = rules(lb, from, &[other.local_addr().unwrap()], false);
-    assert_eq!(stand.plane.load(&to_other, When::Next), Ok(100));
+    assert_eq!(env.plane.load(&to_other, When::Next), Ok(100));
     for tick in [99, 100, 50, 101] {
-        stand.send(&datagram(tick, &tick.to_be_bytes()));
+        env.send(&datagram(tick, &tick.to_be_bytes()));
     }
     for tick in [99u64, 50] {
-        assert_eq!(stand.receive(0), tick.to_be_bytes());
+        assert_eq!(env.receive(0), tick.to_be_bytes());
     }
     let mut buffer = [0; 99];
     for tick in [100u64, 101] {
@@ -175,15 +175,15 @@ fn tables_change_between_ticks_while_packets_flow() {
 
 #[test]
 fn what_the_tables_refuse_is_counted_and_not_sent() {
-    let stand = Stand::new("127.0.0.1", "127.0.0.2", 1, false);
+    let env = Environment::new("127.0.0.1", "127.0.0.2", 1, false);
     let stranger = socket("127.0.0.3");
-    stranger.send_to(&datagram(0, b"no"), stand.forwarder.addresses()[0]).unwrap();
-    stand.send(b"no LB header");
-    stand.send(b"");
-    stand.send(&datagram(0, b"yes"));
-    assert_eq!(stand.receive(0), b"yes");
+    stranger.send_to(&datagram(0, b"no"), env.forwarder.addresses()[0]).unwrap();
+    env.send(b"no LB header");
+    env.send(b"");
+    env.send(&datagram(0, b"yes"));
+    assert_eq!(env.receive(0), b"yes");
     let dropped: BTreeMap<_, _> = ejfat::lb::DropCause::ALL
-        .map(|cause| (cause.name(), stand.plane.counters().lbs[1].dropped.of(cause)))
+        .map(|cause| (cause.name(), env.plane.counters().lbs[1].dropped.of(cause)))
         .into_iter()
         .filter(|(_, n)| *n > 0)
         .collect();
@@ -192,32 +192,32 @@ fn what_the_tables_refuse_is_counted_and_not_sent() {
 
 #[test]
 fn a_member_that_is_the_load_balancer_makes_no_circle() {
-    let stand = Stand::new("127.0.0.1", "127.0.0.1", 1, true);
-    let own = stand.forwarder.addresses()[0];
-    stand.plane.load(&rules(own, own, &[own], true), When::Now).unwrap();
-    stand.send(&datagram(0, b"round"));
+    let env = Environment::new("127.0.0.1", "127.0.0.1", 1, true);
+    let own = env.forwarder.addresses()[0];
+    env.plane.load(&rules(own, own, &[own], true), When::Now).unwrap();
+    env.send(&datagram(0, b"round"));
     let begin = Instant::now();
-    while stand.plane.counters().refused == 0 {
+    while env.plane.counters().refused == 0 {
         assert!(begin.elapsed() < Duration::from_secs(10), "it was not refused");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(stand.plane.counters().lbs[1].received.packets, 1);
+    assert_eq!(env.plane.counters().lbs[1].received.packets, 1);
 }
 
 #[test]
 fn trains_of_segments_arrive_whole() {
-    let stand = Stand::new("127.0.0.1", "127.0.0.2", 4, false);
-    let to = stand.forwarder.addresses()[0];
+    let env = Environment::new("127.0.0.1", "127.0.0.2", 4, false);
+    let to = env.forwarder.addresses()[0];
     let config = ejfat_udp::SenderConfig { rate: Some(400e6), ..ejfat_udp::SenderConfig::new(to) };
     let mut sender = ejfat_udp::Sender::new(ejfat_udp::SenderConfig { sockets: 1, ..config }).unwrap();
     // The rules permit all source addresses, because the sender's sockets are bound to none.
-    stand.plane.load(&rules(to, to, &addresses(&stand.members), false), When::Now).unwrap();
+    env.plane.load(&rules(to, to, &addresses(&env.members), false), When::Now).unwrap();
     let event: Vec<_> = (0..60_000u32).map(|at| (at >> 4) as u8).collect();
     let tick = sender.send(3, 0, &event).unwrap();
     let mut got = vec![None; event.len()];
     let mut left = event.len();
     while left > 0 {
-        let segment = stand.receive((tick % 512) as usize % 4);
+        let segment = env.receive((tick % 512) as usize % 4);
         let (header, payload) =
             ejfat::wire::ReHeader::decode(&segment, ejfat::wire::Versions::default()).unwrap();
         for (place, byte) in got[header.offset as usize..].iter_mut().zip(payload) {

@@ -10,7 +10,7 @@ use std::{
 
 use ejfat_lb::{
     When,
-    grpc::{Client, Server},
+    grpc::{Client, GrpcServer},
 };
 use grpc_common::{channel, rules_to, runtime, start};
 use proto::{lb::v1, sn_p4::v2};
@@ -21,7 +21,7 @@ fn serves(address: SocketAddr) {
 }
 
 /// How long until the server ends a connection that says no more than this.
-fn patience(address: SocketAddr, says: &[u8]) -> Duration {
+fn time_limit(address: SocketAddr, says: &[u8]) -> Duration {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let start = Instant::now();
@@ -49,7 +49,7 @@ fn junk_ends_its_own_connection_only() {
         [preface, settings, huge].concat(),
     ];
     for says in says {
-        let took = patience(address, &says);
+        let took = time_limit(address, &says);
         assert!(took < Duration::from_secs(4), "{took:?}");
         serves(address);
     }
@@ -60,7 +60,7 @@ fn the_silent_lose_their_seats() {
     let (_, server) = start(None);
     let address = server.address();
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let took = patience(address, b"PRI * HTTP/2.0\r\n");
+    let took = time_limit(address, b"PRI * HTTP/2.0\r\n");
     assert!((4..30).contains(&took.as_secs()), "{took:?}");
     serves(address);
     drop(silent);
@@ -71,7 +71,7 @@ fn those_without_a_token_lose_their_seats() {
     let (_, server) = start(Some("secret"));
     let address = server.address();
     let idle = idle([127, 0, 0, 1], address, 40, GREETING);
-    let took = patience(address, GREETING);
+    let took = time_limit(address, GREETING);
     assert!((4..30).contains(&took.as_secs()), "{took:?}");
     let mut client = Client::connect(&address.to_string(), Some("secret")).unwrap();
     client.load(&rules_to(1), When::Now).unwrap();
@@ -99,7 +99,7 @@ fn idle(from: [u8; 4], to: SocketAddr, number: usize, says: &[u8]) -> Vec<TcpStr
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Three clients in turn. `PATIENCE` is 5 seconds, which nobody has to wait for.
-fn three_get_in(server: &Server) {
+fn three_get_in(server: &GrpcServer) {
     let begin = Instant::now();
     for _ in 0..3 {
         let mut client = Client::connect(&server.address().to_string(), Some("secret")).unwrap();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ejfat::lb::{DropCause, Table};
-use ejfat_lb::{Plane, grpc::Server};
+use ejfat_lb::{SharedDataPlane, grpc::GrpcServer};
 use grpc_common::{LB, LB_V6, SENDER, channel, routed, runtime, start};
 use proto::sn_p4::v2::{
     Action, ActionParameter, BatchOperation, BatchRequest, DeviceInfoRequest, ErrorCode, Match, MatchKeyMask,
@@ -114,10 +114,10 @@ fn defaults() -> Vec<TableRule> {
 }
 
 struct ControlPlane {
-    plane: Arc<Plane>,
+    plane: Arc<SharedDataPlane>,
     runtime: Runtime,
     client: SmartnicP4Client<Channel>,
-    _server: Server,
+    _server: GrpcServer,
 }
 
 fn request(rules: Vec<TableRule>) -> TableRuleRequest {

@@ -24,13 +24,13 @@ use ejfat::{
     segment::IpVersion,
 };
 use ejfat_lb::{
-    Plane,
-    grpc::{RuleChange, Server, SmartNicClient, SmartNicError},
+    SharedDataPlane,
+    grpc::{GrpcServer, RuleChange, SmartNicClient, SmartNicError},
 };
 use grpc_common::{LB, LB_V6, SENDER, lb, member, new_plane, routed, start};
 use proto::sn_p4::v2::{ErrorCode, Stats, StatsMetric, StatsMetricValue};
 
-fn connect(server: &Server) -> SmartNicClient {
+fn connect(server: &GrpcServer) -> SmartNicClient {
     SmartNicClient::connect(&server.address().to_string(), None).unwrap()
 }
 
@@ -42,7 +42,7 @@ fn client(card: &Card) -> SmartNicClient {
     SmartNicClient::connect(&card.address.to_string(), None).unwrap()
 }
 
-fn rules(plane: &Plane) -> Rules {
+fn rules(plane: &SharedDataPlane) -> Rules {
     plane.sets().unwrap().last().unwrap().rules.as_ref().clone()
 }
 
@@ -168,8 +168,8 @@ fn after_a_refused_rule_a_smartnic_makes_nothing_more() {
     let what = "one of 512 rules of load_balance_calendar_table, from slot 0 of epoch 0";
     assert!(error.to_string().contains(what), "{error}");
     assert!(error.to_string().contains("EC_TABLE_RULE_MATCH_KEY_TOO_BIG (464)"), "{error}");
-    assert_eq!(card.told.lock().unwrap().made, 0x63);
-    assert_eq!(card.told.lock().unwrap().requests.len(), 1);
+    assert_eq!(card.log.lock().unwrap().made, 0x63);
+    assert_eq!(card.log.lock().unwrap().requests.len(), 1);
     // It goes on with the next call.
     smartnic.change(&changes[512..]).unwrap();
 }
@@ -180,9 +180,9 @@ fn calendars_go_in_few_requests_and_each_is_bounded() {
     let mut smartnic = client(&card);
     let slots: Vec<_> = (0..3).flat_map(|epoch| calendar(lb(), epoch, &[1])).collect();
     smartnic.insert(&slots[..1300]).unwrap();
-    let told = card.told.lock().unwrap();
-    assert_eq!((told.made, told.requests.len(), told.timeouts.len()), (1300, 3, 1));
-    assert!(told.requests.iter().all(|request| request.len() < 100_000));
+    let log = card.log.lock().unwrap();
+    assert_eq!((log.made, log.requests.len(), log.timeouts.len()), (1300, 3, 1));
+    assert!(log.requests.iter().all(|request| request.len() < 100_000));
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn a_smartnic_that_does_not_answer_is_given_up_and_nothing_more_is_sent() {
     let text = error.to_string();
     assert!(text.contains(&card.address.to_string()) && text.contains("after 300ms"), "{text}");
     assert!(text.contains("513 changes are made for certain"), "{text}");
-    let told = card.told.lock().unwrap();
-    assert_eq!(told.requests.len(), 3, "the one that replaces the catch-all is not sent");
+    let log = card.log.lock().unwrap();
+    assert_eq!(log.requests.len(), 3, "the one that replaces the catch-all is not sent");
     // It is told in at most 8 digits and a unit.
-    let [timeout] = told.timeouts.as_slice() else { panic!("{:?}", told.timeouts) };
+    let [timeout] = log.timeouts.as_slice() else { panic!("{:?}", log.timeouts) };
     let (digits, unit) = timeout.split_at(timeout.len() - 1);
     let unit = match unit {
         "n" => Duration::from_nanos(1),
@@ -212,9 +212,9 @@ fn a_smartnic_that_does_not_answer_is_given_up_and_nothing_more_is_sent() {
         "m" => Duration::from_millis(1),
         _ => panic!("{timeout}"),
     };
-    let told_deadline = unit * digits.parse().unwrap();
-    assert!((100..=300).contains(&told_deadline.as_millis()), "{timeout}");
-    drop(told);
+    let deadline_sent = unit * digits.parse().unwrap();
+    assert!((100..=300).contains(&deadline_sent.as_millis()), "{timeout}");
+    drop(log);
     // The next call connects anew.
     smartnic.clear(None).unwrap();
 }
@@ -335,7 +335,7 @@ fn members_without_a_mac_address_are_not_programmed() {
         error.contains("member 5 of load balancer 3") && error.contains("give that of the next hop"),
         "{error}"
     );
-    assert!(card.told.lock().unwrap().requests.is_empty());
+    assert!(card.log.lock().unwrap().requests.is_empty());
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn golden(client: &mut SmartNicClient) -> Vec<&'static str> {
 fn requests_are_those_that_pythons_protobuf_makes() {
     let card = card();
     let names = golden(&mut client(&card));
-    let sent = &card.told.lock().unwrap().requests;
+    let sent = &card.log.lock().unwrap().requests;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let sent: BTreeMap<_, _> = names.into_iter().zip(sent.iter().map(|sent| hex(sent))).collect();
     let golden = include_str!("smartnic_requests/requests.txt");

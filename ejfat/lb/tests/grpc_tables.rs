@@ -8,16 +8,16 @@ use std::{
     sync::Arc,
 };
 
-use ejfat::lb::{Balancer, BeyondHorizon, DropCause, LbId, Rule, RuleKey, Rules, calendar};
+use ejfat::lb::{BeyondHorizon, DataPlane, DropCause, LbId, Rule, RuleKey, Rules, calendar};
 use ejfat_lb::{
     LbStage, When,
-    grpc::{BadToken, Callers, Client, ClientError, ServeError, Server, serve, serve_to},
+    grpc::{BadToken, Callers, Client, ClientError, GrpcServer, ServeError, serve, serve_to},
 };
 use grpc_common::{LB, SENDER, channel, member, new_plane, routed, rules_to, runtime, start};
 use proto::lb::v1::{self, tables_client::TablesClient};
 use tonic::{Code, transport::Endpoint};
 
-fn client(server: &Server) -> Client {
+fn client(server: &GrpcServer) -> Client {
     Client::connect(&server.address().to_string(), None).unwrap()
 }
 
@@ -79,7 +79,7 @@ fn tables_do_not_take_ticks_that_packets_had() {
     assert_eq!((routed(&plane, 499), routed(&plane, 500)), (Ok(1), Ok(2)));
     assert_eq!(client.load(&rules_to(3), When::Now).unwrap(), 0, "in the place of all");
     assert_eq!(routed(&plane, 500), Ok(3));
-    for set in 1..=Balancer::MOST_STAGED as u16 {
+    for set in 1..=DataPlane::MOST_STAGED as u16 {
         client.load(&rules_to(3 + set), When::Tick(600 + u64::from(set))).unwrap();
     }
     refused(client.load(&rules_to(3), When::Tick(700)), Code::ResourceExhausted, "sets of tables");
@@ -129,7 +129,7 @@ fn full_tables_fit_and_two_million_rules_do_not() {
     blocking.load(&rules, When::Now).unwrap();
     assert_eq!(plane.sets().unwrap()[0].rules, rules.clone().into());
     let mut others = rules.clone();
-    for tick in 1..=Balancer::MOST_STAGED as u64 {
+    for tick in 1..=DataPlane::MOST_STAGED as u64 {
         // The rules of all load balancers differ from those before.
         others = if others == rules { Rules::default() } else { rules.clone() };
         blocking.load(&others, When::Tick(tick)).unwrap();

@@ -15,7 +15,7 @@ use ejfat::lb::Rules;
 use ejfat_lb::{
     When,
     grpc::{
-        Callers, Client, ClientError, ClientTls, Credentials, CredentialsError, ServeError, Server,
+        Callers, Client, ClientError, ClientTls, Credentials, CredentialsError, GrpcServer, ServeError,
         ServerTls, SmartNicClient, TlsError, TlsFailure, serve_to,
     },
 };
@@ -30,7 +30,7 @@ use rustls::{
 use tls_common::{Ca, Files, at_loopback, expired, named};
 use tonic::transport::{Channel, Endpoint};
 
-fn serve(tls: ServerTls, token: Option<&str>) -> Result<Server, ServeError> {
+fn serve(tls: ServerTls, token: Option<&str>) -> Result<GrpcServer, ServeError> {
     let plane = Arc::new(new_plane(Rules::default(), 1));
     let callers = Callers { token: token.map(str::to_owned), tls: Some(tls), ..Callers::default() };
     serve_to(callers, (Ipv4Addr::LOCALHOST, 0).into(), plane)

@@ -7,7 +7,7 @@ mod lb_common;
 use ejfat::lb::{DropCause, RuleError, Rules};
 use ejfat_lb::{
     When,
-    message::{self, Cause, FrameError, MessageError},
+    message::{self, FieldError, FrameError, MessageError},
 };
 use engine_common::new_plane;
 use lb_common::{random_rules, seeds};
@@ -116,7 +116,7 @@ fn hostile_fields_are_named() {
         assert!(error.starts_with(said), "{kind:?}: {error}");
     }
     let error = message::rules(&[v1::Rule::default()]).unwrap_err();
-    assert_eq!(error, MessageError { field: "rules[0].rule".into(), cause: Cause::Missing });
+    assert_eq!(error, MessageError { field: "rules[0].rule".into(), cause: FieldError::Missing });
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_rule_that_comes_twice_is_named() {
     let rule = v1::Rule { rule: Some(Kind::Epoch(epoch())) };
     let error = message::rules(&[rule.clone(), rule.clone()]).unwrap_err();
     assert_eq!(error.field, "rules[1]");
-    assert!(matches!(error.cause, Cause::Rule(RuleError::Exists(_))), "{error}");
+    assert!(matches!(error.cause, FieldError::Rule(RuleError::Exists(_))), "{error}");
     let set = v1::TableSet { from_tick: 0, rules: vec![v1::Rule::default()] };
     let error = message::sets(&v1::GetReply { sets: vec![v1::TableSet::default(), set], routed: vec![] })
         .unwrap_err();

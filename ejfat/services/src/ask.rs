@@ -39,12 +39,12 @@ pub enum HostError {
 
 /// An accelerator's services.
 #[derive(Debug)]
-pub(crate) struct Services {
+pub(crate) struct ServiceClient {
     pub(crate) device: Device,
     pub(crate) peer: SocketAddr,
 }
 
-impl Services {
+impl ServiceClient {
     pub(crate) fn ask<T: Message + Default>(
         &self,
         service: FunctionCode,

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use ejfat::{
-    bridge::{Fate, Loss, Record},
-    reassembly::Cause,
+    bridge::{EventLossCause, EventOutcome, EventTrace},
+    reassembly::SegmentDropCause,
 };
-use ejfat_bridge::{Handle, Snapshot, WorkerReport};
+use ejfat_bridge::{BridgeHandle, Snapshot, WorkerReport};
 use ejfat_lb::message;
 use mrsp::builtin;
 use naa_host::Device;
@@ -14,13 +14,13 @@ use naa_server::function::Handler;
 use proto::events::v1;
 
 use crate::{
-    ask::{HostError, Services},
+    ask::{HostError, ServiceClient},
     reassembly,
     service::{service, text},
 };
 
 /// The functions of a server with a bridge.
-pub fn bridge(handle: &Handle) -> [Handler; 2] {
+pub fn bridge(handle: &BridgeHandle) -> [Handler; 2] {
     let (status, trace) = (handle.clone(), handle.clone());
     [
         service(builtin::BRIDGE_STATUS, "what the bridge does", None, "BridgeStatus", move |_| {
@@ -33,8 +33,8 @@ pub fn bridge(handle: &Handle) -> [Handler; 2] {
             "TraceReply",
             move |request| {
                 let v1::TraceRequest { tick } = message::decode(request).map_err(text)?;
-                let records = trace.trace(tick).ok_or("the bridge is too busy to answer; try again")?;
-                Ok(message::encode(&v1::TraceReply { events: records.iter().map(of_record).collect() }))
+                let traces = trace.trace(tick).ok_or("the bridge is too busy to answer; try again")?;
+                Ok(message::encode(&v1::TraceReply { events: traces.iter().map(of_trace).collect() }))
             },
         ),
     ]
@@ -43,8 +43,8 @@ pub fn bridge(handle: &Handle) -> [Handler; 2] {
 /// A bridge's counters as the message of its service.
 pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
     let events = &snapshot.events;
-    let lost = Loss::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));
-    let too_long = (Cause::TooLong.name().to_owned(), snapshot.too_long);
+    let lost = EventLossCause::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));
+    let too_long = (SegmentDropCause::TooLong.name().to_owned(), snapshot.too_long);
     v1::BridgeStatus {
         reassembly: Some(reassembly::message(
             &snapshot.reassembly,
@@ -94,43 +94,43 @@ fn of_worker(report: &WorkerReport) -> v1::BridgeWorker {
     }
 }
 
-fn of_record(record: &Record) -> v1::TracedEvent {
-    let since = |at: ejfat::Time| at.0.saturating_sub(record.at.0);
+fn of_trace(trace: &EventTrace) -> v1::TracedEvent {
+    let since = |at: ejfat::Time| at.0.saturating_sub(trace.at.0);
     v1::TracedEvent {
-        event: record.opened.name.event,
-        data_id: record.opened.name.data_id.into(),
-        tick: record.opened.tick,
-        length: record.opened.length,
-        first_segment: record.unix,
-        last_segment: since(record.last),
-        worker: record.worker.map(|worker| worker.number()),
-        sequence: record.sequence,
-        sent: record.sent.map(since),
-        delivered: record.delivered.map(since),
-        released: record.released.map(since),
-        fate: fate(record.fate).to_owned(),
+        event: trace.opened.name.event,
+        data_id: trace.opened.name.data_id.into(),
+        tick: trace.opened.tick,
+        length: trace.opened.length,
+        first_segment: trace.unix,
+        last_segment: since(trace.last),
+        worker: trace.worker.map(|worker| worker.number()),
+        sequence: trace.sequence,
+        sent: trace.sent.map(since),
+        delivered: trace.delivered.map(since),
+        released: trace.released.map(since),
+        fate: outcome(trace.outcome).to_owned(),
     }
 }
 
-fn fate(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Sent => "sent",
-        Fate::Delivered => "delivered",
-        Fate::Released => "released",
-        Fate::WorkerEnded => "held_by_ended",
-        Fate::Incomplete => "incomplete",
-        Fate::Lost(loss) => loss.name(),
+fn outcome(outcome: EventOutcome) -> &'static str {
+    match outcome {
+        EventOutcome::Sent => "sent",
+        EventOutcome::Delivered => "delivered",
+        EventOutcome::Released => "released",
+        EventOutcome::WorkerEnded => "held_by_ended",
+        EventOutcome::Incomplete => "incomplete",
+        EventOutcome::Lost(loss) => loss.name(),
     }
 }
 
 /// A bridge, asked over an ordinary session.
 #[derive(Debug)]
-pub struct BridgeQueries(Services);
+pub struct BridgeQueries(ServiceClient);
 
 impl BridgeQueries {
     /// Makes an object that queries the bridge at `peer`. Each query connects over `device` anew.
     pub fn new(device: Device, peer: SocketAddr) -> Self {
-        Self(Services { device, peer })
+        Self(ServiceClient { device, peer })
     }
 
     /// Returns the counters and the workers of the bridge.

@@ -8,16 +8,16 @@ use mrsp::builtin;
 use naa_host::Device;
 use proto::lb::v1;
 
-use crate::ask::{HostError, Services};
+use crate::ask::{HostError, ServiceClient};
 
 /// The load-balancer tables of an accelerator.
 #[derive(Debug)]
-pub struct LbTables(Services);
+pub struct LbTables(ServiceClient);
 
 impl LbTables {
     /// Makes an object that programs the tables of the accelerator at `peer`. Each call connects over `device` anew.
     pub fn new(device: Device, peer: SocketAddr) -> Self {
-        Self(Services { device, peer })
+        Self(ServiceClient { device, peer })
     }
 
     /// Replaces all rules. Returns the first tick to which the new rules apply.

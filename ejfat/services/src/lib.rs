@@ -20,14 +20,14 @@
 //! ```rust
 //! # use std::sync::Arc;
 //! # use ejfat::{lb::{LbId, Rule, Rules}, segment::IpVersion};
-//! # use ejfat_lb::{Plane, When};
+//! # use ejfat_lb::{SharedDataPlane, When};
 //! # use naa_host::Device;
 //! # use naa_server::{Config, Server, functions};
 //! # use naa_services::LbTables;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let listen = (roce_udp::free_loopback()?, 0).into();
 //! # let local = roce_udp::free_loopback()?;
-//! let plane = Arc::new(Plane::new(Rules::default(), 1));
+//! let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
 //! let server = Server::start(Config::new(listen), functions::services(naa_services::lb(&plane))?)?;
 //!
 //! // A host programs the tables of the accelerator.
@@ -51,5 +51,5 @@ mod service;
 pub use ask::HostError;
 pub use bridge::{BridgeQueries, bridge, bridge_status};
 pub use host::LbTables;
-pub use reassembly::{Reassembly, Sink, SinkError, Snapshot, message as reassembly_message};
+pub use reassembly::{EventSink, Reassembly, SinkError, Snapshot, message as reassembly_message};
 pub use service::{lb, reassembly_counters};

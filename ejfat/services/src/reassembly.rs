@@ -1,4 +1,4 @@
-//! Reassembly that runs beside everything else, and puts events where a [`Sink`] wants them.
+//! Reassembly that runs beside everything else, and puts events where an [`EventSink`] wants them.
 
 use std::{
     net::SocketAddr,
@@ -10,28 +10,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::reassembly::{Cause, Counters, Eviction};
-use ejfat_udp::{Error, Event, Gauge, Receiver, ReceiverConfig};
+use ejfat::reassembly::{Counters, Eviction, SegmentDropCause};
+use ejfat_udp::{Error, Gauge, ReceivedEvent, Receiver, ReceiverConfig};
 
 /// The time between two checks whether reassembly should end.
 const TURN: Duration = Duration::from_millis(100);
 
 /// How long the end of a reassembly waits for its thread. A sink of that thread may wait for a reader that reads no
 /// more.
-const PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The same limit while the thread finishes its sink, because a disk may take long to write its data.
-const PATIENCE_WITH_DISK: Duration = Duration::from_secs(30);
+const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why an event could not be put away.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where events go: files, a pipe, a command, a subscriber's memory.
-pub trait Sink: Send {
+pub trait EventSink: Send {
     /// Consumes an event. After this method has returned, the memory of the event's bytes is used for later events.
     ///
     /// # Errors
     /// Fails if the sink can consume no more events. After an error, the reassembly ends.
-    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> Result<(), SinkError>;
 
     /// Notifies the sink that no event follows. When this method returns, the consumed events must be safe from loss.
     ///
@@ -69,7 +69,7 @@ pub fn message(
     memory: u64,
     ended: Option<String>,
 ) -> proto::events::v1::ReassemblyCounters {
-    let dropped = Cause::ALL.map(|cause| (cause.name().to_owned(), counters.dropped(cause)));
+    let dropped = SegmentDropCause::ALL.map(|cause| (cause.name().to_owned(), counters.dropped(cause)));
     proto::events::v1::ReassemblyCounters {
         segments: counters.segments,
         bytes: counters.bytes,
@@ -112,7 +112,7 @@ impl Reassembly {
     /// # Errors
     /// Fails if a port cannot be bound, if the bounds of the reassembly exclude each other, or if the operating system
     /// starts no thread.
-    pub fn start(config: ReceiverConfig, sink: Box<dyn Sink>) -> Result<Self, Error> {
+    pub fn start(config: ReceiverConfig, sink: Box<dyn EventSink>) -> Result<Self, Error> {
         let mut receiver = Receiver::new(config)?;
         let gauge = receiver.gauge()?;
         let (addresses, skipped) = (receiver.addresses(), receiver.skipped().to_vec());
@@ -157,8 +157,8 @@ impl Reassembly {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread?;
         let begin = Instant::now();
-        let patience = || if self.state.finishing.load(Relaxed) { PATIENCE_WITH_DISK } else { PATIENCE };
-        while !thread.is_finished() && begin.elapsed() < patience() {
+        let limit = || if self.state.finishing.load(Relaxed) { DISK_TIMEOUT } else { END_TIMEOUT };
+        while !thread.is_finished() && begin.elapsed() < limit() {
             std::thread::sleep(Duration::from_millis(5));
         }
         if thread.is_finished() {
@@ -166,10 +166,8 @@ impl Reassembly {
             let _ = thread.join();
             return None;
         }
-        let why = format!(
-            "whoever takes events did not finish within {:?}; the last events may be lost",
-            patience()
-        );
+        let why =
+            format!("whoever takes events did not finish within {:?}; the last events may be lost", limit());
         tracing::warn!("{why}; reassembly is left to end with the process");
         Some(why)
     }
@@ -181,20 +179,20 @@ impl Drop for Reassembly {
     }
 }
 
-fn run(mut receiver: Receiver, mut sink: Box<dyn Sink>, state: &State) {
-    let mut told = Instant::now();
+fn run(mut receiver: Receiver, mut sink: Box<dyn EventSink>, state: &State) {
+    let mut published = Instant::now();
     while !state.stop.load(Relaxed) {
         let mut refused = None;
-        let deliver = |event: Event<'_>| {
+        let deliver = |event: ReceivedEvent<'_>| {
             if refused.is_none() {
                 refused = sink.event(&event).err();
             }
         };
         let polled = receiver.poll(TURN, deliver, |_| ());
         let ended = refused.map(|error| error.to_string()).or_else(|| Some(polled.err()?.to_string()));
-        if ended.is_some() || told.elapsed() >= TURN {
-            told = Instant::now();
-            tell(&receiver, ended.clone(), state);
+        if ended.is_some() || published.elapsed() >= TURN {
+            published = Instant::now();
+            publish(&receiver, ended.clone(), state);
         }
         if let Some(why) = ended {
             tracing::error!("reassembly ended: {why}");
@@ -204,17 +202,17 @@ fn run(mut receiver: Receiver, mut sink: Box<dyn Sink>, state: &State) {
     }
     if let Some(why) = finish(&mut *sink, state) {
         tracing::error!("{why}");
-        tell(&receiver, Some(why), state);
+        publish(&receiver, Some(why), state);
     }
 }
 
 /// Why events may be lost, if they may.
-fn finish(sink: &mut dyn Sink, state: &State) -> Option<String> {
+fn finish(sink: &mut dyn EventSink, state: &State) -> Option<String> {
     state.finishing.store(true, Relaxed);
     sink.finish().err().map(|error| error.to_string())
 }
 
-fn tell(receiver: &Receiver, ended: Option<String>, state: &State) {
+fn publish(receiver: &Receiver, ended: Option<String>, state: &State) {
     let reassembler = receiver.reassembler();
     let snapshot = Snapshot {
         counters: reassembler.counters().clone(),

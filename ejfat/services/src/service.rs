@@ -2,13 +2,13 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use ejfat_lb::{Plane, message, requests};
+use ejfat_lb::{SharedDataPlane, message, requests};
 use mrsp::{
     FunctionCode, builtin,
-    catalogue::{Direction, Kind, Parameter},
+    catalogue::{Direction, ParamInfo, ParamKind},
 };
 use naa_server::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo, Handler},
 };
 use proto::lb::v1;
@@ -16,12 +16,12 @@ use proto::lb::v1;
 use crate::Reassembly;
 
 /// A request's bytes to a reply's.
-type Answer = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
+type ServiceHandler = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 
 struct Service {
     info: FunctionInfo,
     has_request: bool,
-    answer: Answer,
+    answer: ServiceHandler,
 }
 
 impl fmt::Debug for Service {
@@ -40,8 +40,8 @@ impl Function for Service {
         &self.info
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-        let missing = |what: &str| Failure::Arguments(Cow::Owned(format!("there is no {what}; map one")));
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
+        let missing = |what: &str| CallFailure::Arguments(Cow::Owned(format!("there is no {what}; map one")));
         let mut parts = call.parts();
         let request = if self.has_request {
             let request = parts.take_input(0).ok_or_else(|| missing("input for the request"))?;
@@ -52,17 +52,17 @@ impl Function for Service {
         let output = parts.take_output(0).ok_or_else(|| missing("output for the reply"))?;
         // Rules of all tables take a third of it; a region may have gigabytes.
         let request = &request[..request.len().min(MOST_REQUEST)];
-        let reply = (self.answer)(request).map_err(|why| Failure::Arguments(why.into()))?;
+        let reply = (self.answer)(request).map_err(|why| CallFailure::Arguments(why.into()))?;
         if let Some(place) = output.get_mut(..reply.len()) {
             place.copy_from_slice(&reply);
             call.set_produced(0, reply.len());
             return Ok(());
         }
         // The length at the beginning says how much is needed.
-        let told = reply.len().min(MOST_LENGTH).min(output.len());
-        output[..told].copy_from_slice(&reply[..told]);
-        call.set_status(told as u32);
-        Err(Failure::OutputTooSmall { output: 0, needed: Some(reply.len() as u64) })
+        let length = reply.len().min(MOST_LENGTH).min(output.len());
+        output[..length].copy_from_slice(&reply[..length]);
+        call.set_status(length as u32);
+        Err(CallFailure::OutputTooSmall { output: 0, needed: Some(reply.len() as u64) })
     }
 }
 
@@ -73,9 +73,9 @@ pub(crate) fn service(
     reply: &str,
     answer: impl Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync + 'static,
 ) -> Handler {
-    let parameter = |direction, name: &str, description: &str| Parameter {
+    let parameter = |direction, name: &str, description: &str| ParamInfo {
         direction,
-        kind: Kind::Bytes,
+        kind: ParamKind::Bytes,
         name: name.into(),
         description: description.into(),
     };
@@ -89,7 +89,7 @@ pub(crate) fn service(
 }
 
 /// What programs and queries the tables of a data plane: codes 64 to 67.
-pub fn lb(plane: &Arc<Plane>) -> [Handler; 4] {
+pub fn lb(plane: &Arc<SharedDataPlane>) -> [Handler; 4] {
     let [load, edit, get, count] = [0; 4].map(|_| plane.clone());
     [
         service(

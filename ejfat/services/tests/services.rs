@@ -12,8 +12,8 @@ use ejfat::{
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use ejfat_lb::{Plane, When, message};
-use ejfat_udp::{Event, ReceiverConfig, Sender, SenderConfig};
+use ejfat_lb::{SharedDataPlane, When, message};
+use ejfat_udp::{ReceivedEvent, ReceiverConfig, Sender, SenderConfig};
 use mrsp::{ReturnCode, builtin};
 use naa_host::{Device, Param, Session, SessionConfig};
 use naa_server::{
@@ -21,7 +21,7 @@ use naa_server::{
     function::{Execution, Handler},
     functions,
 };
-use naa_services::{LbTables, Reassembly, Sink, SinkError};
+use naa_services::{EventSink, LbTables, Reassembly, SinkError};
 use proto::{events::v1::ReassemblyCounters, lb::v1};
 use roce_udp::free_loopback;
 
@@ -52,14 +52,14 @@ fn rules(members: &[u16]) -> Rules {
     rules
 }
 
-fn member(plane: &Plane, tick: u64) -> u16 {
+fn member(plane: &SharedDataPlane, tick: u64) -> u16 {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
     plane.path().route(ip(1), ip(2), &header.encode()).unwrap().member
 }
 
 #[test]
 fn a_host_programs_the_tables_of_an_accelerator() {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     let (server, device) = serve(naa_services::lb(&plane));
     let tables = LbTables::new(device, server.address());
     assert_eq!(tables.load(&rules(&[7]), When::Next).unwrap(), 0);
@@ -82,7 +82,7 @@ fn a_host_programs_the_tables_of_an_accelerator() {
 
 #[test]
 fn replies_that_do_not_fit_tell_how_long_they_are() {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     let (server, device) = serve(naa_services::lb(&plane));
     let tables = LbTables::new(device.clone(), server.address());
     // Sixteen sets of 512 slots are beyond a usual reply.
@@ -100,7 +100,7 @@ fn replies_that_do_not_fit_tell_how_long_they_are() {
 
 #[test]
 fn requests_that_are_none_are_refused() {
-    let plane = Arc::new(Plane::new(rules(&[1]), 1));
+    let plane = Arc::new(SharedDataPlane::new(rules(&[1]), 1));
     let (server, device) = serve(naa_services::lb(&plane));
     let before = plane.sets().unwrap();
     let huge = [0xff, 0xff, 0xff, 0xff, 0x0f];
@@ -128,8 +128,8 @@ type Delivered = (u64, Vec<u8>);
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Delivered>>>);
 
-impl Sink for Kept {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+impl EventSink for Kept {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> Result<(), SinkError> {
         if event.name.event == 99 {
             return Err("the disk is full".into());
         }
@@ -170,7 +170,7 @@ fn reassembly_runs_beside_the_functions() {
         let mut session =
             Session::connect(&device, server.address(), &params, &SessionConfig::default()).unwrap();
         session.call(builtin::REASSEMBLY_COUNTERS).unwrap();
-        message::decode::<ReassemblyCounters>(session.lease(0).unwrap()).unwrap()
+        message::decode::<ReassemblyCounters>(session.slice(0).unwrap()).unwrap()
     };
     let counters = until(|| Some(count()).filter(|counters| counters.complete == 5));
     assert_eq!((counters.segments, counters.open, counters.ended), (sender.sent().segments, 0, None));
@@ -185,8 +185,8 @@ struct Stalled {
     go_on: mpsc::Receiver<()>,
 }
 
-impl Sink for Stalled {
-    fn event(&mut self, _: &Event<'_>) -> Result<(), SinkError> {
+impl EventSink for Stalled {
+    fn event(&mut self, _: &ReceivedEvent<'_>) -> Result<(), SinkError> {
         let _ = self.begun.send(());
         let _ = self.go_on.recv();
         Ok(())
@@ -233,7 +233,7 @@ fn most_rules() -> Rules {
 
 #[test]
 fn a_service_runs_on_the_pool_and_takes_little_time_there() {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     for service in naa_services::lb(&plane) {
         let Handler::Function(function) = &service else { panic!("{service:?} is not a function") };
         for bytes in [0, 1 << 30] {

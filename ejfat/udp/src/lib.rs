@@ -3,7 +3,7 @@
 //! ```text
 //! Sender    event ─► ejfat::segment ─► one buffer of equal segments ─► GSO ─► socket      (a copy: headers go between)
 //! Ports     socket ─► GRO, recvmmsg ─► buffers of the caller
-//! Receiver  socket ─► GRO, recvmmsg ─► buffers ─► ejfat::reassembly ─► Place ─► Arena     (a copy: buffer to memory)
+//! Receiver  socket ─► GRO, recvmmsg ─► buffers ─► ejfat::reassembly ─► CopyCommand ─► EventMemory (a copy)
 //! ```
 //!
 //! The crate `ejfat` makes the decisions of the protocol. This crate has the sockets, the clocks and the memory. No
@@ -11,8 +11,9 @@
 //! 20 µs after a packet came.
 //!
 //! A received byte is copied twice: the Linux kernel copies it from the socket buffer to a buffer of this crate, and
-//! [`Arena::place`] copies it from there to its event. The second copy cannot be avoided, because the reassembler has
-//! no memory for payload, and an [`Event`] borrows the arena. [`Arena::copied`] counts the bytes of the second copy.
+//! [`EventMemory::place`] copies it from there to its event. The second copy cannot be avoided, because the reassembler
+//! has no memory for payload, and a [`ReceivedEvent`] borrows the event memory. [`EventMemory::copied`] counts the
+//! bytes of the second copy.
 //!
 //! ```rust
 //! use std::time::Duration;
@@ -26,7 +27,7 @@
 //! sender.send(41, 0, b"hits of a detector")?;
 //! let mut events = Vec::new();
 //! while events.is_empty() {
-//!     let deliver = |event: ejfat_udp::Event<'_>| events.push((event.name.event, event.bytes.to_vec()));
+//!     let deliver = |event: ejfat_udp::ReceivedEvent<'_>| events.push((event.name.event, event.bytes.to_vec()));
 //!     receiver.poll(Duration::from_secs(1), deliver, |lost| panic!("{lost:?}"))?;
 //! }
 //! assert_eq!(events, [(41, b"hits of a detector".to_vec())]);
@@ -35,8 +36,8 @@
 //! ```
 #![warn(missing_docs)]
 
-mod arena;
 mod drops;
+mod event_memory;
 mod gauge;
 mod pace;
 mod ports;
@@ -46,12 +47,12 @@ mod refusals;
 mod sender;
 mod socket;
 
-pub use arena::Arena;
+pub use event_memory::EventMemory;
 pub use gauge::{Gauge, Reading};
 pub use pace::Pace;
-pub use ports::{PortCounters, Ports, Received};
+pub use ports::{PortCounters, Ports, ReceivedSegments};
 pub use ready::ReadySet;
-pub use receiver::{Event, Receiver, ReceiverConfig};
+pub use receiver::{ReceivedEvent, Receiver, ReceiverConfig};
 pub use refusals::{is_refusal, may_be_earlier, report_refusals, wait_for_refusals};
 pub use sender::{Sender, SenderConfig, SyncSender};
 

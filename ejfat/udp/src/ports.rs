@@ -21,7 +21,7 @@ const ASKED: usize = 256;
 
 /// Datagrams of one sender, merged by the kernel (GRO), as they lie in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Received {
+pub struct ReceivedSegments {
     /// The address from which the datagrams came.
     pub from: IpAddr,
     /// The number of bytes of all datagrams together.
@@ -220,7 +220,7 @@ impl Ports {
         &self,
         port: usize,
         buffers: &mut [IoSliceMut<'_>],
-        received: &mut [Received; Self::BATCH],
+        received: &mut [ReceivedSegments; Self::BATCH],
     ) -> Result<usize, Error> {
         let port = &self.ports[port];
         let mut metas = [RecvMeta::default(); Self::BATCH];
@@ -231,7 +231,7 @@ impl Ports {
         };
         let (mut datagrams, mut bytes) = (0, 0);
         for (received, meta) in received.iter_mut().zip(&metas[..count]) {
-            *received = Received { from: meta.addr.ip(), len: meta.len, stride: meta.stride.max(1) };
+            *received = ReceivedSegments { from: meta.addr.ip(), len: meta.len, stride: meta.stride.max(1) };
             datagrams += meta.len.div_ceil(received.stride).max(1) as u64;
             bytes += meta.len as u64;
         }
@@ -241,7 +241,7 @@ impl Ports {
     }
 }
 
-impl Received {
+impl ReceivedSegments {
     /// A value without bytes, with which arrays for [`Ports::receive`] are filled before they are used.
     pub const NONE: Self = Self { from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), len: 0, stride: 1 };
 

@@ -11,14 +11,14 @@ use std::{
 use ejfat::{
     Time,
     listen::Listen,
-    reassembly::{Config, Incomplete, Name, Reassembler},
+    reassembly::{Config, EventKey, Incomplete, Reassembler},
 };
 use rustix::param::page_size;
 
 use crate::{
-    Arena, Error, Gauge, PortCounters,
+    Error, EventMemory, Gauge, PortCounters,
     gauge::{Levels, SAMPLE},
-    ports::{Ports, Received},
+    ports::{Ports, ReceivedSegments},
 };
 
 /// Batches of one socket before the others have their turn.
@@ -42,9 +42,9 @@ pub struct ReceiverConfig {
 
 /// A complete event.
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
+pub struct ReceivedEvent<'a> {
     /// The event number and the data id.
-    pub name: Name,
+    pub name: EventKey,
     /// The address from which the event's last segment came, if it is known. If the segment came through a load
     /// balancer, it is the load balancer's address.
     pub from: Option<IpAddr>,
@@ -56,9 +56,9 @@ pub struct Event<'a> {
 pub struct Receiver {
     ports: Ports,
     reassembler: Reassembler,
-    arena: Arena,
+    memory: EventMemory,
     buffers: Vec<u8>,
-    received: [Received; Ports::BATCH],
+    received: [ReceivedSegments; Ports::BATCH],
     /// The numbers of ports that may have something to receive.
     ready: Vec<usize>,
     /// Whether `ready` has all such ports.
@@ -68,7 +68,7 @@ pub struct Receiver {
     /// Looks since the one that began at `seen`.
     looks: usize,
     /// Whether the log has a line that the system has no addresses for an event.
-    told: bool,
+    logged_addresses: bool,
     began: Instant,
     /// Whether something came the last time.
     lively: bool,
@@ -92,15 +92,15 @@ impl Receiver {
         let reassembler = Reassembler::new(config.reassembly)?;
         Ok(Self {
             ports: Ports::bind(&config.listen, config.buffer)?,
-            arena: Arena::new(reassembler.config()),
+            memory: EventMemory::new(reassembler.config()),
             reassembler,
             buffers: vec![0; Ports::BUFFER * Ports::BATCH],
-            received: [Received::NONE; Ports::BATCH],
+            received: [ReceivedSegments::NONE; Ports::BATCH],
             ready: Vec::new(),
             is_all: false,
             seen: Time::default(),
             looks: 0,
-            told: false,
+            logged_addresses: false,
             began: Instant::now(),
             lively: false,
             levels: None,
@@ -137,8 +137,8 @@ impl Receiver {
     }
 
     /// The memory of events.
-    pub fn arena(&self) -> &Arena {
-        &self.arena
+    pub fn event_memory(&self) -> &EventMemory {
+        &self.memory
     }
 
     /// Returns the number of datagrams that the Linux kernel dropped at all ports, as [`Ports::all_kernel_drops`] does.
@@ -180,7 +180,7 @@ impl Receiver {
     pub fn poll(
         &mut self,
         most: Duration,
-        mut deliver: impl FnMut(Event<'_>),
+        mut deliver: impl FnMut(ReceivedEvent<'_>),
         mut lost: impl FnMut(Incomplete),
     ) -> Result<(), Error> {
         // What came in time is looked at before anything is given up, however long this process stood still.
@@ -199,7 +199,7 @@ impl Receiver {
         }
         self.lively = received;
         while let Some(incomplete) = self.reassembler.poll_given_up(self.seen) {
-            self.arena.release(incomplete.id);
+            self.memory.release(incomplete.id);
             lost(incomplete);
         }
         if let Some(levels) = &self.levels {
@@ -209,7 +209,7 @@ impl Receiver {
     }
 
     /// Looks at all ports again and again until there is something, without sleeping. False if nothing came.
-    fn look(&mut self, most: Duration, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+    fn look(&mut self, most: Duration, deliver: &mut impl FnMut(ReceivedEvent<'_>)) -> Result<bool, Error> {
         let begin = Instant::now();
         loop {
             let asked = clock(self.began);
@@ -225,7 +225,11 @@ impl Receiver {
 
     /// Receives what the ports in `ready` have, but not for ever. `asked`: when the kernel was asked which they are. Returns
     /// false if nothing came.
-    fn drain_ready(&mut self, asked: Time, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+    fn drain_ready(
+        &mut self,
+        asked: Time,
+        deliver: &mut impl FnMut(ReceivedEvent<'_>),
+    ) -> Result<bool, Error> {
         let (mut received, mut is_dry) = (false, self.is_all);
         for at in 0..self.ready.len() {
             let mut turns = 0;
@@ -243,7 +247,7 @@ impl Receiver {
     }
 
     /// One batch; false if there was none.
-    fn receive(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+    fn receive(&mut self, port: usize, deliver: &mut impl FnMut(ReceivedEvent<'_>)) -> Result<bool, Error> {
         let mut now = clock(self.began);
         let mut buffers = self.buffers.chunks_exact_mut(Ports::BUFFER);
         let mut pieces: [IoSliceMut<'_>; Ports::BATCH] =
@@ -257,26 +261,26 @@ impl Receiver {
             for datagram in received.datagrams(buffer) {
                 waiting -= datagram.len();
                 let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
-                if let Err(error) = self.arena.place(&place, &datagram[place.payload.clone()]) {
-                    if !std::mem::replace(&mut self.told, true) {
+                if let Err(error) = self.memory.place(&place, &datagram[place.payload.clone()]) {
+                    if !std::mem::replace(&mut self.logged_addresses, true) {
                         tracing::warn!("an event is given up: {error}");
                     }
                     self.reassembler.abandon(place.id);
                     continue;
                 }
                 if place.complete {
-                    let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
+                    let bytes = self.memory.bytes(place.id.slot(), place.length as usize);
                     // The caller may take long to consume an event, so the levels are published before and after: the
                     // rest of a batch may be many events.
                     if let Some(levels) = &self.levels {
                         levels.put(&self.reassembler, waiting as u64);
                     }
-                    deliver(Event { name: place.name, from, bytes });
+                    deliver(ReceivedEvent { name: place.name, from, bytes });
                     if let Some(levels) = &self.levels {
                         levels.delivered();
                     }
                     self.reassembler.release(place.id);
-                    self.arena.release(place.id);
+                    self.memory.release(place.id);
                     // The clock is read again, because the caller may have taken long.
                     now = clock(self.began);
                 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ejfat::{
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
     wire::{LbHeader, ReHeader, SyncHeader},
 };
 use quinn_udp::{Transmit, UdpSocketState};
@@ -57,7 +57,7 @@ impl SenderConfig {
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentCounters {
     /// The number of events that were sent.
     pub events: u64,
     /// The number of segments into which the events were cut.
@@ -77,7 +77,7 @@ pub struct Sender {
     ticks: Ticks,
     pace: Pace,
     batch: Vec<u8>,
-    sent: Sent,
+    sent: SentCounters,
     refusals: Cell<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Sender {
             ticks: Ticks::default(),
             pace: Pace::new(config.rate),
             batch: Vec::with_capacity(MOST + usize::from(u16::MAX)),
-            sent: Sent::default(),
+            sent: SentCounters::default(),
             refusals: Cell::new(0),
             config,
         })
@@ -125,7 +125,7 @@ impl Sender {
     pub fn send(&mut self, event: u64, entropy: u16, bytes: &[u8]) -> Result<u64, Error> {
         let tick = self.ticks.next(unix().as_micros() as u64);
         let event = if self.config.ticks_as_events { tick } else { event };
-        let name = EventName { tick, event, data_id: self.config.data_id, entropy };
+        let name = EventFields { tick, event, data_id: self.config.data_id, entropy };
         let segments = Segments::new(self.config.version, self.size, name, bytes.len() as u64)?;
         let packet = LbHeader::LEN + ReHeader::LEN + usize::from(self.size.bytes());
         let on_wire = packet + UDP_HEADER + self.ip_header;
@@ -184,7 +184,7 @@ impl Sender {
     }
 
     /// Returns the numbers of events, segments and payload bytes that were sent.
-    pub fn sent(&self) -> Sent {
+    pub fn sent(&self) -> SentCounters {
         self.sent
     }
 

@@ -13,9 +13,9 @@ use ejfat::{
     segment::LbVersion,
     wire::ReHeader,
 };
-use ejfat_udp::{Arena, Receiver, ReceiverConfig, Sender, SenderConfig};
+use ejfat_udp::{EventMemory, Receiver, ReceiverConfig, Sender, SenderConfig};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn event(number: u64) -> Vec<u8> {
     let len = [1, 100, 1436, 1437, 8_000, 100_000, 1_000_000][number as usize % 7];
@@ -39,8 +39,8 @@ fn all_arrive(ip: IpAddr, version: LbVersion, mtu: u16) {
     });
     let mut delivered = BTreeMap::new();
     let begin = Instant::now();
-    while delivered.len() < 35 && begin.elapsed() < PATIENCE {
-        let deliver = |event: ejfat_udp::Event<'_>| {
+    while delivered.len() < 35 && begin.elapsed() < TIMEOUT {
+        let deliver = |event: ejfat_udp::ReceivedEvent<'_>| {
             assert_eq!((event.name.data_id, event.from), (9, Some(ip)));
             assert!(delivered.insert(event.name.event, event.bytes.to_vec()).is_none());
         };
@@ -63,13 +63,13 @@ fn other_threads_see_how_full_it_is_even_while_an_event_is_taken() {
     let mut sender = Sender::new(SenderConfig::new(receiver.addresses()[0])).unwrap();
     sender.send(0, 0, &event(1)).unwrap();
     let (mut before, mut after) = (0.0, 0.0);
-    let deliver = |_: ejfat_udp::Event<'_>| {
+    let deliver = |_: ejfat_udp::ReceivedEvent<'_>| {
         before = gauge.read().fill;
         // The event is larger than the socket's receive buffer.
         sender.send(1, 0, &event(6)).unwrap();
         after = gauge.read().fill;
     };
-    receiver.poll(PATIENCE, deliver, |_| ()).unwrap();
+    receiver.poll(TIMEOUT, deliver, |_| ()).unwrap();
     assert!(before < 0.5 && after > 0.9 && after <= 1.0, "{before} {after}");
     let reading = receiver.gauge().unwrap().read();
     // The first segments of the second event were read together with the first event.
@@ -95,24 +95,24 @@ fn small_packets() {
 #[test]
 fn pages_of_events_that_are_over_are_given_back() {
     let bounds = Config { slots: 8, max_open: 8, max_event: 1 << 20, memory: 3 << 20, ..Config::default() };
-    let mut arena = Arena::new(&bounds);
+    let mut memory = EventMemory::new(&bounds);
     let mut reassembler = Reassembler::new(Config { memory: 8 << 20, ..bounds }).unwrap();
-    let mut open = |event: u64, arena: &mut Arena| {
+    let mut open = |event: u64, memory: &mut EventMemory| {
         let header = ReHeader { data_id: 0, offset: 0, length: 1 << 20, event };
         let datagram = [&header.encode()[..], &vec![7; 1 << 19]].concat();
         let place = reassembler.handle(Time(0), None, &datagram).unwrap();
-        arena.place(&place, &datagram[ReHeader::LEN..]).unwrap();
+        memory.place(&place, &datagram[ReHeader::LEN..]).unwrap();
         place.id
     };
-    let ids: Vec<_> = (0..6).map(|event| open(event, &mut arena)).collect();
-    assert_eq!(arena.touched(), 3 << 20);
+    let ids: Vec<_> = (0..6).map(|event| open(event, &mut memory)).collect();
+    assert_eq!(memory.touched(), 3 << 20);
     for &id in &ids[..5] {
-        arena.release(id);
+        memory.release(id);
     }
-    let next = open(6, &mut arena);
-    assert_eq!(arena.touched(), 1 << 20, "of the two events that are open");
+    let next = open(6, &mut memory);
+    assert_eq!(memory.touched(), 1 << 20, "of the two events that are open");
     for (id, byte) in [(ids[0], 0), (ids[5], 7), (next, 7)] {
-        assert!(arena.bytes(id.slot(), 1 << 19).iter().all(|&found| found == byte));
+        assert!(memory.bytes(id.slot(), 1 << 19).iter().all(|&found| found == byte));
     }
 }
 
@@ -120,34 +120,34 @@ fn pages_of_events_that_are_over_are_given_back() {
 fn addresses_of_events_are_taken_when_they_begin() {
     let bounds =
         Config { slots: 1024, max_open: 1024, max_event: 64 << 20, memory: 64 << 20, ..Config::default() };
-    let mut arena = Arena::new(&bounds);
-    assert_eq!(arena.mapped(), 0);
+    let mut memory = EventMemory::new(&bounds);
+    assert_eq!(memory.mapped(), 0);
     let mut reassembler = Reassembler::new(Config { memory: u64::MAX, ..bounds.clone() }).unwrap();
-    let mut round = |first: u64, count: u64, length: u32, arena: &mut Arena| {
+    let mut round = |first: u64, count: u64, length: u32, memory: &mut EventMemory| {
         let ids: Vec<_> = (first..first + count)
             .map(|event| {
                 let header = ReHeader { data_id: 0, offset: length - 8, length, event };
                 let datagram = [&header.encode()[..], &event.to_le_bytes()].concat();
                 let from = Some(IpAddr::from([10, 0, (event >> 8) as u8, event as u8]));
                 let place = reassembler.handle(Time(0), from, &datagram).unwrap();
-                arena.place(&place, &datagram[ReHeader::LEN..]).unwrap();
+                memory.place(&place, &datagram[ReHeader::LEN..]).unwrap();
                 (event, place.id)
             })
             .collect();
-        let mapped = arena.mapped();
+        let mapped = memory.mapped();
         for (event, id) in ids {
-            assert_eq!(arena.bytes(id.slot(), length as usize)[length as usize - 8..], event.to_le_bytes());
-            arena.release(id);
+            assert_eq!(memory.bytes(id.slot(), length as usize)[length as usize - 8..], event.to_le_bytes());
+            memory.release(id);
             reassembler.release(id);
         }
         mapped
     };
-    assert_eq!(round(0, 100, 1000, &mut arena), 100 << 16);
+    assert_eq!(round(0, 100, 1000, &mut memory), 100 << 16);
     // As many long events as may be claimed are opened first, and then short ones in the same slots.
     let most = bounds.max_claimed() as usize;
-    assert!(round(1000, 16, 64 << 20, &mut arena) <= most * 5 / 2);
-    assert!(round(2000, 256, 1 << 20, &mut arena) <= most * 5 / 2);
-    assert!(round(3000, 256, 64 << 10, &mut arena) <= most * 5 / 2);
+    assert!(round(1000, 16, 64 << 20, &mut memory) <= most * 5 / 2);
+    assert!(round(2000, 256, 1 << 20, &mut memory) <= most * 5 / 2);
+    assert!(round(3000, 256, 64 << 10, &mut memory) <= most * 5 / 2);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn drain(receiver: &mut Receiver) -> u64 {
     let mut delivered = 0;
     loop {
         let before = receiver.reassembler().counters().segments;
-        let deliver = |event: ejfat_udp::Event<'_>| delivered += event.bytes.len() as u64;
+        let deliver = |event: ejfat_udp::ReceivedEvent<'_>| delivered += event.bytes.len() as u64;
         receiver.poll(Duration::from_millis(50), deliver, |_| {}).unwrap();
         if receiver.reassembler().counters().segments == before {
             return delivered;
@@ -219,8 +219,8 @@ fn a_received_byte_is_copied_once() {
     let counters = receiver.reassembler().counters();
     assert_eq!((counters.complete, counters.dropped_of_any_cause()), (36, 1));
     assert_eq!(sender.sent().bytes, delivered);
-    // The reassembler is lent datagrams and events are lent by the arena: nothing else can have been copied.
-    assert_eq!((receiver.arena().copied(), counters.placed_bytes), (delivered, delivered));
+    // The reassembler is lent datagrams and events are lent by the event memory: nothing else can have been copied.
+    assert_eq!((receiver.event_memory().copied(), counters.placed_bytes), (delivered, delivered));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn each_event_is_told_when_it_was_taken_though_many_came_in_one_batch() {
     }
     let mut readings = Vec::new();
     let begin = Instant::now();
-    while readings.len() < 20 && begin.elapsed() < PATIENCE {
+    while readings.len() < 20 && begin.elapsed() < TIMEOUT {
         receiver.poll(Duration::from_millis(100), |_| readings.push(gauge.read()), |_| {}).unwrap();
     }
     for (taken, reading) in readings.iter().enumerate() {

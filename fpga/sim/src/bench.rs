@@ -4,7 +4,7 @@ mod stream;
 
 use std::{process, thread};
 
-use crate::{Model, Port, again, purpose::Purpose};
+use crate::{Model, Port, purpose::Purpose, rerun};
 
 pub use stream::{Packet, Rates, Sink, Source};
 
@@ -75,9 +75,9 @@ impl Drop for Bench {
             process::exit(1);
         }
         if thread::panicking()
-            && let Some(again) = again::waveform(self.cycles)
+            && let Some(command) = rerun::waveform(self.cycles)
         {
-            eprintln!("{again}");
+            eprintln!("{command}");
         }
     }
 }

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use ejfat::lb::{
-    BeyondHorizon, Counted, DropCause, Drops, EngineError, Image, ImageEntry, ImageTable, LbCounters, LbId,
-    Traffic,
+    BeyondHorizon, DropCause, Drops, EngineCounters, EngineError, Image, ImageEntry, ImageTable, LbCounters,
+    LbId, Traffic,
 };
 
 /// Registers of 32 bits, by their addresses in bytes.
@@ -238,8 +238,8 @@ impl<R: Registers> Driver<R> {
     }
 
     /// Takes what was counted since the last call.
-    pub fn take(&mut self, lengths: Lengths) -> Counted {
-        let mut counted = Counted::default();
+    pub fn take(&mut self, lengths: Lengths) -> EngineCounters {
+        let mut counted = EngineCounters::default();
         // The ticks come last. So if a packet is counted, its tick is known.
         let mut lbs: Vec<_> = self.images.iter().flat_map(|image| image.sets().map(|(lb, _)| lb)).collect();
         lbs.sort_unstable();
@@ -259,7 +259,7 @@ impl<R: Registers> Driver<R> {
     }
 
     /// Takes which ticks of a load balancer were forwarded.
-    fn take_ticks(&mut self, lb: LbId, counted: &mut Counted) {
+    fn take_ticks(&mut self, lb: LbId, counted: &mut EngineCounters) {
         let index = u32::from(lb.get());
         self.begin_take(kind::NEWEST, index);
         let [newest, has_newest] = self.taken();
@@ -277,7 +277,7 @@ impl<R: Registers> Driver<R> {
     }
 
     /// Takes what was counted for a load balancer.
-    fn take_packets(&mut self, lb: LbId, lengths: Lengths, counted: &mut Counted) {
+    fn take_packets(&mut self, lb: LbId, lengths: Lengths, counted: &mut EngineCounters) {
         let mut counters = LbCounters::default();
         let mut dropped = BTreeMap::new();
         for is_v6 in [false, true] {
@@ -308,7 +308,7 @@ impl<R: Registers> Driver<R> {
     }
 
     /// Takes what was counted for an image: members, and sets of tables.
-    fn take_image(&mut self, image: usize, lengths: Lengths, counted: &mut Counted) {
+    fn take_image(&mut self, image: usize, lengths: Lengths, counted: &mut EngineCounters) {
         let members: Vec<_> = self.images[image].members().collect();
         for (place, key) in members.into_iter().enumerate() {
             for is_v6 in [false, true] {

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use ejfat::lb::{Counted, Engine, EngineError, Image, LbId};
+use ejfat::lb::{Engine, EngineCounters, EngineError, Image, LbId};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 use crate::{
@@ -96,11 +96,11 @@ impl Engine for Simulated {
         None
     }
 
-    fn take(&mut self) -> Counted {
+    fn take(&mut self) -> EngineCounters {
         if std::mem::take(&mut self.has_counted) {
             self.driver.take(Lengths::Datagrams)
         } else {
-            Counted::default()
+            EngineCounters::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ejfat::lb::Balancer;
+use ejfat::lb::DataPlane;
 use etherparse::PacketBuilder;
 
 use crate::Macs;
@@ -59,7 +59,7 @@ pub fn without_padding(bytes: &[u8]) -> &[u8] {
 ///
 /// Requests of ARP, neighbour discovery and ICMP are answered elsewhere. The balancer counts requests of ICMP as dropped, and the hardware
 /// does not count them.
-pub fn forward(balancer: &mut Balancer, macs: Macs, frame: &[u8], is_bad: bool) -> Option<Vec<u8>> {
+pub fn forward(balancer: &mut DataPlane, macs: Macs, frame: &[u8], is_bad: bool) -> Option<Vec<u8>> {
     let (header, packet) = frame.split_at_checked(HEADER)?;
     if packet.is_empty() || header[..6] != macs.own || header[12..] == TYPE_ARP {
         return None;

@@ -7,7 +7,6 @@
 //!
 //! Verilator, which needs a C++ compiler and Perl, is used only when a model is built. The rest of the project does without.
 
-mod again;
 mod bench;
 mod bits;
 mod driver;
@@ -16,6 +15,7 @@ pub mod frames;
 mod lb_top;
 mod model;
 mod purpose;
+mod rerun;
 mod rtl;
 mod shim;
 mod tools;

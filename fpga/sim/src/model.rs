@@ -29,7 +29,7 @@ pub struct OpenError {
 pub struct Port(usize);
 
 /// The variable with a port's value, whose lowest byte is first. Bits beyond the port's width are 0.
-struct Place {
+struct PortVariable {
     name: String,
     at: NonNull<u8>,
     bytes: usize,
@@ -40,7 +40,7 @@ type Raw = *mut c_void;
 /// A module that is simulated. Outputs and registers change only in [`Model::eval`].
 pub struct Model {
     raw: NonNull<c_void>,
-    ports: Vec<Place>,
+    ports: Vec<PortVariable>,
     /// The index of each port in `ports`.
     names: HashMap<String, usize>,
     eval: unsafe extern "C" fn(Raw),
@@ -88,7 +88,7 @@ impl Model {
                 NonNull::new(port(raw.as_ptr(), ports.len() as c_uint, &raw mut name, &raw mut bytes))
             {
                 let name = CStr::from_ptr(name).to_string_lossy().into_owned();
-                ports.push(Place { name, at, bytes: bytes as usize });
+                ports.push(PortVariable { name, at, bytes: bytes as usize });
             }
             let names = ports.iter().enumerate().map(|(at, place)| (place.name.clone(), at)).collect();
             let recorder = match &purpose {

@@ -11,7 +11,7 @@ use std::{
 
 use common::{all_came, number};
 use ejfat::{
-    lb::{Balancer, Epoch, Rule, Tables},
+    lb::{DataPlane, Epoch, Rule, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -85,7 +85,7 @@ fn top(width: u64, ours: &[IpAddr]) -> Option<Driver<LbTop>> {
     let mut driver = Driver::new(top, MACS).unwrap();
     let of = |(at, &address): (usize, &IpAddr)| Rule::Destination { address, lb: lb(at as u8 / 2) };
     let rules = ours.iter().enumerate().map(of);
-    let balancer = Balancer::new(&Tables::new(&lb_common::rules(rules)), 1);
+    let balancer = DataPlane::new(&Tables::new(&lb_common::rules(rules)), 1);
     driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
     Some(driver)
 }
@@ -405,7 +405,7 @@ fn answers_between_packets(width: u64) {
     ] {
         rules.insert(rule, false).unwrap();
     }
-    let mut balancer = Balancer::new(&Tables::new(&rules), 1);
+    let mut balancer = DataPlane::new(&Tables::new(&rules), 1);
     driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
     let seed = number("NAA_FPGA_SEED", 1);
     let mut random = Random::new(seed, 10);

@@ -1,4 +1,4 @@
-//! `lb_top` against `ejfat::lb::Balancer`: frames byte for byte, counters, answers, and images that are swapped while frames flow.
+//! `lb_top` against `ejfat::lb::DataPlane`: frames byte for byte, counters, answers, and images that are swapped while frames flow.
 
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
@@ -11,7 +11,7 @@ use std::{
 
 use common::number;
 use ejfat::{
-    lb::{Balancer, BeyondHorizon, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
+    lb::{BeyondHorizon, DataPlane, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -74,7 +74,7 @@ fn random_frame(random: &mut Random, own: [u8; 6], site: Site, rules: &[Rule]) -
 }
 
 /// Compares what the hardware counted with what the balancer counted for the same packets.
-fn assert_counted(driver: &mut Driver<LbTop>, before: &Balancer, model: &Balancer) {
+fn assert_counted(driver: &mut Driver<LbTop>, before: &DataPlane, model: &DataPlane) {
     let mut counted = before.clone();
     counted.absorb(&driver.take(Lengths::Packets));
     for lb in LbId::all().take(LbId::P4_COUNT) {
@@ -98,7 +98,7 @@ fn whole_frames(width: u64) {
     for round in 0..count.div_ceil(per_image) {
         let site = Site::random(&mut random);
         let rules = random_rules_of(&mut random, site);
-        let mut balancer = Balancer::new(&Tables::new(&rules), seed);
+        let mut balancer = DataPlane::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
             stage_random(&mut random, &mut balancer, site, &mut all);
@@ -183,7 +183,7 @@ fn packet_of(ip: IpVersion, tick: u64, data: usize) -> Vec<u8> {
 #[test]
 fn frames_that_carry_no_ip_packet_are_counted_and_do_not_leave() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(Balancer::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
     let kinds = [(TYPE_V6, IpVersion::V4), (TYPE_V4, IpVersion::V6), ([0x81, 0], IpVersion::V4)];
     let frames: Vec<_> = [0, 20, 500]
         .into_iter()
@@ -202,7 +202,7 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 1);
     let (mut swapped, mut late) = (0, 0);
     for round in 0..60 {
-        let old = Balancer::new(&Tables::new(&rules_to(100)), 1);
+        let old = DataPlane::new(&Tables::new(&rules_to(100)), 1);
         driver.load(old.image().unwrap(), &BTreeMap::new()).unwrap();
         let _ = driver.take(Lengths::Packets);
         let mut new = old.clone();
@@ -281,7 +281,7 @@ fn finish(top: &mut LbTop) -> u32 {
 #[test]
 fn entries_of_the_image_in_use_are_refused() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(Balancer::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
     let used = driver.registers.read(at::STATUS) & 1;
     assert!(!driver.registers.write(at::ENTRY, used << 14));
     assert!(driver.registers.write(at::ENTRY, (1 - used) << 14));
@@ -343,7 +343,7 @@ fn registers_hold_what_is_written() {
 #[test]
 fn while_a_swap_waits_for_packets_nothing_else_begins() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    let balancer = Balancer::new(&Tables::new(&rules_to(100)), 1);
+    let balancer = DataPlane::new(&Tables::new(&rules_to(100)), 1);
     driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
     let packet = packet_of(IpVersion::V4, 7, 500);
     let frame = frame(MACS.own, TYPE_V4, &packet);
@@ -427,7 +427,7 @@ fn rules_of_all() -> Rules {
 #[test]
 fn many_packets_above_a_horizon_are_counted() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(Balancer::new(&Tables::new(&rules_of_all()), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    driver.load(DataPlane::new(&Tables::new(&rules_of_all()), 1).image().unwrap(), &BTreeMap::new()).unwrap();
     // The counters use 16 bits. More would take too long.
     let count = (1 << 15) + 78;
     for of in LbId::all().take(LbId::P4_COUNT) {
@@ -459,7 +459,7 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 4);
     let lbs = LbId::P4_COUNT as u8;
     let rules = rules_of_all();
-    let balancer = Balancer::new(&Tables::new(&rules), 1);
+    let balancer = DataPlane::new(&Tables::new(&rules), 1);
     // Both images are the same.
     (0..2).for_each(|_| driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap());
     let mut newest = vec![None::<u64>; usize::from(lbs)];
@@ -525,7 +525,7 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
 #[test]
 fn a_reset_in_the_middle_leaves_no_packet_behind() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::idle(100, 1)]) else { return };
-    let balancer = Balancer::new(&Tables::new(&rules_to(100)), 1);
+    let balancer = DataPlane::new(&Tables::new(&rules_to(100)), 1);
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 2);
     for _ in 0..8 {
         let packet = packet_of(IpVersion::V4, 1, 1000);
@@ -554,7 +554,7 @@ const LATENCY: u64 = 64;
 #[test]
 fn a_beat_of_512_bits_passes_in_each_cycle_for_all_frames_of_79_bytes_on_the_wire_and_more() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(Balancer::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
     // The check sequence is 4 of them.
     for length in (75..400).step_by(9).chain([1514, 9014]) {
         let packet = packet_of(IpVersion::V4, 7, length - 14 - 44);

@@ -1,4 +1,4 @@
-//! `lb_lookup` against `ejfat::lb::Balancer`: random tables, several sets of each load balancer, images that are swapped.
+//! `lb_lookup` against `ejfat::lb::DataPlane`: random tables, several sets of each load balancer, images that are swapped.
 
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
@@ -11,7 +11,7 @@ use std::{
 
 use common::{all_came, number, tables::Images};
 use ejfat::{
-    lb::{Balancer, DropCause, Epoch, Image, Route, Rule, Rules, Tables, TickPrefix},
+    lb::{DataPlane, DropCause, Epoch, Image, Route, Rule, Rules, Tables, TickPrefix},
     segment::IpVersion,
     wire::LbHeader,
 };
@@ -193,7 +193,7 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
         let site = Site::random(&mut random);
         let mut rules = random_rules_of(&mut random, site);
         let [sources, destinations] = fill(&mut random, site.lbs, &mut rules);
-        let mut balancer = Balancer::new(&Tables::new(&rules), seed);
+        let mut balancer = DataPlane::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.pick(&[0, 1, 5, 25]) {
             stage_random(&mut random, &mut balancer, site, &mut all);
@@ -229,7 +229,7 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
 fn a_route_takes_38_cycles() {
     let Some(tools) = Tools::for_test() else { return };
     let mut rig = Rig::new(&tools);
-    let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
+    let mut balancer = DataPlane::new(&Tables::new(&Rules::default()), 1);
     let (to, from) = (address(IpVersion::V4, 50), address(IpVersion::V4, 1));
     let expected = balancer.route(to, from, &[]);
     assert_eq!(expected, Err(DropCause::BadIp));

@@ -1,4 +1,4 @@
-//! `lb_path` against `ejfat::lb::Balancer`: packets byte for byte, some of them damaged, at both widths.
+//! `lb_path` against `ejfat::lb::DataPlane`: packets byte for byte, some of them damaged, at both widths.
 
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
@@ -11,7 +11,7 @@ use std::{
 
 use common::{all_came, number, tables::Images};
 use ejfat::{
-    lb::{Balancer, DropCause, Epoch, Route, Rule, Tables},
+    lb::{DataPlane, DropCause, Epoch, Route, Rule, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -33,7 +33,7 @@ struct Outcome {
 
 /// What the module says of a packet.
 #[derive(Clone, Debug)]
-struct Seen {
+struct PathOutput {
     image: usize,
     /// The packet is none of IP.
     is_bad: bool,
@@ -48,13 +48,13 @@ struct Outcomes {
     valid: Port,
     route: Port,
     done: Port,
-    seen: Vec<Seen>,
+    outputs: Vec<PathOutput>,
 }
 
 impl Outcomes {
     fn new(model: &Model) -> Self {
         let [valid, route, done] = ["done_valid", "done_route", "done"].map(|name| model.port(name));
-        Self { valid, route, done, seen: Vec::new() }
+        Self { valid, route, done, outputs: Vec::new() }
     }
 }
 
@@ -80,7 +80,7 @@ impl Device for Outcomes {
             });
             assert_eq!(headers[0], headers[1]);
             let (route, headers) = (Reader::new(model, self.route), headers[0]);
-            self.seen.push(Seen { image, is_bad, length, route, headers });
+            self.outputs.push(PathOutput { image, is_bad, length, route, headers });
         }
     }
 }
@@ -153,14 +153,14 @@ struct MacsOut {
     last: Port,
     mac: Port,
     current: Option<u64>,
-    seen: VecDeque<u64>,
+    sent: VecDeque<u64>,
 }
 
 impl MacsOut {
     fn new(model: &Model) -> Self {
         let [valid, ready, last, mac] =
             ["m_tvalid", "m_tready", "m_tlast", "m_mac"].map(|name| model.port(name));
-        Self { valid, ready, last, mac, current: None, seen: VecDeque::new() }
+        Self { valid, ready, last, mac, current: None, sent: VecDeque::new() }
     }
 }
 
@@ -172,16 +172,16 @@ impl Device for MacsOut {
             let mac = model.get(self.mac);
             assert_eq!(*self.current.get_or_insert(mac), mac, "the address changes within a packet");
             if model.get(self.last) == 1 {
-                self.seen.extend(self.current.take());
+                self.sent.extend(self.current.take());
             }
         }
     }
 }
 
-fn outcome(images: &Images, seen: &Seen, frame: &[u8]) -> Outcome {
-    let (lb, route) = images.route(seen.image, &mut seen.route.clone());
-    let route = if seen.is_bad { Err(DropCause::NotIp) } else { route };
-    let (tick, is_v3, has_header, is_v6) = seen.headers;
+fn outcome(images: &Images, output: &PathOutput, frame: &[u8]) -> Outcome {
+    let (lb, route) = images.route(output.image, &mut output.route.clone());
+    let route = if output.is_bad { Err(DropCause::NotIp) } else { route };
+    let (tick, is_v3, has_header, is_v6) = output.headers;
     if route != Err(DropCause::NotIp) {
         assert_eq!(is_v6, frame[0] >> 4 == 6);
     }
@@ -193,18 +193,18 @@ fn outcome(images: &Images, seen: &Seen, frame: &[u8]) -> Outcome {
             let header = LbHeader::decode(&frame[lb_common::udp_at(frame) + 8..]).map(|(header, _)| header);
             assert_eq!(Ok((tick, is_v3)), header.map(|header| (header.tick, header.version() == 3)));
             assert!(has_header);
-            let (set, is_known, lb) = images.set(&mut seen.route.clone());
-            assert_eq!((set, is_known), (images.set_of(seen.image, lb, tick), true));
+            let (set, is_known, lb) = images.set(&mut output.route.clone());
+            assert_eq!((set, is_known), (images.set_of(output.image, lb, tick), true));
         }
     }
-    let length = seen.length;
+    let length = output.length;
     let lb = (!matches!(route, Err(DropCause::NotIp | DropCause::BadIp))).then_some(lb);
     Outcome { route, lb, length: (route != Err(DropCause::NotIp)).then_some(length) }
 }
 
 /// What the balancer does with a frame. Padding may follow the IP packet in it.
 fn model(
-    balancer: &mut Balancer,
+    balancer: &mut DataPlane,
     frame: &[u8],
     lb_of: impl Fn(&[u8]) -> Option<u8>,
 ) -> (Outcome, Option<Vec<u8>>) {
@@ -219,7 +219,7 @@ fn model(
 }
 
 /// Gives a packet the UDP checksum with which the packet that leaves has the checksum 0, which is written as ffff.
-fn leave_without_checksum(balancer: &mut Balancer, packet: &mut [u8]) {
+fn leave_without_checksum(balancer: &mut DataPlane, packet: &mut [u8]) {
     let checksum = |packet: &[u8]| {
         let at = lb_common::udp_at(packet) + 6;
         u16::from_be_bytes([packet[at], packet[at + 1]])
@@ -251,7 +251,7 @@ fn whole_packets(width: u64) {
     for round in 0..count.div_ceil(per_image) {
         let site = Site::random(&mut random);
         let rules = random_rules_of(&mut random, site);
-        let mut balancer = Balancer::new(&Tables::new(&rules), seed);
+        let mut balancer = DataPlane::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
             stage_random(&mut random, &mut balancer, site, &mut all);
@@ -295,13 +295,13 @@ fn whole_packets(width: u64) {
         // A packet may be done before its padding has come.
         while !expected.is_empty() || !sent.is_empty() || !source.is_empty() {
             bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate, &mut macs]);
-            for seen in outcomes.seen.drain(..) {
+            for output in outcomes.outputs.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
-                assert_eq!(outcome(&images, &seen, &frame), outcome_expected, "{frame:02x?}");
+                assert_eq!(outcome(&images, &output, &frame), outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
                 // The next hop drops packets that are marked as bad.
-                let mac = macs.seen.pop_front().unwrap();
+                let mac = macs.sent.pop_front().unwrap();
                 if packet.last == 0 {
                     assert_eq!(Some((packet.bytes, mac)), sent.pop_front());
                 }
@@ -312,7 +312,7 @@ fn whole_packets(width: u64) {
         for _ in 0..20 {
             bench.cycle(&mut [&mut source, &mut sink, &mut outcomes, &mut gate, &mut macs]);
         }
-        assert!(sink.is_between_packets() && outcomes.seen.is_empty() && gate.inside.is_empty());
+        assert!(sink.is_between_packets() && outcomes.outputs.is_empty() && gate.inside.is_empty());
         bench.model.set(gate.hold, 0);
     }
     all_came(&causes, 12, count, 5000);
@@ -329,7 +329,7 @@ fn packets_of_128_bits_per_cycle_are_forwarded_as_the_balancer_does() {
 }
 
 /// A load balancer that sends everything to one member.
-fn one_member() -> Balancer {
+fn one_member() -> DataPlane {
     let mut all = lb_common::rules(ejfat::lb::calendar(lb(0), 0, &[1]));
     let ip = IpVersion::V4;
     for rule in [
@@ -340,7 +340,7 @@ fn one_member() -> Balancer {
     ] {
         all.insert(rule, false).unwrap();
     }
-    Balancer::new(&Tables::new(&all), 1)
+    DataPlane::new(&Tables::new(&all), 1)
 }
 
 /// A packet for that one member, with `data` bytes behind the LB header.

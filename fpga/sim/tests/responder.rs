@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use common::{all_came, number};
 use naa_fpga::{Bench, Module, Rates, Tools};
-use responder_ends::{Ends, Request, Seen, tag};
+use responder_ends::{DecisionOutput, Ends, Request, tag};
 use roce::{
     Entropy,
-    model::{self, Answer, Decision, Placed, Receive, Settings},
+    model::{self, Decision, PayloadLocation, QpConfig, Receive, Response},
     opcode,
     psn::Psn,
     wire::{Bth, Packet, Reth},
@@ -42,7 +42,7 @@ struct Expected {
 /// A queue pair as its requester sees it.
 #[derive(Clone, Copy, Debug)]
 struct Requester {
-    settings: Settings,
+    settings: QpConfig,
     next: Psn,
     /// The message that is going on: whether it is a SEND, and its bytes that are left.
     left: Option<(bool, u32)>,
@@ -123,8 +123,8 @@ impl Rig {
         self.set(&[(valid, 0)]);
     }
 
-    fn settings(&mut self) -> Settings {
-        Settings {
+    fn settings(&mut self) -> QpConfig {
+        QpConfig {
             psn: Psn::new(self.random.next_u64() as u32),
             pd: self.random.pick(&self.pds),
             mtu: 256 << self.random.below(5),
@@ -138,7 +138,7 @@ impl Rig {
         self.connect_as(qp, settings);
     }
 
-    fn connect_as(&mut self, qp: usize, settings: Settings) {
+    fn connect_as(&mut self, qp: usize, settings: QpConfig) {
         self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true, gap: 0 };
         self.model.connect(qp as u32, settings);
         let values = [
@@ -366,12 +366,12 @@ impl Rig {
                 requester.is_open &= !expect.decision.failed;
                 let is_next = request.psn == requester.next && !expect.gap && !expect.duplicate;
                 let is_nak = matches!(
-                    expect.decision.answer,
-                    Some(Answer::Ack { syndrome, .. }) if !matches!(syndrome, roce::wire::Syndrome::Ack(_))
+                    expect.decision.response,
+                    Some(Response::Ack { syndrome, .. }) if !matches!(syndrome, roce::wire::Syndrome::Ack(_))
                 );
                 if is_next && !is_nak {
-                    let packets = match expect.decision.answer {
-                        Some(Answer::Read { packets, .. }) => packets,
+                    let packets = match expect.decision.response {
+                        Some(Response::Read { packets, .. }) => packets,
                         _ => 1,
                     };
                     requester.next = requester.next.plus(packets);
@@ -422,16 +422,16 @@ impl Rig {
 }
 
 /// The names of what a decision contains, to count them.
-fn kinds(seen: &Seen) -> Vec<String> {
-    let Decision { answer, placed, receive, failed, .. } = seen.decision;
-    let answer = match answer {
+fn kinds(seen: &DecisionOutput) -> Vec<String> {
+    let Decision { response, placed, receive, failed, .. } = seen.decision;
+    let response = match response {
         None => "no answer".to_owned(),
-        Some(Answer::Ack { syndrome, .. }) => format!("{syndrome:?}"),
-        Some(Answer::Read { source, again, .. }) => {
-            format!("read, again {again}, of any bytes {}", source.is_some())
+        Some(Response::Ack { syndrome, .. }) => format!("{syndrome:?}"),
+        Some(Response::Read { source, repeated, .. }) => {
+            format!("read, again {repeated}, of any bytes {}", source.is_some())
         }
     };
-    let placed = placed.map(|placed| format!("placed {}", matches!(placed, Placed::Region(_))));
+    let placed = placed.map(|placed| format!("placed {}", matches!(placed, PayloadLocation::Region(_))));
     let receive = receive.map(|receive| match receive {
         Receive::Done(_) => "received".to_owned(),
         Receive::DoneByWrite(_) => "received by a WRITE".to_owned(),
@@ -439,7 +439,7 @@ fn kinds(seen: &Seen) -> Vec<String> {
     });
     let other = [("failed", failed), ("duplicate", seen.duplicate), ("gap", seen.gap)];
     let other = other.into_iter().filter(|(_, is)| *is).map(|(name, _)| name.to_owned());
-    [Some(answer), placed, receive].into_iter().flatten().chain(other).collect()
+    [Some(response), placed, receive].into_iter().flatten().chain(other).collect()
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn rig() -> Option<Rig> {
 fn reads_are_taken_up_to_the_limit() {
     let Some(mut rig) = rig() else { return };
     for reads in (0..8).map(|bit| 1 << bit).chain([u8::MAX]) {
-        let settings = Settings { reads, ..rig.settings() };
+        let settings = QpConfig { reads, ..rig.settings() };
         rig.connect_as(0, settings);
         let mut expected = VecDeque::new();
         for at in 0..=u32::from(reads) {
@@ -501,7 +501,7 @@ fn reads_are_taken_up_to_the_limit() {
 #[test]
 fn receives_are_counted_for_a_long_time() {
     let Some(mut rig) = rig() else { return };
-    let settings = Settings { mtu: 256, receive: 100, ..rig.settings() };
+    let settings = QpConfig { mtu: 256, receive: 100, ..rig.settings() };
     rig.connect_as(0, settings);
     let mut psn = settings.psn;
     // The counter has 16 bits, and begins again at 0 in a long run.

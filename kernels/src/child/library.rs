@@ -9,11 +9,11 @@ use std::{
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use mrsp::{
     FunctionCode,
-    catalogue::{Catalogue, Direction, Function, Kind, Parameter},
+    catalogue::{Catalogue, Direction, FunctionInfo, ParamInfo, ParamKind},
 };
 
 use super::abi::{self, Compute, GetTable};
-use crate::host::CODES;
+use crate::parent::CODES;
 
 const SYMBOL: &str = "naa_kernel_get_table";
 const MOST_DESCRIPTION: usize = 1000;
@@ -21,17 +21,23 @@ const MOST_NAME: usize = 255;
 const DIRECTIONS: [Direction; 4] =
     [Direction::Input, Direction::Output, Direction::InOut, Direction::Internal];
 /// Arguments and status blocks are those of built-in functions.
-const KINDS: [(u32, Kind); 6] =
-    [(0, Kind::Bytes), (3, Kind::U32), (4, Kind::U64), (5, Kind::F32), (6, Kind::F64), (7, Kind::ComplexF64)];
+const KINDS: [(u32, ParamKind); 6] = [
+    (0, ParamKind::Bytes),
+    (3, ParamKind::U32),
+    (4, ParamKind::U64),
+    (5, ParamKind::F32),
+    (6, ParamKind::F64),
+    (7, ParamKind::ComplexF64),
+];
 
 /// A kernel that can be called.
-pub(super) struct Kernel {
+pub(super) struct LoadedKernel {
     pub(super) code: u8,
     pub(super) compute: Compute,
 }
 
 pub(super) struct Library {
-    pub(super) kernels: Vec<Kernel>,
+    pub(super) kernels: Vec<LoadedKernel>,
     /// What they say about themselves.
     pub(super) catalogue: Vec<u8>,
     // Last: the code goes with it.
@@ -56,9 +62,9 @@ impl Library {
         let (mut functions, mut kernels) = (Vec::new(), Vec::new());
         for at in 0..checked(table)? {
             // SAFETY: element `at` of the library's array, at the distance it says.
-            let kernel = unsafe { element::<abi::Kernel>(table.kernels, at, table.kernel_size) };
+            let kernel = unsafe { element::<abi::KernelEntry>(table.kernels, at, table.kernel_size) };
             let (function, kernel) = read(kernel, at, table.parameter_size)?;
-            if functions.iter().any(|other: &Function| other.code == function.code) {
+            if functions.iter().any(|other: &FunctionInfo| other.code == function.code) {
                 return Err(format!("declares code {} twice; give one kernel another", function.code));
             }
             functions.push(function);
@@ -71,7 +77,7 @@ impl Library {
 }
 
 /// The number of kernels, if the table is one of this version.
-fn checked(table: &abi::Table) -> Result<usize, String> {
+fn checked(table: &abi::KernelTable) -> Result<usize, String> {
     if table.abi != abi::ABI {
         let (theirs, ours) = (table.abi, abi::ABI);
         return Err(format!(
@@ -79,8 +85,8 @@ fn checked(table: &abi::Table) -> Result<usize, String> {
         ));
     }
     let fits = |size: u32, least: usize| size as usize >= least && size.is_multiple_of(8) && size <= 4096;
-    if !fits(table.kernel_size, size_of::<abi::Kernel>())
-        || !fits(table.parameter_size, size_of::<abi::Parameter>())
+    if !fits(table.kernel_size, size_of::<abi::KernelEntry>())
+        || !fits(table.parameter_size, size_of::<abi::KernelParam>())
     {
         return Err("has a table whose sizes are wrong; make it with NAA_KERNELS".into());
     }
@@ -99,7 +105,7 @@ unsafe fn element<'a, T>(array: *const T, at: usize, stride: u32) -> &'a T {
     unsafe { &*array.byte_add(at * stride as usize) }
 }
 
-fn read(kernel: &abi::Kernel, at: usize, stride: u32) -> Result<(Function, Kernel), String> {
+fn read(kernel: &abi::KernelEntry, at: usize, stride: u32) -> Result<(FunctionInfo, LoadedKernel), String> {
     let code = u8::try_from(kernel.code).ok().filter(|code| CODES.contains(code));
     let code = code.ok_or_else(|| {
         let (code, first, last) = (kernel.code, CODES.start(), CODES.end());
@@ -120,23 +126,23 @@ fn read(kernel: &abi::Kernel, at: usize, stride: u32) -> Result<(Function, Kerne
         count => count as usize,
     };
     // SAFETY: elements of the library's array, at the distance it says.
-    let declared = (0..count).map(|at| unsafe { element::<abi::Parameter>(kernel.parameters, at, stride) });
+    let declared = (0..count).map(|at| unsafe { element::<abi::KernelParam>(kernel.parameters, at, stride) });
     let parameters: Result<_, String> = declared
         .enumerate()
         .map(|(at, declared)| parameter(declared, &format!("parameter {at} of kernel {code}")))
         .collect();
-    let parameters: Vec<Parameter> = parameters?;
+    let parameters: Vec<ParamInfo> = parameters?;
     if !parameters.is_sorted_by_key(|parameter| parameter.direction == Direction::Internal) {
         return Err(format!(
             "kernel {code} declares an internal region before a parameter; internals come last"
         ));
     }
     let code = FunctionCode::constant(code);
-    let function = Function { code, name, description, pooled: true, parameters };
-    Ok((function, Kernel { code: code.get(), compute }))
+    let function = FunctionInfo { code, name, description, pooled: true, parameters };
+    Ok((function, LoadedKernel { code: code.get(), compute }))
 }
 
-fn parameter(declared: &abi::Parameter, of: &str) -> Result<Parameter, String> {
+fn parameter(declared: &abi::KernelParam, of: &str) -> Result<ParamInfo, String> {
     let direction = DIRECTIONS.get(declared.direction as usize).copied();
     let direction = direction.ok_or_else(|| format!("{of} has direction {}", declared.direction))?;
     let kind = KINDS.iter().find(|(number, _)| *number == declared.kind).map(|(_, kind)| *kind);
@@ -146,7 +152,7 @@ fn parameter(declared: &abi::Parameter, of: &str) -> Result<Parameter, String> {
         return Err(format!("{of} has no name"));
     }
     let description = text(declared.description, &format!("the description of {of}"), MOST_NAME)?;
-    Ok(Parameter { direction, kind, name, description })
+    Ok(ParamInfo { direction, kind, name, description })
 }
 
 /// A text of the library; NULL is as good as empty.

@@ -8,13 +8,13 @@ use rustix::{
     param::page_size,
 };
 
-pub(super) struct Mapping {
+pub(super) struct ChildMapping {
     around: *mut c_void,
     around_len: usize,
     address: *mut c_void,
 }
 
-impl Mapping {
+impl ChildMapping {
     /// Maps `size` bytes of `file` from `offset` on, in whole pages, at least one.
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, size: u64) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
@@ -33,7 +33,7 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        // `Mapping` now owns the whole range and unmaps it when dropped.
+        // `ChildMapping` now owns the whole range and unmaps it when dropped.
         let first = around.wrapping_byte_add(page);
         let mapping = Self { around, around_len, address: first.wrapping_byte_add(into_page) };
         let (flags, from) = (MapFlags::SHARED | MapFlags::FIXED, offset - into_page as u64);
@@ -50,7 +50,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for ChildMapping {
     fn drop(&mut self) {
         // SAFETY: the range is this mapping's alone; kernels keep no address beyond a call.
         let _ = unsafe { munmap(self.around, self.around_len) };

@@ -16,20 +16,22 @@ use rustix::{
 };
 
 use super::{
-    abi::{Call, Data},
-    library::{Kernel, Library},
-    mapping::Mapping,
+    abi::{KernelCall, KernelData},
+    library::{Library, LoadedKernel},
+    mapping::ChildMapping,
 };
-use crate::message::{MOST_BYTES, MOST_FILES, MOST_TEXT, Mapped, Reply, Request, clipped, encode_done};
+use crate::message::{
+    ChildReply, ChildRequest, MOST_BYTES, MOST_FILES, MOST_TEXT, Mapped, clipped, encode_done,
+};
 
 pub(super) struct Child {
     socket: OwnedFd,
     libraries: Vec<Library>,
-    regions: Vec<(Mapped, Mapping)>,
+    regions: Vec<(Mapped, ChildMapping)>,
     /// Regions that are not internal, which come first.
     parameters: u32,
     /// Given to kernels anew for each call.
-    data: Vec<Data>,
+    data: Vec<KernelData>,
     reply: Vec<u8>,
 }
 
@@ -53,7 +55,7 @@ impl Child {
             if len == 0 {
                 return Ok(());
             }
-            let request = Request::decode(&buffer[..len]);
+            let request = ChildRequest::decode(&buffer[..len]);
             let request = request.ok_or_else(|| io::Error::other("the server sent what is no request"))?;
             self.answer(&request, &files);
             if std::process::id() != own {
@@ -82,14 +84,14 @@ impl Child {
         Ok((received.bytes, files))
     }
 
-    fn answer(&mut self, request: &Request<'_>, files: &[OwnedFd]) {
+    fn answer(&mut self, request: &ChildRequest<'_>, files: &[OwnedFd]) {
         let result = match *request {
-            Request::Load(path) => self.load(path),
-            Request::Map(ref regions) => self.map(regions, files),
-            Request::Call { sequence, user, code } => self.call(sequence, user, code),
+            ChildRequest::Load(path) => self.load(path),
+            ChildRequest::Map(ref regions) => self.map(regions, files),
+            ChildRequest::Call { sequence, user, code } => self.call(sequence, user, code),
         };
         if let Err(why) = result {
-            Reply::Error(clipped(&why)).encode(&mut self.reply);
+            ChildReply::Error(clipped(&why)).encode(&mut self.reply);
         }
     }
 
@@ -98,7 +100,7 @@ impl Child {
         if library.catalogue.len() >= MOST_BYTES {
             return Err(format!("describes its kernels in more than {MOST_BYTES} bytes; shorten the texts"));
         }
-        Reply::Table(&library.catalogue).encode(&mut self.reply);
+        ChildReply::Table(&library.catalogue).encode(&mut self.reply);
         self.libraries.push(library);
         Ok(())
     }
@@ -108,19 +110,19 @@ impl Child {
             return Err("the files of regions did not arrive; raise `ulimit -n`".into());
         }
         for (region, file) in regions.iter().zip(files) {
-            let mapping = Mapping::new(file.as_fd(), region.offset, region.size)
+            let mapping = ChildMapping::new(file.as_fd(), region.offset, region.size)
                 .map_err(|error| format!("cannot map a region of {} bytes: {error}", region.size))?;
             self.regions.push((*region, mapping));
             self.parameters += u32::from(region.direction != Direction::Internal);
         }
-        Reply::Mapped.encode(&mut self.reply);
+        ChildReply::Mapped.encode(&mut self.reply);
         Ok(())
     }
 
     fn call(&mut self, sequence: u64, user: u32, code: u8) -> Result<(), String> {
         let kernel = self.kernel(code).ok_or_else(|| format!("kernel {code} is not loaded"))?.compute;
         self.data.clear();
-        self.data.extend(self.regions.iter().map(|(region, mapping)| Data {
+        self.data.extend(self.regions.iter().map(|(region, mapping)| KernelData {
             address: mapping.address(),
             size: region.size,
             produced: region.size,
@@ -128,8 +130,8 @@ impl Child {
             reserved: 0,
         }));
         let mut text = [0_u8; MOST_TEXT];
-        let mut call = Call {
-            struct_size: size_of::<Call>() as u32,
+        let mut call = KernelCall {
+            struct_size: size_of::<KernelCall>() as u32,
             user,
             data_count: self.data.len() as u32,
             parameter_count: self.parameters,
@@ -147,7 +149,7 @@ impl Child {
         Ok(())
     }
 
-    fn kernel(&self, code: u8) -> Option<&Kernel> {
+    fn kernel(&self, code: u8) -> Option<&LoadedKernel> {
         self.libraries.iter().flat_map(|library| &library.kernels).find(|kernel| kernel.code == code)
     }
 }

@@ -19,7 +19,8 @@ const MAGIC: [u8; 2] = *b"NS";
 
 /// The status block of a built-in function, which says whether the call succeeded, and how many bytes the function
 /// produced in each output. If the function failed and the first output has room for the status block, the accelerator
-/// sends the status block before the response immediate (see [`NaaSession::respond`](crate::NaaSession::respond)).
+/// sends the status block before the response immediate (see
+/// [`AcceleratorSession::respond`](crate::AcceleratorSession::respond)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     /// The function that wrote the status block.

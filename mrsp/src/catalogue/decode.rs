@@ -1,7 +1,8 @@
 //! Decodes a catalogue. The bytes of a catalogue come from an accelerator and are not trusted.
 
 use super::{
-    Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
+    Catalogue, Direction, FunctionInfo, HEADER_BYTES, MAGIC, POOLED, ParamInfo, ParamKind, VERSION,
+    is_printable,
 };
 use crate::immediate::FunctionCode;
 
@@ -89,9 +90,9 @@ impl Catalogue {
         let whole = usize::try_from(bytes).ok().and_then(|bytes| region.get(..bytes));
         let whole = whole.ok_or(CatalogueError::RegionTooSmall { needed: bytes, actual: region.len() })?;
         let mut reader = Reader::new(whole.get(HEADER_BYTES..).ok_or(CatalogueError::Truncated)?);
-        let mut functions: Vec<Function> = Vec::new();
+        let mut functions: Vec<FunctionInfo> = Vec::new();
         for _ in 0..count {
-            let function = Function::decode(&mut reader)?;
+            let function = FunctionInfo::decode(&mut reader)?;
             if functions.last().is_some_and(|former| former.code >= function.code) {
                 return Err(CatalogueError::Order(function.code));
             }
@@ -104,7 +105,7 @@ impl Catalogue {
     }
 }
 
-impl Function {
+impl FunctionInfo {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
         let [code, flags, parameters, name] = reader.array().ok_or(CatalogueError::Truncated)?;
         let description = reader.u16().ok_or(CatalogueError::Truncated)?;
@@ -118,17 +119,17 @@ impl Function {
         }
         let name = text(reader, name.into())?;
         let description = text(reader, description.into())?;
-        let parameters: Result<_, _> = (0..parameters).map(|_| Parameter::decode(reader)).collect();
+        let parameters: Result<_, _> = (0..parameters).map(|_| ParamInfo::decode(reader)).collect();
         Ok(Self { code, name, description, pooled: flags & POOLED != 0, parameters: parameters? })
     }
 }
 
-impl Parameter {
+impl ParamInfo {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
         let [direction, kind, name, description] = reader.array().ok_or(CatalogueError::Truncated)?;
         let known = Direction::ALL.get(usize::from(direction)).copied();
         let direction = known.ok_or(value("direction", direction))?;
-        let kind = Kind::ALL.get(usize::from(kind)).copied().ok_or(value("kind", kind))?;
+        let kind = ParamKind::ALL.get(usize::from(kind)).copied().ok_or(value("kind", kind))?;
         Ok(Self {
             direction,
             kind,

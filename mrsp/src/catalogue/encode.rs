@@ -1,6 +1,6 @@
 //! Encodes a catalogue.
 
-use super::{Catalogue, Function, HEADER_BYTES, MAGIC, POOLED, Parameter, VERSION, is_printable};
+use super::{Catalogue, FunctionInfo, HEADER_BYTES, MAGIC, POOLED, ParamInfo, VERSION, is_printable};
 use crate::immediate::FunctionCode;
 
 /// The error for a catalogue that cannot be encoded, because an entry or the order of the functions is invalid.
@@ -44,7 +44,7 @@ impl Catalogue {
     /// are not in the order of their codes.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         for pair in self.functions.windows(2) {
-            if let [Function { code: former, .. }, Function { code, .. }] = *pair
+            if let [FunctionInfo { code: former, .. }, FunctionInfo { code, .. }] = *pair
                 && former >= code
             {
                 return Err(EncodeError::Order { former, code });
@@ -65,7 +65,7 @@ impl Catalogue {
     }
 }
 
-impl Function {
+impl FunctionInfo {
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let code = self.code;
         let parameters = length("the list of parameters", code, self.parameters.len(), u8::MAX.into())?;
@@ -81,7 +81,7 @@ impl Function {
     }
 }
 
-impl Parameter {
+impl ParamInfo {
     fn encode(&self, code: FunctionCode, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let name = text("a parameter's name", code, &self.name, u8::MAX.into())?;
         let description = text("a parameter's description", code, &self.description, u8::MAX.into())?;

@@ -1,9 +1,9 @@
 //! Calls of a session whose parameters share regions of the accelerator.
 
-use super::{Param, SetupError, setup};
+use super::{AnnouncedParam, SetupError, setup};
 use crate::{
-    layout::{ALIGNMENT, Layout, Placed, Slot},
-    plan::{self, CallPlan, Part, PartError, Piece},
+    layout::{ALIGNMENT, Layout, LayoutEntry, Placed},
+    plan::{self, CallPlan, Part, PartError, WriteElement},
     region::RemoteRegion,
 };
 
@@ -12,7 +12,7 @@ use crate::{
 pub(super) struct Arranged {
     layout: Layout,
     /// The layout entry of each parameter, in the order of the program's parameters.
-    slots: Vec<Slot>,
+    entries: Vec<LayoutEntry>,
     /// The numbers of the parameters, in the order in which the parameters lie in the accelerator's regions.
     order: Vec<u8>,
     /// The host sends the inputs in the first `staged` bytes of the accelerator's region 0 from the staging region.
@@ -24,8 +24,8 @@ pub(super) struct Arranged {
 
 /// The part of one parameter that the host sends with a call.
 #[derive(Clone, Copy)]
-struct Sent {
-    slot: Slot,
+struct SentPart {
+    entry: LayoutEntry,
     param: usize,
     /// The offset of the part in the parameter, in bytes.
     start: u64,
@@ -34,10 +34,10 @@ struct Sent {
     staged: bool,
 }
 
-impl Sent {
+impl SentPart {
     /// Returns the offset of the sent part in the accelerator's region.
     fn offset(&self) -> u64 {
-        u64::from(self.slot.offset) + self.start
+        u64::from(self.entry.offset) + self.start
     }
 
     fn end(&self) -> u64 {
@@ -47,28 +47,28 @@ impl Sent {
     /// Returns the number of bytes that lie between this part and the part `next` in the accelerator's region, or
     /// `None` if one WRITE must not cover both parts.
     fn gap_to(&self, next: &Self) -> Option<u32> {
-        let whole = self.end() == self.slot.end() && next.start == 0;
+        let whole = self.end() == self.entry.end() && next.start == 0;
         let gap = next.offset().checked_sub(self.end())?;
-        let near = whole && self.slot.region == next.slot.region && gap < ALIGNMENT.into();
+        let near = whole && self.entry.region == next.entry.region && gap < ALIGNMENT.into();
         near.then_some(gap as u32)
     }
 }
 
 impl Arranged {
-    pub(super) fn new(params: &[Param], placed: &Placed) -> Result<Self, SetupError> {
-        let slots = setup::slots(params, placed)?;
+    pub(super) fn new(params: &[AnnouncedParam], placed: &Placed) -> Result<Self, SetupError> {
+        let entries = setup::layout_entries(params, placed)?;
         // The function `place` refuses more than 255 parameters, so the number of each parameter fits into a `u8`.
-        let mut order: Vec<_> = (0..=u8::MAX).take(slots.len()).collect();
+        let mut order: Vec<_> = (0..=u8::MAX).take(entries.len()).collect();
         order.sort_by_key(|&param| {
-            let slot = &slots[usize::from(param)];
-            (slot.region, slot.offset, slot.host.size)
+            let entry = &entries[usize::from(param)];
+            (entry.region, entry.offset, entry.host.size)
         });
         let (staged, zeros) = (placed.staged, placed.zeros());
-        Ok(Self { layout: placed.layout, slots, order, staged, zeros })
+        Ok(Self { layout: placed.layout, entries, order, staged, zeros })
     }
 
-    pub(super) fn slots(&self) -> &[Slot] {
-        &self.slots
+    pub(super) fn entries(&self) -> &[LayoutEntry] {
+        &self.entries
     }
 
     pub(super) fn plan(
@@ -78,18 +78,18 @@ impl Arranged {
         parts: &[Option<Part>],
         plan: &mut CallPlan,
     ) -> Result<(), PartError> {
-        plan::check_parts(parts, self.slots.iter().map(|slot| slot.host.size))?;
+        plan::check_parts(parts, self.entries.iter().map(|entry| entry.host.size))?;
         plan.clear();
-        let mut before: Option<Sent> = None;
+        let mut before: Option<SentPart> = None;
         for &param in &self.order {
             let param = usize::from(param);
-            let slot = self.slots[param];
-            let (start, bytes) = plan::part(parts, param, slot.host.size);
-            if bytes == 0 || !plan::is_sent(slot.flags, single_send_done) {
+            let entry = self.entries[param];
+            let (start, bytes) = plan::part(parts, param, entry.host.size);
+            if bytes == 0 || !plan::is_sent(entry.flags, single_send_done) {
                 continue;
             }
-            let staged = slot.region == 0 && slot.end() <= self.staged.into();
-            let next = Sent { slot, param, start, bytes, staged };
+            let staged = entry.region == 0 && entry.end() <= self.staged.into();
+            let next = SentPart { entry, param, start, bytes, staged };
             if !before.is_some_and(|before| self.joins(&before, &next, plan)) {
                 self.begin(&next, peer, plan);
             }
@@ -98,15 +98,15 @@ impl Arranged {
         Ok(())
     }
 
-    fn begin(&self, next: &Sent, peer: &[RemoteRegion], plan: &mut CallPlan) {
-        let Some(region) = peer.get(usize::from(next.slot.region)) else { return };
-        let Piece { param, offset, length } = self.piece(next);
+    fn begin(&self, next: &SentPart, peer: &[RemoteRegion], plan: &mut CallPlan) {
+        let Some(region) = peer.get(usize::from(next.entry.region)) else { return };
+        let WriteElement { param, offset, length } = self.piece(next);
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
     /// Extends the plan's last WRITE, which must end with the part `before`, by the part `next`. Returns false and adds
     /// nothing if one WRITE cannot cover both parts.
-    fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
+    fn joins(&self, before: &SentPart, next: &SentPart, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);
         let gathers = matches!(self.layout, Layout::Packed { .. } | Layout::Gathered);
@@ -115,7 +115,7 @@ impl Arranged {
             true
         } else if gathers && plan.has_room(if gap > 0 { 2 } else { 1 }, bytes) {
             if gap > 0 {
-                plan.append(Piece { param: self.staging(), offset: self.zeros.into(), length: gap });
+                plan.append(WriteElement { param: self.staging(), offset: self.zeros.into(), length: gap });
             }
             plan.append(self.piece(next));
             true
@@ -125,14 +125,14 @@ impl Arranged {
     }
 
     /// Returns the location of the part `sent` in the host's memory.
-    fn piece(&self, sent: &Sent) -> Piece {
+    fn piece(&self, sent: &SentPart) -> WriteElement {
         let (param, offset) =
             if sent.staged { (self.staging(), sent.offset()) } else { (sent.param, sent.start) };
-        Piece { param, offset, length: sent.bytes }
+        WriteElement { param, offset, length: sent.bytes }
     }
 
     /// Returns the number of the staging region, which follows the numbers of the session's parameters.
     fn staging(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     address::{AddressPlan, OutOfAddresses},
     immediate::Dialect,
-    layout::{Place, Placed, Slot, Unplaceable},
+    layout::{LayoutEntry, ParamLocation, Placed, Unplaceable},
     region::{HOST_MAX_REGIONS, MAX_REGION_BYTES, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
@@ -27,7 +27,7 @@ impl Default for HostConfig {
 
 /// A parameter, which has memory on the host and on the accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Param {
+pub struct AnnouncedParam {
     /// The flags of the parameter, which may be INPUT, OUTPUT and SINGLE_SEND. SINGLE_SEND implies INPUT.
     pub flags: RegionFlags,
     /// The virtual address of the parameter's first byte on the host.
@@ -99,7 +99,7 @@ const PARAM_FLAGS: RegionFlags =
 /// accelerator addresses.
 pub(super) fn requests(
     config: &HostConfig,
-    params: &[Param],
+    params: &[AnnouncedParam],
     internals: &[u64],
 ) -> Result<Vec<RegionRequest>, SetupError> {
     entries(config, internals, params.len(), |index| describe(index, &params[index]))
@@ -146,22 +146,25 @@ fn entries(
 }
 
 /// Returns the layout entries that describe the parameters.
-pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, SetupError> {
+pub(super) fn layout_entries(
+    params: &[AnnouncedParam],
+    placed: &Placed,
+) -> Result<Vec<LayoutEntry>, SetupError> {
     if params.is_empty() {
         return Err(SetupError::NoParameters);
     }
     if params.len() != placed.places.len() {
         return Err(SetupError::Placed { placed: placed.places.len(), params: params.len() });
     }
-    let slot = |(index, (param, place)): (usize, (&Param, &Place))| {
+    let entry = |(index, (param, place)): (usize, (&AnnouncedParam, &ParamLocation))| {
         let (flags, host) = describe(index, param)?;
-        Ok(Slot { flags, region: place.region, offset: place.offset, host })
+        Ok(LayoutEntry { flags, region: place.region, offset: place.offset, host })
     };
-    params.iter().zip(&placed.places).enumerate().map(slot).collect()
+    params.iter().zip(&placed.places).enumerate().map(entry).collect()
 }
 
 /// Returns the flags of `param`, and the host's memory for `param`.
-fn describe(index: usize, param: &Param) -> Result<(RegionFlags, RemoteRegion), SetupError> {
+fn describe(index: usize, param: &AnnouncedParam) -> Result<(RegionFlags, RemoteRegion), SetupError> {
     let mut flags = param.flags;
     if !PARAM_FLAGS.contains(flags) {
         return Err(SetupError::Flags { param: index, flags });

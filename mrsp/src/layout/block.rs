@@ -25,20 +25,20 @@ use crate::region::{RegionFlags, RemoteRegion};
 pub(crate) const MAGIC: [u8; 4] = *b"NAAL";
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
-const SLOT_BYTES: usize = 24;
+const ENTRY_BYTES: usize = 24;
 
 /// The maximum number of layout entries that the count field of a layout block can express.
-pub const MAX_SLOTS: usize = u8::MAX as usize;
+pub const MAX_ENTRIES: usize = u8::MAX as usize;
 
-/// Returns the size in bytes of a layout block with `slots` layout entries.
-pub const fn block_bytes(slots: u8) -> usize {
-    HEADER_BYTES + SLOT_BYTES * slots as usize
+/// Returns the size in bytes of a layout block with `entries` layout entries.
+pub const fn block_bytes(entries: u8) -> usize {
+    HEADER_BYTES + ENTRY_BYTES * entries as usize
 }
 
 /// A layout entry, which describes the location of one parameter on the accelerator and the memory of this parameter on
 /// the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct LayoutEntry {
     /// The flags of the parameter, which have the same meaning as the flags of a region.
     pub flags: RegionFlags,
     /// The number of the parameter's region in the AAR, where the first region has the number 0.
@@ -50,7 +50,7 @@ pub struct Slot {
     pub host: RemoteRegion,
 }
 
-impl Slot {
+impl LayoutEntry {
     /// Returns the offset of the first byte after the parameter. If the layout entry is not valid, the returned offset
     /// may lie beyond the end of the region.
     pub const fn end(&self) -> u64 {
@@ -60,9 +60,9 @@ impl Slot {
 
 /// The layout entries of a layout block, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
+pub struct LayoutEntries<'a>(&'a [[[u8; 8]; 3]]);
 
-impl<'a> Slots<'a> {
+impl<'a> LayoutEntries<'a> {
     /// Returns the number of layout entries, which is the number of the session's parameters.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -74,10 +74,10 @@ impl<'a> Slots<'a> {
     }
 
     /// Returns an iterator that decodes the layout entries one by one, in the order of the program's parameters.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Slot> + Clone + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = LayoutEntry> + Clone + use<'a> {
         self.0.iter().map(|words| {
             let [info, addr, rest] = words.map(u64::from_be_bytes);
-            Slot {
+            LayoutEntry {
                 flags: RegionFlags::from_bits((info >> 56) as u8),
                 region: (info >> 48) as u8,
                 offset: info as u32,
@@ -88,20 +88,20 @@ impl<'a> Slots<'a> {
 }
 
 /// Decodes a layout block without allocating memory. Returns `None` if `bytes` is not exactly one layout block.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<LayoutEntries<'_>> {
     let (&[a, b, c, d, version, count, _, _], body) = bytes.split_first_chunk()?;
     let known = [a, b, c, d] == MAGIC && version == VERSION;
-    let whole = body.len() == usize::from(count) * SLOT_BYTES;
-    (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
+    let whole = body.len() == usize::from(count) * ENTRY_BYTES;
+    (known && whole).then_some(LayoutEntries(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a layout block with the layout entries `slots` to `message`. `slots` must have at most 255 elements.
-pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
-    debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
+/// Appends a layout block with the layout entries `entries` to `message`. `entries` must have at most 255 elements.
+pub(crate) fn encode(entries: &[LayoutEntry], message: &mut Vec<u8>) {
+    debug_assert!(entries.len() <= MAX_ENTRIES, "setup counts them");
     message.extend(MAGIC);
-    message.extend([VERSION, slots.len() as u8, 0, 0]);
-    for slot in slots {
-        let Slot { flags, region, offset, host } = slot;
+    message.extend([VERSION, entries.len() as u8, 0, 0]);
+    for entry in entries {
+        let LayoutEntry { flags, region, offset, host } = entry;
         let info = u64::from(flags.bits()) << 56 | u64::from(*region) << 48 | u64::from(*offset);
         let rest = u64::from(host.rkey) << 32 | u64::from(host.size);
         message.extend([info, host.addr, rest].map(u64::to_be_bytes).as_flattened());
@@ -115,20 +115,21 @@ mod tests {
     #[test]
     fn a_block_is_as_documented() {
         let host = RemoteRegion { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, size: 0x10 };
-        let slot = Slot { flags: RegionFlags::INPUT | RegionFlags::OUTPUT, region: 2, offset: 0x40, host };
+        let flags = RegionFlags::INPUT | RegionFlags::OUTPUT;
+        let entry = LayoutEntry { flags, region: 2, offset: 0x40, host };
         let mut bytes = Vec::new();
-        encode(&[slot], &mut bytes);
+        encode(&[entry], &mut bytes);
         let golden = b"NAAL\x01\x01\0\0\
             \x0c\x02\0\0\0\0\0\x40\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\0\0\0\x10";
         assert_eq!(bytes, golden);
         assert_eq!(bytes.len(), block_bytes(1));
-        assert_eq!(decode(&bytes).unwrap().iter().collect::<Vec<_>>(), [slot]);
+        assert_eq!(decode(&bytes).unwrap().iter().collect::<Vec<_>>(), [entry]);
     }
 
     #[test]
     fn what_is_not_exactly_a_block_is_none() {
         let mut bytes = Vec::new();
-        encode(&[Slot::default(); 2], &mut bytes);
+        encode(&[LayoutEntry::default(); 2], &mut bytes);
         for len in 0..bytes.len() {
             assert_eq!(decode(&bytes[..len]), None, "{len}");
         }

@@ -78,22 +78,22 @@ impl FromStr for Layout {
     }
 }
 
-/// A fixed layout, or the layout that a [`Rule`] chooses for the parameters.
+/// A fixed layout, or the layout that a [`LayoutRule`] chooses for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum LayoutChoice {
     /// The layout that the program named.
     Fixed(Layout),
-    /// The layout that a [`Rule`] chooses.
+    /// The layout that a [`LayoutRule`] chooses.
     Auto,
 }
 
-impl Default for Choice {
+impl Default for LayoutChoice {
     fn default() -> Self {
         Self::Fixed(Layout::default())
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for LayoutChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(layout) => layout.fmt(f),
@@ -102,7 +102,7 @@ impl fmt::Display for Choice {
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for LayoutChoice {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
@@ -115,7 +115,7 @@ impl FromStr for Choice {
 /// command `naa bench layouts --fit` fits the numbers of a rule to measurements. The textual form of a rule is
 /// `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct LayoutRule {
     /// The maximum size in bytes of a parameter that counts as small.
     pub small: u32,
     /// The minimum number of small parameters with which the rule chooses the packed layout.
@@ -127,7 +127,7 @@ pub struct Rule {
     pub otherwise: Layout,
 }
 
-impl Rule {
+impl LayoutRule {
     /// The value of `most` with which the total size of the small parameters is not limited.
     pub const UNBOUNDED: u64 = u64::MAX;
 
@@ -143,7 +143,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for LayoutRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { small, at_least, most, otherwise } = self;
         match *most {
@@ -153,7 +153,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for LayoutRule {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         for text in ["symmetric", "asymmetric", "gathered", "packed:0", "packed:65536", "auto"] {
-            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<LayoutChoice>().unwrap().to_string(), text);
         }
         assert_eq!("packed".parse(), Ok(Layout::Packed { threshold: 65_536 }));
         for text in ["", "Packed", "packed:", "packed:-1", "packed:4294967296", "auto,"] {
-            assert!(text.parse::<Choice>().is_err(), "{text}");
+            assert!(text.parse::<LayoutChoice>().is_err(), "{text}");
         }
         for text in ["packed:4096:2,gathered", "packed:0:255,packed:7", "packed:4096:2:65536,symmetric"] {
-            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<LayoutRule>().unwrap().to_string(), text);
         }
         for text in [
             "",
@@ -193,17 +193,17 @@ mod tests {
             "packed:1:1,auto",
             "packed:1:1:1:1,gathered",
         ] {
-            assert!(text.parse::<Rule>().is_err(), "{text}");
+            assert!(text.parse::<LayoutRule>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_rule_counts_small_parameters() {
-        let rule: Rule = "packed:100:2,gathered".parse().unwrap();
+        let rule: LayoutRule = "packed:100:2,gathered".parse().unwrap();
         assert_eq!(rule.choose([100, 100, 1 << 40]), Layout::Packed { threshold: 100 });
         assert_eq!(rule.choose([100, 101, 101]), Layout::Gathered);
         assert_eq!(rule.choose([]), Layout::Gathered);
-        let bounded: Rule = "packed:100:2:150,gathered".parse().unwrap();
+        let bounded: LayoutRule = "packed:100:2:150,gathered".parse().unwrap();
         assert_eq!(bounded.choose([50, 100, 101]), Layout::Packed { threshold: 100 });
         assert_eq!(bounded.choose([51, 100]), Layout::Gathered);
     }

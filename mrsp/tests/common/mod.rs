@@ -2,11 +2,11 @@
 #![allow(dead_code)]
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, NaaSession, Param, RegionFlags, RegionRequest, RemoteRegion,
-    ReturnCode, U24,
-    host::{CallOutcome, HostConfig},
+    AcceleratorSession, AnnouncedParam, CallPlan, FunctionCode, HostSession, RegionFlags, RegionRequest,
+    RemoteRegion, ReturnCode, U24,
+    accelerator::{RegionAddress, SessionLimits},
+    host::{HostConfig, ReceivedResponse},
     immediate::CallRequest,
-    naa::{Limits, Placement},
     plan::Part,
 };
 
@@ -84,26 +84,26 @@ pub(crate) fn user(bits: u32) -> U24 {
 }
 
 /// Returns a parameter of the host whose address and RKey depend on `index`.
-pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> Param {
+pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> AnnouncedParam {
     let addr = 0x1_0000_0000 * (index as u64 + 1);
-    Param { flags, addr, rkey: 100 + index as u32, size }
+    AnnouncedParam { flags, addr, rkey: 100 + index as u32, size }
 }
 
 /// Returns an accelerator's address and RKey that depend on `index`, the number of the parameter.
-pub(crate) fn placement(index: usize) -> Placement {
-    Placement { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
+pub(crate) fn region_address(index: usize) -> RegionAddress {
+    RegionAddress { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
 }
 
 /// Grants all regions that the AAR requests, and returns the advertisement.
-pub(crate) fn grant(naa: &mut NaaSession, aar: &[u8]) -> Vec<u8> {
+pub(crate) fn grant(naa: &mut AcceleratorSession, aar: &[u8]) -> Vec<u8> {
     let params = naa.handle_message(aar).unwrap().iter().filter(|region| !region.is_internal()).count();
-    naa.allocated(&(0..params).map(placement).collect::<Vec<_>>()).unwrap()
+    naa.allocated(&(0..params).map(region_address).collect::<Vec<_>>()).unwrap()
 }
 
 /// Both sides of a session after its setup, with the memory of each side.
 pub(crate) struct Pair {
     pub(crate) host: HostSession,
-    pub(crate) naa: NaaSession,
+    pub(crate) naa: AcceleratorSession,
     pub(crate) host_memory: Vec<Vec<u8>>,
     pub(crate) naa_memory: Vec<Vec<u8>>,
     pub(crate) plan: CallPlan,
@@ -114,7 +114,7 @@ impl Pair {
         let list: Vec<_> =
             params.iter().enumerate().map(|(i, &(flags, size))| param(i, flags, size)).collect();
         let mut host = HostSession::new(&HostConfig::default(), &list, internals).unwrap();
-        let mut naa = NaaSession::new(Limits::default());
+        let mut naa = AcceleratorSession::new(SessionLimits::default());
         let advertisement = grant(&mut naa, &host.start().unwrap());
         host.handle_message(&advertisement).unwrap();
         assert!(host.is_ready() && naa.is_ready());
@@ -139,7 +139,7 @@ impl Pair {
     }
 
     /// Responds to the call, and carries out the WRITEs of the response.
-    pub(crate) fn respond(&mut self, result: Result<&[Option<Part>], ReturnCode>) -> CallOutcome {
+    pub(crate) fn respond(&mut self, result: Result<&[Option<Part>], ReturnCode>) -> ReceivedResponse {
         self.respond_with(result, 0)
     }
 
@@ -149,7 +149,7 @@ impl Pair {
         &mut self,
         result: Result<&[Option<Part>], ReturnCode>,
         status_bytes: u32,
-    ) -> CallOutcome {
+    ) -> ReceivedResponse {
         self.naa.respond(result, status_bytes, &mut self.plan).unwrap();
         let peers: Vec<_> = self.naa.regions().iter().map(|region: &RegionRequest| region.host).collect();
         let (immediate, bytes) = carry_out(&self.plan, &self.naa_memory, &mut self.host_memory, &peers);

@@ -12,7 +12,7 @@ use mrsp::{
 };
 
 use super::Session;
-use crate::{Error, lease::Region};
+use crate::{Error, buffer::HostRegion};
 
 /// Checks that `len` bytes at `offset` lie inside parameter `index`.
 fn inside(index: usize, offset: usize, len: usize, size: usize) -> Result<(), Error> {
@@ -29,15 +29,15 @@ impl Session {
     /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
     /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::InReach`] if an accelerator may still
     /// be able to write to the parameter.
-    pub fn lease(&self, index: usize) -> Result<&[u8], Error> {
+    pub fn slice(&self, index: usize) -> Result<&[u8], Error> {
         self.region(index)?.bytes()
     }
 
     /// Returns the bytes of parameter `index` as a mutable slice, without a copy.
     ///
     /// # Errors
-    /// Fails with the same errors as [`lease`](Self::lease).
-    pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
+    /// Fails with the same errors as [`slice`](Self::slice).
+    pub fn slice_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
         self.region_mut(index)?.bytes_mut()
     }
 
@@ -158,7 +158,8 @@ impl Session {
             len = region.len().min(BLOCK_BYTES);
             region.read(0, &mut block[..len])?;
         }
-        StatusBlock::decode(&block[..len]).map_err(|source| Error::Status { peer: self.link.peer, source })
+        StatusBlock::decode(&block[..len])
+            .map_err(|source| Error::Status { peer: self.connection.peer, source })
     }
 
     /// Returns the number of bytes that are registered with the device for the parameters.
@@ -176,11 +177,11 @@ impl Session {
         self.regions.params().len()
     }
 
-    pub(crate) fn region(&self, index: usize) -> Result<&Region, Error> {
+    pub(crate) fn region(&self, index: usize) -> Result<&HostRegion, Error> {
         self.regions.params().get(index).ok_or(Error::NoSuchParam { index, params: self.params() })
     }
 
-    pub(crate) fn region_mut(&mut self, index: usize) -> Result<&mut Region, Error> {
+    pub(crate) fn region_mut(&mut self, index: usize) -> Result<&mut HostRegion, Error> {
         let params = self.params();
         self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
     }

@@ -22,7 +22,7 @@ pub struct Bounds {
     /// memory.
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
-    pub looks: &'static str,
+    pub between_checks: &'static str,
     /// A call runs in the server loop if its regions have at most this number of bytes together. Even with the slowest
     /// input, a call with at most this number of bytes takes at most 100 microseconds.
     pub inline_bytes: u64,
@@ -73,8 +73,13 @@ pub const BOUNDS: &[Bounds] = &[
     row(builtin::CATALOGUE, NONE, "copies the table, some KiB", ANY),
 ];
 
-const fn row(code: FunctionCode, memory: &'static str, looks: &'static str, inline_bytes: u64) -> Bounds {
-    Bounds { code, memory, looks, inline_bytes }
+const fn row(
+    code: FunctionCode,
+    memory: &'static str,
+    between_checks: &'static str,
+    inline_bytes: u64,
+) -> Bounds {
+    Bounds { code, memory, between_checks, inline_bytes }
 }
 
 /// Returns the bounds of the function with the function code `code`, or `None` if [`BOUNDS`] does not contain this

@@ -2,17 +2,17 @@
 
 use mrsp::{
     builtin,
-    catalogue::{Direction, HEADER_BYTES, Kind},
+    catalogue::{Direction, HEADER_BYTES, ParamKind},
 };
 
 use super::{info, parameter};
 use crate::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo, Registry, RegistryError},
 };
 
 #[derive(Debug)]
-struct Table {
+struct CatalogueFunction {
     info: FunctionInfo,
     bytes: Vec<u8>,
 }
@@ -20,22 +20,22 @@ struct Table {
 /// Registers the function that returns the catalogue. The catalogue lists all functions in `registry`, including the
 /// function that returns the catalogue.
 pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
-    let table = parameter(Direction::Output, (Kind::Bytes, "table", "what the accelerator offers"));
+    let table = parameter(Direction::Output, (ParamKind::Bytes, "table", "what the accelerator offers"));
     let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);
     let mut all = registry.catalogue();
     all.functions.push(info.clone());
-    registry.register(Table { info, bytes: all.encode()? })
+    registry.register(CatalogueFunction { info, bytes: all.encode()? })
 }
 
-impl Function for Table {
+impl Function for CatalogueFunction {
     fn info(&self) -> &FunctionInfo {
         &self.info
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-        let too_small = Failure::OutputTooSmall { output: 0, needed: Some(self.bytes.len() as u64) };
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
+        let too_small = CallFailure::OutputTooSmall { output: 0, needed: Some(self.bytes.len() as u64) };
         let Some(output) = call.parts().take_output(0) else {
-            return Err(Failure::Arguments("there is no output for the table; map one".into()));
+            return Err(CallFailure::Arguments("there is no output for the table; map one".into()));
         };
         if let Some(place) = output.get_mut(..self.bytes.len()) {
             place.copy_from_slice(&self.bytes);

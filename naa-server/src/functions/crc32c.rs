@@ -2,8 +2,8 @@
 
 use mrsp::builtin::Arguments;
 
-use super::blocks::{Data, foreign};
-use crate::call::{Failure, Stop};
+use super::blocks::{CallData, foreign};
+use crate::call::{CallFailure, Stop};
 
 /// The number of bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 16 << 20;
@@ -13,14 +13,14 @@ pub fn compute(data: &[u8]) -> u32 {
     ::crc32c::crc32c(data)
 }
 
-fn compute_until(data: &[u8], stop: &Stop) -> Result<u32, Failure> {
+fn compute_until(data: &[u8], stop: &Stop) -> Result<u32, CallFailure> {
     data.chunks(STRIDE).try_fold(0, |crc, piece| {
         stop.check()?;
         Ok(::crc32c::crc32c_append(crc, piece))
     })
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Crc32c { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
     let output = data.output_of(Some(4))?;

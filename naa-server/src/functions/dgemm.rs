@@ -6,11 +6,11 @@ use mrsp::builtin::Arguments;
 use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul, s};
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     bytes_of, numbers, numbers_mut,
     pieces::{fill, touch},
 };
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 
 /// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
 /// a tile takes about 10 ms.
@@ -31,8 +31,8 @@ const PACKED_ROWS: usize = 64;
 /// k rows of n numbers, and `c` has m rows of n numbers. All matrices are row-major.
 ///
 /// # Errors
-/// Fails with [`Failure::Arguments`] if the length of a slice does not fit `shape`.
-pub fn compute(shape: [usize; 3], a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), Failure> {
+/// Fails with [`CallFailure::Arguments`] if the length of a slice does not fit `shape`.
+pub fn compute(shape: [usize; 3], a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), CallFailure> {
     compute_until(shape, a, b, c, &Stop::never())
 }
 
@@ -42,11 +42,11 @@ fn compute_until(
     b: &[f64],
     c: &mut [f64],
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     for (name, slice, rows, columns) in [("A", a, m, k), ("B", b, k, n), ("C", &*c, m, n)] {
         if rows.checked_mul(columns) != Some(slice.len()) {
             let text = format!("{name} has {} elements, not {rows} by {columns}", slice.len());
-            return Err(Failure::Arguments(text.into()));
+            return Err(CallFailure::Arguments(text.into()));
         }
     }
     if m == 0 || n == 0 || k == 0 {
@@ -55,7 +55,7 @@ fn compute_until(
     touch(c, stop)?;
     // The product is computed in tiles, so that a long computation can be stopped between two tiles. `from_shape` never
     // fails here, because the lengths of the slices were checked above.
-    let misfit = |error: ndarray::ShapeError| Failure::Internal(error.to_string().into());
+    let misfit = |error: ndarray::ShapeError| CallFailure::Internal(error.to_string().into());
     let a = ArrayView2::from_shape((m, k), a).map_err(misfit)?;
     let b = ArrayView2::from_shape((k, n), b).map_err(misfit)?;
     let mut c = ArrayViewMut2::from_shape((m, n), c).map_err(misfit)?;
@@ -87,18 +87,18 @@ pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
     k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Dgemm { m, n, k } = arguments else { return Err(foreign(arguments)) };
     let a = data.input(1, bytes_of(m, k, 8))?;
     let b = data.input(2, bytes_of(k, n, 8))?;
     let c = data.output_of(bytes_of(m, n, 8))?;
-    let wide = |_| Failure::Arguments("m, n or k is larger than any region".into());
+    let wide = |_| CallFailure::Arguments("m, n or k is larger than any region".into());
     let shape = [
         usize::try_from(m).map_err(wide)?,
         usize::try_from(n).map_err(wide)?,
         usize::try_from(k).map_err(wide)?,
     ];
-    let _packed = data.purse.reserve_for_library(packed_bytes(shape))?;
+    let _packed = data.quota.reserve_for_library(packed_bytes(shape))?;
     compute_until(shape, numbers(a)?, numbers(b)?, numbers_mut(c)?, data.stop)?;
     Ok(c.len())
 }

@@ -18,11 +18,11 @@ use mrsp::builtin::{self, Arguments};
 use rustfft::{Fft, FftDirection, FftPlanner, num_complex::Complex64};
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     bytes_of, numbers, numbers_mut,
     pieces::touch,
 };
-use crate::call::{Failure, Purse, Stop};
+use crate::call::{CallFailure, ScratchQuota, Stop};
 use chirp::Chirp;
 use direct::{Direct, MOST};
 use staged::Staged;
@@ -32,7 +32,7 @@ const NUMBER: usize = size_of::<Complex64>();
 
 /// The algorithm for transforms of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Algorithm {
     Direct,
     /// Transforms of the columns and the rows of a matrix. The two numbers are the length of a column and the length of
     /// a row.
@@ -41,7 +41,7 @@ enum Way {
     Chirp([usize; 2]),
 }
 
-impl Way {
+impl Algorithm {
     fn of(n: usize) -> Self {
         if n <= MOST {
             Self::Direct
@@ -53,12 +53,12 @@ impl Way {
 
 /// Returns the number of bytes of scratch memory that a transform of `n` numbers takes.
 pub(super) fn extra_bytes(n: usize) -> usize {
-    match Way::of(n) {
-        Way::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
-        Way::Staged(factors) => {
+    match Algorithm::of(n) {
+        Algorithm::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
+        Algorithm::Staged(factors) => {
             mapped(NUMBER * n + Staged::work_bytes(factors)) + Staged::table_bytes(factors)
         }
-        Way::Chirp(factors @ [columns, rows]) => {
+        Algorithm::Chirp(factors @ [columns, rows]) => {
             let memory = 2 * NUMBER * columns * rows + Staged::work_bytes(factors);
             mapped(memory) + Staged::table_bytes(factors) + roots::table_bytes(2 * n)
         }
@@ -77,9 +77,9 @@ fn mapped(bytes: usize) -> usize {
 /// of two factors up to 65536, the transform takes scratch memory of four to five times the size of `data`.
 ///
 /// # Errors
-/// Fails with [`Failure::OverLimit`] if the machine does not have enough memory.
-pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
-    transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
+/// Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
+pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), CallFailure> {
+    transform(direction, None, data, ScratchQuota::UNLIMITED, &Stop::never())
 }
 
 /// Returns the plan that rustfft itself makes, for comparisons. If a program calls this function instead of rustfft,
@@ -94,15 +94,15 @@ fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,
     output: &mut [Complex64],
-    purse: Purse<'_>,
+    quota: ScratchQuota<'_>,
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     stop.check()?;
-    match Way::of(output.len()) {
-        Way::Direct if output.is_empty() => Ok(()),
-        Way::Direct => {
-            let direct = Direct::new(output.len(), direction, purse)?;
-            let _paid = purse.reserve(direct::scratch_bytes(output.len()) as u64)?;
+    match Algorithm::of(output.len()) {
+        Algorithm::Direct if output.is_empty() => Ok(()),
+        Algorithm::Direct => {
+            let direct = Direct::new(output.len(), direction, quota)?;
+            let _scratch_charge = quota.reserve(direct::scratch_bytes(output.len()) as u64)?;
             let mut scratch = direct.scratch()?;
             if let Some(input) = input {
                 output.copy_from_slice(input);
@@ -110,19 +110,19 @@ fn transform(
             direct.in_place(output, &mut scratch);
             Ok(())
         }
-        Way::Staged(factors) => {
-            let mut memory = purse.scratch(NUMBER * output.len() + Staged::work_bytes(factors))?;
-            let staged = Staged::new(factors, direction, purse)?;
+        Algorithm::Staged(factors) => {
+            let mut memory = quota.scratch(NUMBER * output.len() + Staged::work_bytes(factors))?;
+            let staged = Staged::new(factors, direction, quota)?;
             let memory = numbers_mut(memory.bytes_mut())?;
             touch(memory, stop)?;
             touch(output, stop)?;
             let (turned, work) = memory.split_at_mut(output.len());
             staged.transform(input, output, turned, work, stop)
         }
-        Way::Chirp(factors @ [columns, rows]) => {
+        Algorithm::Chirp(factors @ [columns, rows]) => {
             let longer = columns * rows;
-            let mut memory = purse.scratch(2 * NUMBER * longer + Staged::work_bytes(factors))?;
-            let chirp = Chirp::new(output.len(), factors, direction, purse)?;
+            let mut memory = quota.scratch(2 * NUMBER * longer + Staged::work_bytes(factors))?;
+            let chirp = Chirp::new(output.len(), factors, direction, quota)?;
             let memory = numbers_mut(memory.bytes_mut())?;
             touch(memory, stop)?;
             let (signal, rest) = memory.split_at_mut(longer);
@@ -132,7 +132,7 @@ fn transform(
     }
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Fft { n, direction } = arguments else { return Err(foreign(arguments)) };
     let bytes = bytes_of(n, NUMBER as u64, 1);
     let input = if data.is_in_place() { None } else { Some(data.input(1, bytes)?) };
@@ -142,7 +142,7 @@ pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Fa
         builtin::FftDirection::Inverse => FftDirection::Inverse,
     };
     let input = input.map(numbers).transpose()?;
-    transform(direction, input, numbers_mut(output)?, data.purse, data.stop)?;
+    transform(direction, input, numbers_mut(output)?, data.quota, data.stop)?;
     Ok(output.len())
 }
 
@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn lengths_go_the_way_that_fits_them() {
-        assert_eq!(Way::of(1 << 16), Way::Direct);
-        assert_eq!(Way::of(65_521), Way::Direct);
-        assert_eq!(Way::of(1 << 17), Way::Staged([256, 512]));
-        assert_eq!(Way::of(4 * 65_521), Way::Staged([4, 65_521]));
+        assert_eq!(Algorithm::of(1 << 16), Algorithm::Direct);
+        assert_eq!(Algorithm::of(65_521), Algorithm::Direct);
+        assert_eq!(Algorithm::of(1 << 17), Algorithm::Staged([256, 512]));
+        assert_eq!(Algorithm::of(4 * 65_521), Algorithm::Staged([4, 65_521]));
         // A prime length is not a product of two short lengths, so it needs a convolution.
         for n in [65_537, 16_777_259, 33_554_467, (1 << 27) - 39] {
-            let Way::Chirp([columns, rows]) = Way::of(n) else { panic!("{n}") };
+            let Algorithm::Chirp([columns, rows]) = Algorithm::of(n) else { panic!("{n}") };
             assert!(columns * rows >= 2 * n - 1 && columns * rows <= 5 * n / 2, "{n}");
             assert!(columns.max(rows) <= MOST);
         }
@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(extra_bytes(65_536), 80 * 65_536 + (5 << 10));
         assert_eq!(extra_bytes(65_521), 352 * 65_521 + (5 << 10));
         for n in [1 << 17, 4 * 65_521, 2039 * 65_521, 1 << 26, 1 << 27, 300_007, 16_777_259, (1 << 27) - 39] {
-            let (own, rest) = match Way::of(n) {
-                Way::Chirp([columns, rows]) => (2 * NUMBER * columns * rows, 6 << 20),
+            let (own, rest) = match Algorithm::of(n) {
+                Algorithm::Chirp([columns, rows]) => (2 * NUMBER * columns * rows, 6 << 20),
                 _ => (NUMBER * n, 30 << 20),
             };
             let extra = extra_bytes(n);

@@ -4,11 +4,11 @@ use bytemuck::AnyBitPattern;
 use mrsp::builtin::{Arguments, Element};
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     bytes_of, numbers, numbers_mut,
     pieces::fill,
 };
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of `data` between two calls of [`Stop::check`]. The counts of two successive numbers may be far
 /// apart in memory, so the processor may have to wait for memory at each number.
@@ -29,16 +29,16 @@ impl Bins {
     /// Makes `count` bins of equal width over the range `lo` <= x < `hi`.
     ///
     /// # Errors
-    /// Fails with [`Failure::Arguments`] if `count` is 0, if the range is empty, or if `count` times the width of the
-    /// range is not a finite 64-bit floating-point number.
-    pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, Failure> {
+    /// Fails with [`CallFailure::Arguments`] if `count` is 0, if the range is empty, or if `count` times the width of
+    /// the range is not a finite 64-bit floating-point number.
+    pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, CallFailure> {
         if count == 0 {
-            return Err(Failure::Arguments("a histogram needs a bin".into()));
+            return Err(CallFailure::Arguments("a histogram needs a bin".into()));
         }
         // After this check, no step of computing the bin of a number in the range can overflow.
         if !(lo < hi && ((hi - lo) * count as f64).is_finite()) {
             let text = format!("bins from {lo} to {hi} are not possible: the range is empty or not finite");
-            return Err(Failure::Arguments(text.into()));
+            return Err(CallFailure::Arguments(text.into()));
         }
         Ok(Self { lo, hi, count })
     }
@@ -65,10 +65,10 @@ impl Bins {
 /// counts of numbers below the range, of numbers at or above the upper bound of the range, and of NaNs.
 ///
 /// # Errors
-/// Fails with [`Failure::Arguments`] if the length of `counts` is not the number of bins plus 3, or if `data` is not
-/// empty and an f64 cannot represent all values of `element`. Fails with [`Failure::Internal`] if `data` is not an
-/// aligned array of `element`.
-pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
+/// Fails with [`CallFailure::Arguments`] if the length of `counts` is not the number of bins plus 3, or if `data` is
+/// not empty and an f64 cannot represent all values of `element`. Fails with [`CallFailure::Internal`] if `data` is not
+/// an aligned array of `element`.
+pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), CallFailure> {
     compute_until(element, bins, data, counts, &Stop::never())
 }
 
@@ -78,9 +78,9 @@ fn compute_until(
     data: &[u8],
     counts: &mut [u64],
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     if counts.len() != bins.count + REST as usize {
-        return Err(Failure::Arguments("the counts are not as many as the bins and three more".into()));
+        return Err(CallFailure::Arguments("the counts are not as many as the bins and three more".into()));
     }
     fill(counts, 0, stop)?;
     if element == Element::U8 {
@@ -95,7 +95,7 @@ fn compute_until(
             Element::F64 => count::<f64>(bins, piece, counts)?,
             Element::U8 | Element::U64 | Element::I64 => {
                 let text = format!("no histogram of {}s: an f64 does not hold them", element.name());
-                return Err(Failure::Arguments(text.into()));
+                return Err(CallFailure::Arguments(text.into()));
             }
         }
     }
@@ -105,7 +105,7 @@ fn compute_until(
 /// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each byte value has
 /// four counts, because with a single count, each addition in a run of equal values would wait for the addition before
 /// it.
-fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), Failure> {
+fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), CallFailure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {
         stop.check()?;
@@ -125,7 +125,11 @@ fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<
     Ok(())
 }
 
-fn count<T: AnyBitPattern + Into<f64>>(bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
+fn count<T: AnyBitPattern + Into<f64>>(
+    bins: Bins,
+    data: &[u8],
+    counts: &mut [u64],
+) -> Result<(), CallFailure> {
     /// The number of elements whose indexes in `counts` are computed together, so that the compiler can use vector
     /// division.
     const LANES: usize = 16;
@@ -141,13 +145,13 @@ fn count<T: AnyBitPattern + Into<f64>>(bins: Bins, data: &[u8], counts: &mut [u6
     Ok(())
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Histogram { n, element, bins, lo, hi } = arguments else {
         return Err(foreign(arguments));
     };
     let input = data.input(1, bytes_of(n, 1, element.bytes() as u64))?;
     let output = data.output_of(bins.checked_add(REST).and_then(|counts| bytes_of(counts, 1, 8)))?;
-    let wide = |_| Failure::Arguments("more bins than any region holds".into());
+    let wide = |_| CallFailure::Arguments("more bins than any region holds".into());
     let bins = Bins::new(usize::try_from(bins).map_err(wide)?, f64::from_bits(lo), f64::from_bits(hi))?;
     compute_until(element, bins, input, numbers_mut(output)?, data.stop)?;
     Ok(output.len())

@@ -6,12 +6,12 @@ use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInf
 use mrsp::builtin::Arguments;
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     output::Bounded,
 };
 use crate::{
-    arena::Reservation,
-    call::{Failure, Purse, Stop},
+    call::{CallFailure, ScratchQuota, Stop},
+    memory_budget::Reservation,
 };
 
 /// The number of bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length, but
@@ -30,21 +30,21 @@ const FIXED_BYTES: usize = 192 << 10;
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
+/// Fails with [`CallFailure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
 /// field `output` is 0, and the field `needed` is the length of the frame.
-pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
+pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
+    compress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
 /// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
 ///
 /// # Errors
-/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames, or if a frame uses a dictionary or is
-/// skippable. Fails with [`Failure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field
-/// `output` is 0. If `out` is too short, and the first frame states a content size that is larger than `out`, the
+/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or if a frame uses a dictionary or is
+/// skippable. Fails with [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's
+/// field `output` is 0. If `out` is too short, and the first frame states a content size that is larger than `out`, the
 /// failure's field `needed` is this content size.
-pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
+pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
+    decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
 /// Returns the number of bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a block, a
@@ -60,9 +60,9 @@ fn compress_with(
     out: &mut [u8],
     output: usize,
     stop: &Stop,
-    purse: Purse<'_>,
-) -> Result<usize, Failure> {
-    let _buffers = purse.reserve_for_library(encoder_bytes(data.len()))?;
+    quota: ScratchQuota<'_>,
+) -> Result<usize, CallFailure> {
+    let _buffers = quota.reserve_for_library(encoder_bytes(data.len()))?;
     let info = FrameInfo::new()
         .block_size(BlockSize::Auto)
         .block_mode(BlockMode::Independent)
@@ -76,8 +76,8 @@ fn compress_with(
     encoder.finish().map_err(internal)?.finish(output)
 }
 
-fn internal(error: impl ToString) -> Failure {
-    Failure::Internal(error.to_string().into())
+fn internal(error: impl ToString) -> CallFailure {
+    CallFailure::Internal(error.to_string().into())
 }
 
 fn decompress_with(
@@ -85,44 +85,46 @@ fn decompress_with(
     out: &mut [u8],
     output: usize,
     stop: &Stop,
-    purse: Purse<'_>,
-) -> Result<usize, Failure> {
-    let mut decoder = FrameDecoder::new(Source { data, starved: false });
+    quota: ScratchQuota<'_>,
+) -> Result<usize, CallFailure> {
+    let mut decoder = FrameDecoder::new(InputReader { data, starved: false });
     let mut produced = 0;
-    let mut paid = Paid { purse, bytes: 0, reserved: Vec::new() };
-    paid.for_frame(data)?;
+    let mut charge = DecoderCharge { quota, bytes: 0, reserved: Vec::new() };
+    charge.for_frame(data)?;
     loop {
         stop.check()?;
         let mut spare = [0];
         let end = out.len().min(produced + STRIDE);
         let full = produced == out.len();
         let room = if full { &mut spare[..] } else { &mut out[produced..end] };
-        match decoder.read(room).map_err(|error| Failure::Input(error.to_string().into()))? {
-            0 if decoder.get_ref().starved => return Err(Failure::Input("LZ4 frame is cut off".into())),
+        match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
+            0 if decoder.get_ref().starved => return Err(CallFailure::Input("LZ4 frame is cut off".into())),
             0 if decoder.get_ref().data.is_empty() => return Ok(produced),
             // The decoder is between two frames, so the memory for the next frame is charged now.
-            0 => paid.for_frame(decoder.get_ref().data)?,
-            _ if full => return Err(Failure::OutputTooSmall { output, needed: stated_size(data, produced) }),
+            0 => charge.for_frame(decoder.get_ref().data)?,
+            _ if full => {
+                return Err(CallFailure::OutputTooSmall { output, needed: stated_size(data, produced) });
+            }
             n => produced += n,
         }
     }
 }
 
 /// The charge for the decoder's buffers, which become larger when a frame has larger blocks.
-struct Paid<'a> {
-    purse: Purse<'a>,
+struct DecoderCharge<'a> {
+    quota: ScratchQuota<'a>,
     bytes: usize,
     reserved: Vec<Option<Reservation>>,
 }
 
-impl Paid<'_> {
+impl DecoderCharge<'_> {
     /// Charges the memory for the first frame of `data`, which the decoder reads next.
-    fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
+    fn for_frame(&mut self, data: &[u8]) -> Result<(), CallFailure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
             // Each reservation in the list is for a frame that needs more memory than any frame before it. Frames have
             // only a few block sizes, so the list of reservations stays short.
-            self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
+            self.reserved.push(self.quota.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;
         }
         Ok(())
@@ -154,12 +156,12 @@ fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
 
 /// The input of the decoder. `starved` is true if the decoder tried to read beyond the end of the input. The decoder
 /// reports the end of its input like the end of a frame, so only `starved` shows that a frame is cut off.
-struct Source<'a> {
+struct InputReader<'a> {
     data: &'a [u8],
     starved: bool,
 }
 
-impl Read for Source<'_> {
+impl Read for InputReader<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let n = self.data.read(out)?;
         self.starved |= n == 0 && !out.is_empty();
@@ -167,14 +169,14 @@ impl Read for Source<'_> {
     }
 }
 
-pub(super) fn run_compress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run_compress(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Lz4Compress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    compress_with(input, data.output()?, 1, data.stop, data.purse)
+    compress_with(input, data.output()?, 1, data.stop, data.quota)
 }
 
-pub(super) fn run_decompress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run_decompress(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Lz4Decompress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    decompress_with(input, data.output()?, 1, data.stop, data.purse)
+    decompress_with(input, data.output()?, 1, data.stop, data.quota)
 }

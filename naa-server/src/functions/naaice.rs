@@ -4,7 +4,7 @@ use mrsp::{builtin, catalogue::Direction};
 
 use super::{bounds, info, pieces::each};
 use crate::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Execution, Function, FunctionInfo, Handler},
 };
 
@@ -31,7 +31,7 @@ impl Function for Increment {
         bounds::execution(self.info.code, bytes)
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         let stop = call.stop();
         for region in call.regions() {
             if region.direction != Direction::Internal {
@@ -53,7 +53,7 @@ impl Function for Nothing {
         &self.info
     }
 
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, _: &mut Call<'_>) -> Result<(), CallFailure> {
         Ok(())
     }
 }

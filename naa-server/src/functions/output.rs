@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::call::Failure;
+use crate::call::CallFailure;
 
 #[derive(Debug)]
 pub(crate) struct Bounded<'a> {
@@ -17,11 +17,11 @@ impl<'a> Bounded<'a> {
 
     /// Returns the number of bytes that were written. If the written bytes did not fit into the region, this method
     /// fails, and the failure contains the number of written bytes.
-    pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
+    pub(crate) fn finish(self, output: usize) -> Result<usize, CallFailure> {
         if self.written <= self.out.len() {
             Ok(self.written)
         } else {
-            Err(Failure::OutputTooSmall { output, needed: Some(self.written as u64) })
+            Err(CallFailure::OutputTooSmall { output, needed: Some(self.written as u64) })
         }
     }
 }

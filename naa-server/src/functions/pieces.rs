@@ -1,6 +1,6 @@
 //! Functions that copy, fill or touch large memory piece by piece. [`Stop::check`] is called before each piece.
 
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of a piece. The Linux kernel needs about a microsecond to provide each page of a piece that was
 /// never touched.
@@ -10,7 +10,7 @@ const STRIDE: usize = 4 << 20;
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failure> {
+pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), CallFailure> {
     for (to, from) in to.chunks_mut(STRIDE).zip(from.chunks(STRIDE)) {
         stop.check()?;
         to.copy_from_slice(from);
@@ -22,7 +22,7 @@ pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failur
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])) -> Result<(), Failure> {
+pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])) -> Result<(), CallFailure> {
     for piece in all.chunks_mut((STRIDE / size_of::<T>().max(1)).max(1)) {
         stop.check()?;
         work(piece);
@@ -34,7 +34,7 @@ pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), Failure> {
+pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), CallFailure> {
     each(all, stop, |piece| piece.fill(value))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), Failure> {
+pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), CallFailure> {
     /// The size of the smallest page in bytes.
     const PAGE: usize = 4 << 10;
     each(all, stop, |piece| {

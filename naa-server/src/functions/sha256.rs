@@ -4,8 +4,8 @@ use sha2::{Digest, Sha256};
 
 use mrsp::builtin::Arguments;
 
-use super::blocks::{Data, foreign};
-use crate::call::{Failure, Stop};
+use super::blocks::{CallData, foreign};
+use crate::call::{CallFailure, Stop};
 
 /// The number of bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 4 << 20;
@@ -15,7 +15,7 @@ pub fn compute(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-fn compute_until(data: &[u8], stop: &Stop) -> Result<[u8; 32], Failure> {
+fn compute_until(data: &[u8], stop: &Stop) -> Result<[u8; 32], CallFailure> {
     let mut hasher = Sha256::new();
     for piece in data.chunks(STRIDE) {
         stop.check()?;
@@ -24,7 +24,7 @@ fn compute_until(data: &[u8], stop: &Stop) -> Result<[u8; 32], Failure> {
     Ok(hasher.finalize().into())
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Sha256 { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
     let output = data.output_of(Some(32))?;

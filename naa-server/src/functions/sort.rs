@@ -6,22 +6,27 @@ use bytemuck::Pod;
 use mrsp::builtin::{Arguments, Element, SortOrder};
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     bytes_of, numbers_mut, pieces,
 };
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 use radix::Key;
 
 /// Sorts `data`, which is an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs,
 /// numbers with -0 before 0, positive NaNs. Sorting moves floats without changing their bits.
 ///
 /// # Errors
-/// Fails with [`Failure::Internal`] if `data` is not an aligned array of `element`.
-pub fn compute(element: Element, order: SortOrder, data: &mut [u8]) -> Result<(), Failure> {
+/// Fails with [`CallFailure::Internal`] if `data` is not an aligned array of `element`.
+pub fn compute(element: Element, order: SortOrder, data: &mut [u8]) -> Result<(), CallFailure> {
     compute_until(element, order, data, &Stop::never())
 }
 
-fn compute_until(element: Element, order: SortOrder, data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
+fn compute_until(
+    element: Element,
+    order: SortOrder,
+    data: &mut [u8],
+    stop: &Stop,
+) -> Result<(), CallFailure> {
     match element {
         Element::U8 => {
             bytes(data, stop)?;
@@ -55,16 +60,16 @@ fn f64_key(bits: i64) -> i64 {
     bits ^ (((bits >> 63).cast_unsigned() >> 1).cast_signed())
 }
 
-fn each<T: Pod>(data: &mut [u8], key: impl Fn(T) -> T, stop: &Stop) -> Result<(), Failure> {
+fn each<T: Pod>(data: &mut [u8], key: impl Fn(T) -> T, stop: &Stop) -> Result<(), CallFailure> {
     pieces::each(numbers_mut(data)?, stop, |piece| piece.iter_mut().for_each(|number| *number = key(*number)))
 }
 
-fn plain<T: Pod + Key>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Failure> {
+fn plain<T: Pod + Key>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), CallFailure> {
     radix::sort::<T>(numbers_mut(data)?, stop)?;
     turn::<T>(data, order, stop)
 }
 
-fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Failure> {
+fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), CallFailure> {
     if order == SortOrder::Descending {
         radix::reverse::<T>(numbers_mut(data)?, stop)?;
     }
@@ -72,7 +77,7 @@ fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Fa
 }
 
 /// Sorts bytes by counting, because bytes have only 256 values.
-fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
+fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), CallFailure> {
     let mut counts = [0_usize; 256];
     pieces::each(data, stop, |piece| piece.iter().for_each(|byte| counts[usize::from(*byte)] += 1))?;
     let mut rest = data;
@@ -84,7 +89,7 @@ fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::Sort { n, element, order } = arguments else { return Err(foreign(arguments)) };
     let output = data.input_in_output(bytes_of(n, 1, element.bytes() as u64))?;
     data.stop.check()?;

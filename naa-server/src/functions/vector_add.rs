@@ -6,10 +6,10 @@ use bytemuck::Pod;
 use mrsp::builtin::{Arguments, Element};
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     bytes_of, numbers, numbers_mut,
 };
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 
 /// The number of bytes between two calls of [`Stop::check`]. A piece of the first vector with this length is still in
 /// the cache when the piece of the second vector is added.
@@ -19,10 +19,11 @@ const STRIDE: usize = 64 << 10;
 /// of `element` with the same length. Sums of integers wrap around if they overflow.
 ///
 /// # Errors
-/// Fails with [`Failure::Arguments`] if the lengths differ, and with [`Failure::Internal`] if a slice is not aligned.
-pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), Failure> {
+/// Fails with [`CallFailure::Arguments`] if the lengths differ, and with [`CallFailure::Internal`] if a slice is not
+/// aligned.
+pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), CallFailure> {
     if a.len() != c.len() || b.len() != c.len() {
-        return Err(Failure::Arguments("the vectors have different lengths".into()));
+        return Err(CallFailure::Arguments("the vectors have different lengths".into()));
     }
     compute_until(element, Some(a), b, c, &Stop::never())
 }
@@ -35,7 +36,7 @@ fn compute_until(
     b: &[u8],
     c: &mut [u8],
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     let mut a = a.map(|a| a.chunks(STRIDE));
     for (c, b) in c.chunks_mut(STRIDE).zip(b.chunks(STRIDE)) {
         stop.check()?;
@@ -48,7 +49,7 @@ fn compute_until(
 }
 
 /// Adds each element of `b` to the element of `c` with the same index.
-fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
+fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), CallFailure> {
     // Wrapping sums of signed and unsigned integers have the same bits.
     match element {
         Element::U8 => each(c, b, u8::wrapping_add),
@@ -59,14 +60,14 @@ fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
     }
 }
 
-fn each<T: Pod>(c: &mut [u8], b: &[u8], sum: impl Fn(T, T) -> T) -> Result<(), Failure> {
+fn each<T: Pod>(c: &mut [u8], b: &[u8], sum: impl Fn(T, T) -> T) -> Result<(), CallFailure> {
     for (c, b) in numbers_mut(c)?.iter_mut().zip(numbers(b)?) {
         *c = sum(*c, *b);
     }
     Ok(())
 }
 
-pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::VectorAdd { n, element } = arguments else { return Err(foreign(arguments)) };
     let bytes = bytes_of(n, 1, element.bytes() as u64);
     let b = data.input(2, bytes)?;

@@ -14,10 +14,10 @@ use ::zstd::{
 use mrsp::builtin::Arguments;
 
 use super::{
-    blocks::{Data, foreign},
+    blocks::{CallData, foreign},
     output::Bounded,
 };
-use crate::call::{Failure, Purse, Stop};
+use crate::call::{CallFailure, ScratchQuota, Stop};
 use frames::Frame;
 
 /// The lowest level at which data is compressed in blocks of [`SHORT_BLOCK`] bytes. At this level and above, a block of
@@ -48,11 +48,11 @@ const FIRST_BYTES: usize = 5;
 /// of zstd.
 ///
 /// # Errors
-/// Fails with [`Failure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
-/// field `output` is 0, and the field `needed` is the length of the frame. Fails with [`Failure::OverLimit`] if the
+/// Fails with [`CallFailure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
+/// field `output` is 0, and the field `needed` is the length of the frame. Fails with [`CallFailure::OverLimit`] if the
 /// machine does not have the memory that the level takes.
-pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
+pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
+    compress_with(level, data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
 fn compress_with(
@@ -61,15 +61,15 @@ fn compress_with(
     out: &mut [u8],
     output: usize,
     stop: &Stop,
-    purse: Purse<'_>,
-) -> Result<usize, Failure> {
+    quota: ScratchQuota<'_>,
+) -> Result<usize, CallFailure> {
     let level = level.clamp(*::zstd::compression_level_range().start(), MAX_LEVEL);
     let needed = compressor_bytes(level, data.len());
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::OutOfMemory => no_memory(needed),
-        _ => Failure::Internal(error.to_string().into()),
+        _ => CallFailure::Internal(error.to_string().into()),
     };
-    let _context = purse.reserve(needed as u64)?;
+    let _context = quota.reserve(needed as u64)?;
     let mut encoder = Encoder::new(Bounded::new(out), level).map_err(failed)?;
     encoder.include_checksum(true).map_err(failed)?;
     encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
@@ -85,9 +85,9 @@ fn compress_with(
     encoder.finish().map_err(failed)?.finish(output)
 }
 
-fn no_memory(needed: usize) -> Failure {
+fn no_memory(needed: usize) -> CallFailure {
     let why = "the server's machine has not that much; ask for a lower level, or give the server more memory";
-    Failure::OverLimit { needed: needed as u64, why: why.into() }
+    CallFailure::OverLimit { needed: needed as u64, why: why.into() }
 }
 
 /// Returns an upper bound of the number of bytes that a compressor allocates for an input of `len` bytes. The tables of
@@ -112,12 +112,12 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
 /// Frames are decompressed directly into `out`, so the window that a frame requests takes no additional memory.
 ///
 /// # Errors
-/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`Failure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and the
-/// field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size. Fails with
-/// [`Failure::OverLimit`] if the machine does not have enough memory.
-pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
+/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
+/// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
+/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size. Fails with
+/// [`CallFailure::OverLimit`] if the machine does not have enough memory.
+pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
+    decompress_to(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
 fn decompress_to(
@@ -125,17 +125,17 @@ fn decompress_to(
     out: &mut [u8],
     output: usize,
     stop: &Stop,
-    purse: Purse<'_>,
-) -> Result<usize, Failure> {
+    quota: ScratchQuota<'_>,
+) -> Result<usize, CallFailure> {
     let needed = frames::stated_size(data, stop)?;
     if needed.is_some_and(|needed| needed > out.len() as u64) {
-        return Err(Failure::OutputTooSmall { output, needed });
+        return Err(CallFailure::OutputTooSmall { output, needed });
     }
     let failed = |error| match error {
-        TOO_SMALL => Failure::OutputTooSmall { output, needed: None },
-        other => Failure::Input(zstd_safe::get_error_name(other).into()),
+        TOO_SMALL => CallFailure::OutputTooSmall { output, needed: None },
+        other => CallFailure::Input(zstd_safe::get_error_name(other).into()),
     };
-    let _context = purse.reserve(DECOMPRESSOR_BYTES as u64)?;
+    let _context = quota.reserve(DECOMPRESSOR_BYTES as u64)?;
     let mut context = DCtx::try_create().ok_or_else(|| no_memory(DECOMPRESSOR_BYTES))?;
     context.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
     context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW)).map_err(failed)?;
@@ -160,7 +160,7 @@ fn decompress_frame(
     bytes: &[u8],
     to: &mut OutBuffer<'_, [u8]>,
     stop: &Stop,
-) -> Result<Result<(), usize>, Failure> {
+) -> Result<Result<(), usize>, CallFailure> {
     let at_once = frame.content.is_some() && frame.blocks <= FEW_BLOCKS;
     let (mut fed, mut wanted) = (0, if at_once { bytes.len() } else { FIRST_BYTES });
     loop {
@@ -180,16 +180,16 @@ fn decompress_frame(
     }
 }
 
-pub(super) fn run_compress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run_compress(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::ZstdCompress { bytes, level } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    compress_with(level, input, data.output()?, 1, data.stop, data.purse)
+    compress_with(level, input, data.output()?, 1, data.stop, data.quota)
 }
 
-pub(super) fn run_decompress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+pub(super) fn run_decompress(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {
     let &Arguments::ZstdDecompress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    decompress_to(input, data.output()?, 1, data.stop, data.purse)
+    decompress_to(input, data.output()?, 1, data.stop, data.quota)
 }
 
 #[cfg(test)]

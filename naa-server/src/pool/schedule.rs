@@ -1,5 +1,5 @@
 //! The scheduler of the pool chooses the call that runs next. The scheduler divides the threads fairly among source
-//! networks ([`Peer`]), and leaves no thread idle while a call waits.
+//! networks ([`SourceNetwork`]), and leaves no thread idle while a call waits.
 //!
 //! ```text
 //! admit ─► waiting ─► next ─► running ─► finished
@@ -30,15 +30,15 @@ use std::{
     time::Duration,
 };
 
-use verbs::peer::Peer;
+use verbs::source_network::SourceNetwork;
 
-use super::{Refusal, Settings, TaskId};
+use super::{CallId, PoolConfig, PoolRefusal};
 
 #[derive(Debug)]
 pub(super) struct Schedule {
-    settings: Settings,
+    config: PoolConfig,
     /// The source networks that have a waiting, running or abandoned call.
-    peers: BTreeMap<Peer, Share>,
+    peers: BTreeMap<SourceNetwork, SourceCalls>,
     /// The time for which a source network would have been served if it had got exactly an equal share since the start
     /// of the pool.
     clock: Duration,
@@ -53,8 +53,8 @@ pub(super) struct Schedule {
 
 /// The calls of one source network, and the time for which it was served.
 #[derive(Debug, Default)]
-struct Share {
-    waiting: VecDeque<TaskId>,
+struct SourceCalls {
+    waiting: VecDeque<CallId>,
     running: usize,
     /// The number of abandoned calls that still run.
     abandoned: usize,
@@ -67,7 +67,7 @@ struct Share {
     last_turn: u64,
 }
 
-impl Share {
+impl SourceCalls {
     /// The number of calls that are not abandoned.
     fn wanted(&self) -> usize {
         self.waiting.len() + self.running
@@ -78,36 +78,36 @@ impl Share {
 /// than its share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// The duration is the absolute difference between [`Share::served`] and [`Schedule::clock`] when the source
+    /// The duration is the absolute difference between [`SourceCalls::served`] and [`Schedule::clock`] when the source
     /// network was added to this map.
-    peers: BTreeMap<Peer, (Duration, Difference)>,
-    by_size: BTreeSet<(Duration, Peer)>,
+    peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
+    by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
 
 /// Says if a source network in [`Absent`] was served for more than its share, or for less than its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The duration is the value of [`Share::served`] when the
-    /// source network was added to [`Absent`]. When the source network makes its next call, its [`Share::served`]
-    /// becomes this duration or [`Schedule::clock`], whichever is greater.
+    /// The source network was served for more than its share. The duration is the value of [`SourceCalls::served`] when
+    /// the source network was added to [`Absent`]. When the source network makes its next call, its
+    /// [`SourceCalls::served`] becomes this duration or [`Schedule::clock`], whichever is greater.
     More(Duration),
     /// The source network was served for less than its share. When the source network makes its next call, its
-    /// [`Share::served`] becomes [`Schedule::clock`] minus the difference in [`Absent::peers`].
+    /// [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference in [`Absent::peers`].
     Less,
 }
 
 /// The maximum number of source networks in [`Absent`]. When another source network is added to a full [`Absent`], the
 /// source network with the smallest difference in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// The maximum difference between [`Share::served`] of a source network and [`Schedule::clock`]. The limit is needed
-/// because the whole running time of a long call is added to [`Share::served`], even if other source networks waited
-/// only at the end of this call.
+/// The maximum difference between [`SourceCalls::served`] of a source network and [`Schedule::clock`]. The limit is
+/// needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
+/// networks waited only at the end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
 
 impl Absent {
-    fn insert(&mut self, peer: Peer, served: Duration, clock: Duration) {
+    fn insert(&mut self, peer: SourceNetwork, served: Duration, clock: Duration) {
         let size = served.abs_diff(clock);
         if size.is_zero() {
             return;
@@ -122,9 +122,9 @@ impl Absent {
         }
     }
 
-    /// Removes `peer` when `peer` makes a call, and returns the new value for [`Share::served`] of `peer`. The result
-    /// is `clock` if `peer` was not in [`Absent`].
-    fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
+    /// Removes `peer` when `peer` makes a call, and returns the new value for [`SourceCalls::served`] of `peer`. The
+    /// result is `clock` if `peer` was not in [`Absent`].
+    fn remove(&mut self, peer: SourceNetwork, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
         match difference {
@@ -146,9 +146,9 @@ pub struct Calls {
 }
 
 impl Schedule {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(config: PoolConfig) -> Self {
         Self {
-            settings,
+            config,
             peers: BTreeMap::new(),
             clock: Duration::ZERO,
             absent: Absent::default(),
@@ -159,11 +159,11 @@ impl Schedule {
         }
     }
 
-    pub(super) fn calls(&self, peer: Peer) -> Calls {
-        self.peers.get(&peer).map_or_else(Calls::default, |share| Calls {
-            waiting: share.waiting.len(),
-            running: share.running,
-            abandoned: share.abandoned,
+    pub(super) fn calls(&self, peer: SourceNetwork) -> Calls {
+        self.peers.get(&peer).map_or_else(Calls::default, |source| Calls {
+            waiting: source.waiting.len(),
+            running: source.running,
+            abandoned: source.abandoned,
         })
     }
 
@@ -172,31 +172,36 @@ impl Schedule {
     ///
     /// # Errors
     /// Fails with the reason of the refusal if the call is refused.
-    pub(super) fn admit(&mut self, peer: Peer, id: TaskId, done: usize) -> Result<Option<TaskId>, Refusal> {
-        let Settings { workers, queue, per_peer, quarantine, .. } = self.settings;
+    pub(super) fn admit(
+        &mut self,
+        peer: SourceNetwork,
+        id: CallId,
+        done: usize,
+    ) -> Result<Option<CallId>, PoolRefusal> {
+        let PoolConfig { pool_threads, queue, per_peer, quarantine, .. } = self.config;
         let calls = self.calls(peer);
         if calls.waiting + calls.running + calls.abandoned >= per_peer {
-            return Err(Refusal::Peer);
+            return Err(PoolRefusal::Peer);
         }
         if calls.abandoned >= self.most_abandoned()
             || self.abandoned >= quarantine.max(1) && calls.abandoned > 0
         {
-            return Err(Refusal::Quarantine);
+            return Err(PoolRefusal::Quarantine);
         }
         if self.abandoned >= self.most_threads() {
-            return Err(Refusal::Quarantine);
+            return Err(PoolRefusal::Quarantine);
         }
         let mut displaced = None;
-        if self.waiting + self.running + done >= workers.saturating_add(queue) {
-            displaced = Some(self.displace(calls.waiting + calls.running).ok_or(Refusal::Busy)?);
+        if self.waiting + self.running + done >= pool_threads.saturating_add(queue) {
+            displaced = Some(self.displace(calls.waiting + calls.running).ok_or(PoolRefusal::Busy)?);
         }
-        let share = self.peers.entry(peer).or_default();
-        if share.wanted() == 0 {
+        let source = self.peers.entry(peer).or_default();
+        if source.wanted() == 0 {
             self.turns += 1;
-            share.last_turn = self.turns;
-            share.served = self.absent.remove(peer, self.clock);
+            source.last_turn = self.turns;
+            source.served = self.absent.remove(peer, self.clock);
         }
-        share.waiting.push_back(id);
+        source.waiting.push_back(id);
         self.waiting += 1;
         Ok(displaced)
     }
@@ -204,31 +209,32 @@ impl Schedule {
     /// Removes the newest waiting call of the source network with the most calls, and returns the removed call. The
     /// caller gives the place of the removed call to another source network, which has `calls` calls. If the source
     /// network with the most calls has fewer than `calls + 2` calls, no call is removed, and the result is `None`.
-    fn displace(&mut self, calls: usize) -> Option<TaskId> {
-        let waiting = self.peers.values_mut().filter(|share| !share.waiting.is_empty());
-        let most = waiting.max_by_key(|share| share.wanted()).filter(|share| share.wanted() > calls + 1)?;
+    fn displace(&mut self, calls: usize) -> Option<CallId> {
+        let waiting = self.peers.values_mut().filter(|source| !source.waiting.is_empty());
+        let most =
+            waiting.max_by_key(|source| source.wanted()).filter(|source| source.wanted() > calls + 1)?;
         self.waiting -= 1;
         most.waiting.pop_back()
     }
 
     /// Removes a waiting call, so that this call never runs. Returns false if the call does not wait.
-    pub(super) fn withdraw(&mut self, peer: Peer, id: TaskId) -> bool {
-        let Some(share) = self.peers.get_mut(&peer) else { return false };
-        let Some(at) = share.waiting.iter().position(|waiting| *waiting == id) else { return false };
-        share.waiting.remove(at);
+    pub(super) fn withdraw(&mut self, peer: SourceNetwork, id: CallId) -> bool {
+        let Some(source) = self.peers.get_mut(&peer) else { return false };
+        let Some(at) = source.waiting.iter().position(|waiting| *waiting == id) else { return false };
+        source.waiting.remove(at);
         self.waiting -= 1;
         self.wants_less(peer);
         true
     }
 
     /// Returns the call to start now, and counts it as running. Returns `None` if no call may start now.
-    pub(super) fn next(&mut self) -> Option<TaskId> {
+    pub(super) fn next(&mut self) -> Option<CallId> {
         let peer = self.turn()?;
-        let share = self.peers.get_mut(&peer)?;
-        let id = share.waiting.pop_front()?;
+        let source = self.peers.get_mut(&peer)?;
+        let id = source.waiting.pop_front()?;
         self.turns += 1;
-        share.last_turn = self.turns;
-        share.running += 1;
+        source.last_turn = self.turns;
+        source.running += 1;
         self.waiting -= 1;
         self.running += 1;
         Some(id)
@@ -239,48 +245,48 @@ impl Schedule {
         self.turn().is_some()
     }
 
-    fn turn(&self) -> Option<Peer> {
-        let Settings { workers, guests, .. } = self.settings;
-        let free = self.running < workers;
-        if self.waiting == 0 || !free && self.running >= workers.saturating_add(guests) {
+    fn turn(&self) -> Option<SourceNetwork> {
+        let PoolConfig { pool_threads, extra_threads, .. } = self.config;
+        let free = self.running < pool_threads;
+        if self.waiting == 0 || !free && self.running >= pool_threads.saturating_add(extra_threads) {
             return None;
         }
-        let waiting = self.peers.iter().filter(|(_, share)| !share.waiting.is_empty());
-        let may = waiting.filter(|(_, share)| self.may_run(share) && (free || share.running == 0));
-        may.min_by_key(|(_, share)| (share.running, share.served, share.last_turn)).map(|(peer, _)| *peer)
+        let waiting = self.peers.iter().filter(|(_, source)| !source.waiting.is_empty());
+        let may = waiting.filter(|(_, source)| self.may_run(source) && (free || source.running == 0));
+        may.min_by_key(|(_, source)| (source.running, source.served, source.last_turn)).map(|(peer, _)| *peer)
     }
 
     /// Returns true if one more call of a source network may run. The running and abandoned calls of a source network
     /// with an abandoned call are limited together, because running calls may be abandoned later.
-    fn may_run(&self, share: &Share) -> bool {
-        share.abandoned == 0 || share.abandoned + share.running < self.most_abandoned()
+    fn may_run(&self, source: &SourceCalls) -> bool {
+        source.abandoned == 0 || source.abandoned + source.running < self.most_abandoned()
     }
 
     /// Records the end of a call that ran for `time`.
-    pub(super) fn finished(&mut self, peer: Peer, time: Duration) {
+    pub(super) fn finished(&mut self, peer: SourceNetwork, time: Duration) {
         self.served(peer, time);
-        let Some(share) = self.peers.get_mut(&peer) else { return };
-        share.running -= 1;
+        let Some(source) = self.peers.get_mut(&peer) else { return };
+        source.running -= 1;
         self.running -= 1;
         self.wants_less(peer);
     }
 
     /// Records that a call is abandoned after it ran for `time`. An abandoned call continues to run until its function
     /// returns.
-    pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
+    pub(super) fn gave_up(&mut self, peer: SourceNetwork, time: Duration) {
         self.served(peer, time);
-        let Some(share) = self.peers.get_mut(&peer) else { return };
-        share.running -= 1;
-        share.abandoned += 1;
+        let Some(source) = self.peers.get_mut(&peer) else { return };
+        source.running -= 1;
+        source.abandoned += 1;
         self.running -= 1;
         self.abandoned += 1;
         self.wants_less(peer);
     }
 
     /// Records the end of an abandoned call.
-    pub(super) fn returned(&mut self, peer: Peer) {
-        let Some(share) = self.peers.get_mut(&peer) else { return };
-        share.abandoned -= 1;
+    pub(super) fn returned(&mut self, peer: SourceNetwork) {
+        let Some(source) = self.peers.get_mut(&peer) else { return };
+        source.abandoned -= 1;
         self.abandoned -= 1;
         self.forget(peer);
     }
@@ -289,45 +295,47 @@ impl Schedule {
     /// so that the other half is left for other source networks. A source network that has reached the limit on
     /// abandoned calls can make no calls.
     fn most_abandoned(&self) -> usize {
-        self.settings.quarantine.max(1).div_ceil(2)
+        self.config.quarantine.max(1).div_ceil(2)
     }
 
     /// Returns the most threads that may exist.
     pub(super) fn most_threads(&self) -> usize {
-        let Settings { workers, guests, quarantine, .. } = self.settings;
-        workers.saturating_add(guests).saturating_add(quarantine)
+        let PoolConfig { pool_threads, extra_threads, quarantine, .. } = self.config;
+        pool_threads.saturating_add(extra_threads).saturating_add(quarantine)
     }
 
-    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`Share::served`] of `peer`. The
-    /// schedule's clock advances by `time` divided by the number of source networks that compete for threads. A source
-    /// network competes for threads if it has a running call, or if it has a waiting call that may run. If no other
-    /// source network has a waiting call that may run, this method does nothing.
-    fn served(&mut self, peer: Peer, time: Duration) {
-        let waits =
-            |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
+    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`SourceCalls::served`] of `peer`.
+    /// The schedule's clock advances by `time` divided by the number of source networks that compete for threads. A
+    /// source network competes for threads if it has a running call, or if it has a waiting call that may run. If no
+    /// other source network has a waiting call that may run, this method does nothing.
+    fn served(&mut self, peer: SourceNetwork, time: Duration) {
+        let waits = |(of, source): (&SourceNetwork, &SourceCalls)| {
+            *of != peer && !source.waiting.is_empty() && self.may_run(source)
+        };
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The time of a call counts as at most `2 * MOST_OWED`, because the difference between `Share::served` and
-        // `Schedule::clock` cannot change by more than `2 * MOST_OWED`.
+        // The time of a call counts as at most `2 * MOST_OWED`, because the difference between `SourceCalls::served`
+        // and `Schedule::clock` cannot change by more than `2 * MOST_OWED`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
-        let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
+        let wants =
+            |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);
         let number = self.peers.values().filter(wants).count();
         self.clock += time / u32::try_from(number).unwrap_or(u32::MAX).max(1);
         let (least, most) = (self.clock.saturating_sub(MOST_OWED), self.clock + MOST_OWED);
-        for (of, share) in &mut self.peers {
+        for (of, source) in &mut self.peers {
             let more = if *of == peer { time } else { Duration::ZERO };
-            share.served = (share.served + more).clamp(least, most);
+            source.served = (source.served + more).clamp(least, most);
         }
     }
 
     /// Adds `peer` to [`Absent`] if `peer` has no waiting or running call any more. This method is called after a call
     /// of `peer` ended, was abandoned or was withdrawn.
-    fn wants_less(&mut self, peer: Peer) {
-        if let Some(share) = self.peers.get(&peer)
-            && share.wanted() == 0
+    fn wants_less(&mut self, peer: SourceNetwork) {
+        if let Some(source) = self.peers.get(&peer)
+            && source.wanted() == 0
         {
-            self.absent.insert(peer, share.served, self.clock);
+            self.absent.insert(peer, source.served, self.clock);
         }
         // When no call waits or runs, no source network competes for threads, so `self.absent` is emptied.
         if self.waiting + self.running == 0 {
@@ -336,7 +344,7 @@ impl Schedule {
         self.forget(peer);
     }
 
-    fn forget(&mut self, peer: Peer) {
+    fn forget(&mut self, peer: SourceNetwork) {
         if self.calls(peer) == Calls::default() {
             self.peers.remove(&peer);
         }
@@ -355,49 +363,49 @@ mod tests {
     use super::*;
 
     pub(super) const MS: Duration = Duration::from_millis(1);
-    pub(super) const SETTINGS: Settings =
-        Settings { workers: 2, queue: 16, per_peer: 12, guests: 2, quarantine: 4 };
+    pub(super) const CONFIG: PoolConfig =
+        PoolConfig { pool_threads: 2, queue: 16, per_peer: 12, extra_threads: 2, quarantine: 4 };
 
-    pub(super) fn peer(number: u32) -> Peer {
+    pub(super) fn peer(number: u32) -> SourceNetwork {
         IpAddr::from(Ipv4Addr::from_bits(number)).into()
     }
 
-    pub(super) fn fill(schedule: &mut Schedule, of: Peer, ids: std::ops::Range<u64>) {
+    pub(super) fn fill(schedule: &mut Schedule, of: SourceNetwork, ids: std::ops::Range<u64>) {
         for id in ids {
-            assert_eq!(schedule.admit(of, TaskId(id), 0), Ok(None));
+            assert_eq!(schedule.admit(of, CallId(id), 0), Ok(None));
         }
     }
 
     #[test]
     fn a_full_queue_makes_room_for_a_peer_with_fewer_calls() {
-        let settings = Settings { workers: 1, queue: 5, per_peer: 100, ..SETTINGS };
-        let mut schedule = Schedule::new(settings);
+        let config = PoolConfig { pool_threads: 1, queue: 5, per_peer: 100, ..CONFIG };
+        let mut schedule = Schedule::new(config);
         fill(&mut schedule, peer(1), 0..6);
-        assert_eq!(schedule.admit(peer(1), TaskId(6), 0), Err(Refusal::Busy));
+        assert_eq!(schedule.admit(peer(1), CallId(6), 0), Err(PoolRefusal::Busy));
         // Each of the first three calls of the second source network takes the place of the newest call of the first
         // source network.
-        assert_eq!(schedule.admit(peer(2), TaskId(10), 0), Ok(Some(TaskId(5))));
-        assert_eq!(schedule.admit(peer(2), TaskId(11), 0), Ok(Some(TaskId(4))));
-        assert_eq!(schedule.admit(peer(2), TaskId(12), 0), Ok(Some(TaskId(3))));
+        assert_eq!(schedule.admit(peer(2), CallId(10), 0), Ok(Some(CallId(5))));
+        assert_eq!(schedule.admit(peer(2), CallId(11), 0), Ok(Some(CallId(4))));
+        assert_eq!(schedule.admit(peer(2), CallId(12), 0), Ok(Some(CallId(3))));
         // Both source networks have three calls, so the fourth call of the second source network is refused.
-        assert_eq!(schedule.admit(peer(2), TaskId(13), 0), Err(Refusal::Busy));
+        assert_eq!(schedule.admit(peer(2), CallId(13), 0), Err(PoolRefusal::Busy));
     }
 
     #[test]
     fn what_a_peer_abandons_counts_against_it_alone() {
-        let mut schedule = Schedule::new(SETTINGS);
+        let mut schedule = Schedule::new(CONFIG);
         fill(&mut schedule, peer(1), 0..2);
         for _ in 0..2 {
             schedule.next().unwrap();
             schedule.gave_up(peer(1), MS);
         }
         // One source network may fill half of the quarantine.
-        assert_eq!(schedule.admit(peer(1), TaskId(9), 0), Err(Refusal::Quarantine));
+        assert_eq!(schedule.admit(peer(1), CallId(9), 0), Err(PoolRefusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
         // Abandoned calls do not take pool threads from other source networks.
         assert_eq!(
             (schedule.next(), schedule.next(), schedule.next()),
-            (Some(TaskId(20)), Some(TaskId(21)), None)
+            (Some(CallId(20)), Some(CallId(21)), None)
         );
         schedule.returned(peer(1));
         fill(&mut schedule, peer(1), 30..31);
@@ -406,16 +414,16 @@ mod tests {
 
     #[test]
     fn calls_that_waited_while_others_were_abandoned_take_no_more_threads() {
-        let mut schedule = Schedule::new(Settings { per_peer: 100, queue: 100, ..SETTINGS });
+        let mut schedule = Schedule::new(PoolConfig { per_peer: 100, queue: 100, ..CONFIG });
         fill(&mut schedule, peer(1), 0..20);
         let mut abandoned = 0;
         while schedule.next().is_some() {
             schedule.gave_up(peer(1), MS);
             abandoned += 1;
         }
-        assert_eq!(abandoned, SETTINGS.quarantine / 2);
+        assert_eq!(abandoned, CONFIG.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
-        assert_eq!(schedule.next(), Some(TaskId(30)));
+        assert_eq!(schedule.next(), Some(CallId(30)));
         // When an abandoned call of the first source network returns, a waiting call of this source network may start.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
@@ -423,11 +431,11 @@ mod tests {
 
     #[test]
     fn a_peer_has_so_many_calls_and_no_more() {
-        let mut schedule = Schedule::new(SETTINGS);
+        let mut schedule = Schedule::new(CONFIG);
         fill(&mut schedule, peer(1), 0..12);
-        assert_eq!(schedule.admit(peer(1), TaskId(12), 0), Err(Refusal::Peer));
-        assert!(schedule.withdraw(peer(1), TaskId(11)));
-        assert!(!schedule.withdraw(peer(1), TaskId(11)));
+        assert_eq!(schedule.admit(peer(1), CallId(12), 0), Err(PoolRefusal::Peer));
+        assert!(schedule.withdraw(peer(1), CallId(11)));
+        assert!(!schedule.withdraw(peer(1), CallId(11)));
         fill(&mut schedule, peer(1), 12..13);
     }
 
@@ -437,19 +445,19 @@ mod tests {
     fn no_order_of_events_loses_a_call_or_a_thread() {
         for seed in 0..200 {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
-            let mut schedule = Schedule::new(SETTINGS);
+            let mut schedule = Schedule::new(CONFIG);
             let (mut waiting, mut running, mut abandoned) = (Vec::new(), Vec::new(), Vec::new());
             for id in 0..400 {
-                let pick = |list: &mut Vec<(Peer, TaskId)>, random: &mut ChaCha8Rng| {
+                let pick = |list: &mut Vec<(SourceNetwork, CallId)>, random: &mut ChaCha8Rng| {
                     let at = random.next_u32() as usize % list.len().max(1);
                     (!list.is_empty()).then(|| list.swap_remove(at))
                 };
                 match random.next_u32() % 6 {
                     0..=2 => {
                         let of = peer(random.next_u32() % 4);
-                        if let Ok(displaced) = schedule.admit(of, TaskId(id), 0) {
+                        if let Ok(displaced) = schedule.admit(of, CallId(id), 0) {
                             waiting.retain(|(_, id)| Some(*id) != displaced);
-                            waiting.push((of, TaskId(id)));
+                            waiting.push((of, CallId(id)));
                         }
                     }
                     3 => {
@@ -475,18 +483,21 @@ mod tests {
                     let at = waiting.iter().position(|(_, waits)| *waits == id);
                     running.push(waiting.swap_remove(at.unwrap_or_else(|| panic!("seed {seed}"))));
                 }
-                let most = SETTINGS.quarantine / 2;
-                let of = |list: &[(Peer, TaskId)], peer| list.iter().filter(|(of, _)| *of == peer).count();
+                let most = CONFIG.quarantine / 2;
+                let of = |list: &[(SourceNetwork, CallId)], peer| {
+                    list.iter().filter(|(of, _)| *of == peer).count()
+                };
                 let may =
                     |peer| of(&abandoned, peer) == 0 || of(&abandoned, peer) + of(&running, peer) < most;
                 let due = waiting.iter().any(|(peer, _)| may(*peer));
-                assert!(running.len() >= SETTINGS.workers || !due, "seed {seed}: a worker is idle");
+                assert!(running.len() >= CONFIG.pool_threads || !due, "seed {seed}: a worker is idle");
                 for number in 0..4 {
                     assert!(of(&abandoned, peer(number)) <= most, "seed {seed}: too many are abandoned");
                 }
                 for number in 0..4 {
-                    let of =
-                        |list: &[(Peer, TaskId)]| list.iter().filter(|(of, _)| *of == peer(number)).count();
+                    let of = |list: &[(SourceNetwork, CallId)]| {
+                        list.iter().filter(|(of, _)| *of == peer(number)).count()
+                    };
                     let calls =
                         Calls { waiting: of(&waiting), running: of(&running), abandoned: of(&abandoned) };
                     assert_eq!(schedule.calls(peer(number)), calls, "seed {seed}");

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap as HashMap;
 
-use verbs::peer::Peer;
+use verbs::source_network::SourceNetwork;
 
-use crate::{arena::Account, pool::Pool, stats::PeerStats};
+use crate::{counters::SourceNetworkCounters, memory_budget::Account, pool::Pool};
 
 /// The length of a window, in which the time of a source network's inline calls is measured. If other source networks
 /// use the server, the calls of a source network run inline only until they have taken [`INLINE_TIME`] in the current
@@ -16,10 +16,10 @@ const WINDOW: Duration = Duration::from_millis(10);
 const INLINE_TIME: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
-pub(super) struct Peers(HashMap<Peer, Standing>);
+pub(super) struct Peers(HashMap<SourceNetwork, SourceUse>);
 
 #[derive(Debug, Default)]
-struct Standing {
+struct SourceUse {
     account: Account,
     sessions: usize,
     /// The time at which this source network's current window for inline calls began. The length of a window is
@@ -27,60 +27,60 @@ struct Standing {
     window: Option<Instant>,
     /// The time that the server loop spent on inline calls of the source network since the start of the current window.
     inline: Duration,
-    counted: PeerStats,
+    counted: SourceNetworkCounters,
 }
 
 impl Peers {
-    pub(super) fn sessions(&self, peer: Peer) -> usize {
-        self.0.get(&peer).map_or(0, |standing| standing.sessions)
+    pub(super) fn sessions(&self, peer: SourceNetwork) -> usize {
+        self.0.get(&peer).map_or(0, |source| source.sessions)
     }
 
     /// Returns the account of a source network. If the source network is new, its account is made.
-    pub(super) fn account(&mut self, peer: Peer) -> Account {
+    pub(super) fn account(&mut self, peer: SourceNetwork) -> Account {
         self.0.entry(peer).or_default().account.clone()
     }
 
-    pub(super) fn session_began(&mut self, peer: Peer) {
-        let standing = self.0.entry(peer).or_default();
-        standing.sessions += 1;
-        standing.counted.sessions_accepted += 1;
+    pub(super) fn session_began(&mut self, peer: SourceNetwork) {
+        let source = self.0.entry(peer).or_default();
+        source.sessions += 1;
+        source.counted.sessions_accepted += 1;
     }
 
-    pub(super) fn session_ended(&mut self, peer: Peer) {
-        if let Some(standing) = self.0.get_mut(&peer) {
-            standing.sessions = standing.sessions.saturating_sub(1);
+    pub(super) fn session_ended(&mut self, peer: SourceNetwork) {
+        if let Some(source) = self.0.get_mut(&peer) {
+            source.sessions = source.sessions.saturating_sub(1);
         }
     }
 
-    pub(super) fn called(&mut self, peer: Peer) {
-        if let Some(standing) = self.0.get_mut(&peer) {
-            standing.counted.calls += 1;
+    pub(super) fn called(&mut self, peer: SourceNetwork) {
+        if let Some(source) = self.0.get_mut(&peer) {
+            source.counted.calls += 1;
         }
     }
 
-    pub(super) fn call_refused(&mut self, peer: Peer) {
-        if let Some(standing) = self.0.get_mut(&peer) {
-            standing.counted.calls_refused += 1;
+    pub(super) fn call_refused(&mut self, peer: SourceNetwork) {
+        if let Some(source) = self.0.get_mut(&peer) {
+            source.counted.calls_refused += 1;
         }
     }
 
-    pub(super) fn memory_refused(&mut self, peer: Peer) {
-        if let Some(standing) = self.0.get_mut(&peer) {
-            standing.counted.memory_refused += 1;
+    pub(super) fn memory_refused(&mut self, peer: SourceNetwork) {
+        if let Some(source) = self.0.get_mut(&peer) {
+            source.counted.memory_refused += 1;
         }
     }
 
     /// Returns true if the server loop may execute a call of `peer` itself. If no other source network uses the server,
     /// `peer` may have all of the loop's time.
-    pub(super) fn may_inline(&mut self, peer: Peer, now: Instant) -> bool {
+    pub(super) fn may_inline(&mut self, peer: SourceNetwork, now: Instant) -> bool {
         if self.0.len() == 1 {
             return true;
         }
-        let Some(standing) = self.0.get_mut(&peer) else { return true };
-        if standing.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
-            (standing.window, standing.inline) = (Some(now), Duration::ZERO);
+        let Some(source) = self.0.get_mut(&peer) else { return true };
+        if source.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
+            (source.window, source.inline) = (Some(now), Duration::ZERO);
         }
-        standing.inline < INLINE_TIME
+        source.inline < INLINE_TIME
     }
 
     /// Returns true if another source network may have to wait while the server loop computes.
@@ -88,32 +88,32 @@ impl Peers {
         self.0.len() > 1
     }
 
-    pub(super) fn computed(&mut self, peer: Peer, time: Duration) {
-        if let Some(standing) = self.0.get_mut(&peer) {
-            standing.inline += time;
+    pub(super) fn computed(&mut self, peer: SourceNetwork, time: Duration) {
+        if let Some(source) = self.0.get_mut(&peer) {
+            source.inline += time;
         }
     }
 
     /// Forgets the source networks that have nothing in use, and returns the counters of all other source networks.
-    pub(super) fn survey(&mut self, pool: &Pool) -> Vec<PeerStats> {
-        let mut told = Vec::with_capacity(self.0.len());
-        self.0.retain(|&peer, standing| {
-            let (calls, memory) = (pool.calls(peer), standing.account.used());
-            if standing.sessions == 0 && memory == 0 && calls == Default::default() {
+    pub(super) fn survey(&mut self, pool: &Pool) -> Vec<SourceNetworkCounters> {
+        let mut counters = Vec::with_capacity(self.0.len());
+        self.0.retain(|&peer, source| {
+            let (calls, memory) = (pool.calls(peer), source.account.used());
+            if source.sessions == 0 && memory == 0 && calls == Default::default() {
                 return false;
             }
-            let now = PeerStats {
+            let now = SourceNetworkCounters {
                 peer: Some(peer),
-                sessions: standing.sessions,
+                sessions: source.sessions,
                 memory,
                 open: calls,
-                ..standing.counted.clone()
+                ..source.counted.clone()
             };
-            told.push(now);
+            counters.push(now);
             true
         });
-        told.sort_by_key(|stats| stats.peer);
-        told
+        counters.sort_by_key(|stats| stats.peer);
+        counters
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn peer(number: u8) -> Peer {
+    fn peer(number: u8) -> SourceNetwork {
         IpAddr::from([10, 9, 0, number]).into()
     }
 

@@ -12,7 +12,7 @@ use verbs::{Context, Cq, CqId, Error, Wc};
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SharedCq {
     cq: Cq,
     /// The maximum number of sessions whose completions fit into the completion queue at the same time.
     places: usize,
@@ -25,7 +25,7 @@ pub(super) struct Queue {
     drained: bool,
 }
 
-impl Queue {
+impl SharedCq {
     /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. If the device's
     /// completion queues are too short for `sessions` sessions, the completion queue is for fewer sessions.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {

@@ -15,19 +15,19 @@ use mrsp::Abilities;
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitMode, WaitOn, Wc, WcOpcode, WcStatus,
-    lines::Lines,
+    log_limit::LogLimit,
 };
 
-use super::{Ending, Orders, peers::Peers, queue::Queue, sizes};
+use super::{Ending, Orders, peers::Peers, queue::SharedCq, sizes};
 use crate::{
-    arena::Arena,
     config::{Config, shares_of_files},
+    counters::ServerCounters,
     function::Registry,
+    loop_service::{LoopService, StreamId},
+    memory_budget::MemoryBudget,
     peer_line::peer_line,
-    pool::{Pool, TaskId},
-    resident::{Resident, StreamId},
-    session::{self, Calling, End, Next, Session},
-    stats::Stats,
+    pool::{CallId, Pool},
+    session::{self, Calling, Next, ServerSession, SessionEnd},
 };
 
 pub(super) enum SetupError {
@@ -42,37 +42,37 @@ impl From<Error> for SetupError {
 }
 
 /// The longest time between two checks of the sessions' timers.
-const TICK: Duration = Duration::from_millis(500);
+const TIMER_PERIOD: Duration = Duration::from_millis(500);
 /// The longest time between the flush of a session's work requests and the CM event of the host's disconnect. CM events
 /// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after
 /// the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The time after the last activity for which the loop polls before it waits.
-const LIVELY: Duration = Duration::from_micros(50);
+const POLL_TIME: Duration = Duration::from_micros(50);
 
 pub(super) struct Serving {
     config: Config,
     registry: Registry,
-    stats: Arc<Stats>,
-    arena: Arena,
+    stats: Arc<ServerCounters>,
+    budget: MemoryBudget,
     pool: Pool,
     /// Sessions are boxed, so that an empty entry of the map takes the memory of a pointer instead of a session.
-    sessions: HashMap<CmId, Box<Session>>,
+    sessions: HashMap<CmId, Box<ServerSession>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
     /// The end time and the serial number of each session whose work requests were flushed.
     flushed: VecDeque<(Instant, u64)>,
-    tasks: HashMap<TaskId, CmId>,
+    pooled_calls: HashMap<CallId, CmId>,
     channel: Channel,
-    queue: Queue,
+    queue: SharedCq,
     listener: Option<CmId>,
     /// The time at which the current turn of the server loop began. The clock is read once for all calls of a turn.
     now: Instant,
-    next_tick: Instant,
+    next_timer_check: Instant,
     peers: Peers,
-    lines: Lines,
-    residence: Option<Residence>,
+    lines: LogLimit,
+    loop_service: Option<LoopServiceState>,
     /// True while the server closes its remaining sessions before it ends. If a session ends without an error while
     /// `ending` is true, its unfinished call is counted under `Cut::ServerEnded` instead of `Cut::HostLeft`.
     ending: bool,
@@ -84,15 +84,15 @@ impl Serving {
         context: &Context,
         mut config: Config,
         registry: Registry,
-        stats: Arc<Stats>,
-        resident: Option<Box<dyn Resident>>,
+        stats: Arc<ServerCounters>,
+        loop_service: Option<Box<dyn LoopService>>,
     ) -> Result<(Self, u16), SetupError> {
-        if resident.is_none() {
+        if loop_service.is_none() {
             config.stream_sends = 0;
         }
         let channel = context.create_channel()?;
         sizes::limit_regions(&mut config, context.attr());
-        let queue = Queue::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
+        let queue = SharedCq::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
         config.max_sessions = queue.places();
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
@@ -107,7 +107,7 @@ impl Serving {
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
-            arena: Arena::divided(
+            budget: MemoryBudget::divided(
                 config.shares(),
                 registry.has_kernels().then(|| shares_of_files(config.shares(), config.limits.max_regions)),
             ),
@@ -119,23 +119,23 @@ impl Serving {
             by_serial: HashMap::default(),
             next_serial: 0,
             flushed: VecDeque::new(),
-            tasks: HashMap::default(),
+            pooled_calls: HashMap::default(),
             channel,
             queue,
             listener: Some(listener),
             now: Instant::now(),
-            next_tick: Instant::now() + TICK,
+            next_timer_check: Instant::now() + TIMER_PERIOD,
             peers: Peers::default(),
-            lines: Lines::default(),
-            residence: resident.map(Residence::new),
+            lines: LogLimit::default(),
+            loop_service: loop_service.map(LoopServiceState::new),
             ending: false,
             context: context.clone(),
         };
         Ok((serving, port))
     }
 
-    pub(super) fn arena(&self) -> &Arena {
-        &self.arena
+    pub(super) fn budget(&self) -> &MemoryBudget {
+        &self.budget
     }
 
     pub(super) fn wait_on(&self) -> WaitOn {
@@ -159,26 +159,26 @@ impl Serving {
             self.completions();
             self.finished_calls();
             self.end_flushed();
-            self.tick();
-            self.residents_turn();
+            self.check_timers();
+            self.turn_loop_service();
         }
         self.close_all();
     }
 
     fn wait(&mut self, on: WaitOn) -> Result<(), Error> {
         let until = self.deadline();
-        match &mut self.residence {
-            Some(residence) => residence.wait(&self.context, on, until),
+        match &mut self.loop_service {
+            Some(loop_service) => loop_service.wait(&self.context, on, until),
             None => self.context.wait(on, self.config.wait, Some(until)).map(drop),
         }
     }
 
-    fn residents_turn(&mut self) {
-        let Some(residence) = &mut self.residence else { return };
-        residence.turn(self.now);
-        for (serial, why) in std::mem::take(&mut residence.closing) {
+    fn turn_loop_service(&mut self) {
+        let Some(loop_service) = &mut self.loop_service else { return };
+        loop_service.turn(self.now);
+        for (serial, why) in std::mem::take(&mut loop_service.closing) {
             if let Some(&id) = self.by_serial.get(&serial) {
-                self.close(id, Some(End::Resident(why)));
+                self.close(id, Some(SessionEnd::LoopService(why)));
             }
         }
     }
@@ -186,7 +186,7 @@ impl Serving {
     /// Returns the time at which the loop must continue, even if no packet arrives.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
-        [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_tick, Instant::min)
+        [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_timer_check, Instant::min)
     }
 
     /// Stops listening and closes the sessions that are in no call. Returns true when no session is left.
@@ -196,7 +196,7 @@ impl Serving {
             tracing::info!(sessions, "the server shuts down: sessions end when they are in no call");
             let _ = self.channel.destroy_id(listener);
         }
-        if self.residence.as_mut().is_some_and(|residence| !residence.resident.finish()) {
+        if self.loop_service.as_mut().is_some_and(|loop_service| !loop_service.service.finish()) {
             return false;
         }
         let idle: Vec<_> = self.sessions.values_mut().filter_map(|s| s.drain().then_some(s.id)).collect();
@@ -224,9 +224,9 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
         if session::is_stream(wc) && wc.status.is_success() {
-            session.liveness.heard(now);
-            if let Some(residence) = &mut self.residence {
-                residence.resident.completed(StreamId(session.serial), now);
+            session.liveness.received(now);
+            if let Some(loop_service) = &mut self.loop_service {
+                loop_service.service.completed(StreamId(session.serial), now);
             }
             return;
         }
@@ -234,7 +234,7 @@ impl Serving {
             && wc.status.is_success()
             && matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm)
         {
-            return self.close(id, Some(End::Subscribed));
+            return self.close(id, Some(SessionEnd::Subscribed));
         }
         match session.completed(wc, now) {
             Ok(Next::Nothing) => {}
@@ -243,11 +243,11 @@ impl Serving {
             // The disconnect of a host also flushes the queue pair. The CM event of a disconnect is a better reason for
             // the end of the session than the flush, so the session ends only when this CM event arrives, or after
             // [`GRACE`].
-            Err(End::Completion(WcStatus::WrFlushError)) => {
+            Err(SessionEnd::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;
-                if let Some(residence) = self.residence.as_mut().filter(|_| streams) {
-                    residence.resident.ended(StreamId(serial), now);
+                if let Some(loop_service) = self.loop_service.as_mut().filter(|_| streams) {
+                    loop_service.service.ended(StreamId(serial), now);
                 }
                 self.flushed.push_back((now + GRACE, serial));
                 self.events();
@@ -262,7 +262,7 @@ impl Serving {
         {
             self.flushed.pop_front();
             if let Some(&id) = self.by_serial.get(&serial) {
-                self.close(id, Some(End::Completion(WcStatus::WrFlushError)));
+                self.close(id, Some(SessionEnd::Completion(WcStatus::WrFlushError)));
             }
         }
     }
@@ -314,7 +314,7 @@ impl Serving {
         }
     }
 
-    fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), End> {
+    fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), SessionEnd> {
         self.queue.make_room(self.sessions.len())?;
         let pd = self.context.alloc_pd()?;
         let cq = self.queue.cq();
@@ -322,8 +322,8 @@ impl Serving {
         let serial = self.next_serial;
         self.next_serial += 1;
         let most = self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config));
-        let quota = self.arena.quota_of(&self.peers.account(peer.ip().into()), most);
-        let session = Session::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
+        let quota = self.budget.quota_of(&self.peers.account(peer.ip().into()), most);
+        let session = ServerSession::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
         let abilities = Abilities { slots: self.config.limits.max_slots };
         let param = ConnParam { private_data: abilities.encode().into(), ..ConnParam::default() };
         self.channel.accept(id, &session.qp, &param)?;
@@ -336,19 +336,19 @@ impl Serving {
     }
 
     /// Ends a session after either side disconnected, or because of an error.
-    fn close(&mut self, id: CmId, end: Option<End>) {
+    fn close(&mut self, id: CmId, end: Option<SessionEnd>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
         // The loop service is notified before the session's queue pair and memory are dropped.
-        if let (Calling::Streaming, Some(residence)) = (&session.calling, &mut self.residence) {
-            residence.resident.ended(StreamId(session.serial), self.now);
+        if let (Calling::Streaming, Some(loop_service)) = (&session.calling, &mut self.loop_service) {
+            loop_service.service.ended(StreamId(session.serial), self.now);
         }
         self.by_serial.remove(&session.serial);
         self.peers.session_ended(session.peer.ip().into());
         self.queue.session_ended();
-        if let Calling::Pooled(task) = session.calling {
-            self.tasks.remove(&task);
+        if let Calling::Pooled(call) = session.calling {
+            self.pooled_calls.remove(&call);
             // If the function of the call still runs, the regions of the call are dropped when the function returns.
-            drop(self.pool.abandon(task));
+            drop(self.pool.abandon(call));
         }
         if let Some(process) = &session.process {
             process.end();
@@ -360,7 +360,7 @@ impl Serving {
             None => peer_line!(self.lines, INFO, session.peer, self.now, seconds, "session ends"),
             Some(end) => {
                 self.stats.sessions_failed.add(1);
-                if matches!(end, End::Memory(_)) {
+                if matches!(end, SessionEnd::Memory(_)) {
                     self.peers.memory_refused(session.peer.ip().into());
                 }
                 peer_line!(self.lines, WARN, session.peer, self.now, seconds, why = %end, "session fails");
@@ -372,20 +372,21 @@ impl Serving {
 
     /// Does the periodic work: sends liveness probes to silent hosts, and ends sessions whose hosts do not answer or
     /// did not set up regions in time.
-    fn tick(&mut self) {
+    fn check_timers(&mut self) {
         let now = self.now;
-        if now < self.next_tick {
+        if now < self.next_timer_check {
             return;
         }
         let interval = self.config.probe_interval;
-        self.next_tick = now + if interval.is_zero() { TICK } else { TICK.min(interval / 2) };
+        let until_next = if interval.is_zero() { TIMER_PERIOD } else { TIMER_PERIOD.min(interval / 2) };
+        self.next_timer_check = now + until_next;
         let mut over = Vec::new();
         for session in self.sessions.values_mut() {
             let fresh = !session.is_ready() && matches!(session.calling, Calling::No);
             if fresh && now - session.since > self.config.setup_time {
-                over.push((session.id, End::Idle));
+                over.push((session.id, SessionEnd::Idle));
             } else if session.liveness.is_dead(now) {
-                over.push((session.id, End::Unacknowledged));
+                over.push((session.id, SessionEnd::Unacknowledged));
             } else if session.established
                 && session.liveness.is_probe_due(now)
                 && let Err(end) = session.probe(now)
@@ -400,22 +401,22 @@ impl Serving {
 
 /// A loop service, and what the server loop remembers of it.
 #[derive(Debug)]
-struct Residence {
-    resident: Box<dyn Resident>,
-    lively_until: Instant,
+struct LoopServiceState {
+    service: Box<dyn LoopService>,
+    poll_until: Instant,
     closing: VecDeque<(u64, String)>,
 }
 
-impl Residence {
-    fn new(resident: Box<dyn Resident>) -> Self {
-        Self { resident, lively_until: Instant::now(), closing: VecDeque::new() }
+impl LoopServiceState {
+    fn new(service: Box<dyn LoopService>) -> Self {
+        Self { service, poll_until: Instant::now(), closing: VecDeque::new() }
     }
 
     fn turn(&mut self, now: Instant) {
-        if self.resident.turn(now) {
-            self.lively_until = now + LIVELY;
+        if self.service.turn(now) {
+            self.poll_until = now + POLL_TIME;
         }
-        while let Some((stream, why)) = self.resident.poll_closing() {
+        while let Some((stream, why)) = self.service.poll_closing() {
             self.closing.push_back((stream.0, why));
         }
     }
@@ -423,12 +424,12 @@ impl Residence {
     /// Lets the device make progress, and waits if neither the device nor the loop service has work.
     fn wait(&mut self, context: &Context, on: WaitOn, until: Instant) -> Result<(), Error> {
         let now = Instant::now();
-        if now < self.lively_until {
+        if now < self.poll_until {
             return context.wait(on, WaitMode::Spin, Some(now)).map(drop);
         }
-        let until = self.resident.deadline().map_or(until, |at| until.min(at));
-        context.wait_beside(on, self.resident.descriptor(), Some(until))?;
-        self.resident.woken();
+        let until = self.service.deadline().map_or(until, |at| until.min(at));
+        context.wait_beside(on, self.service.descriptor(), Some(until))?;
+        self.service.woken();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The sizes of a session's queues, and the reduction of the configuration to the limits of a device.
 
-use mrsp::{naa::Limits, region::MAX_REGION_BYTES};
+use mrsp::{accelerator::SessionLimits, region::MAX_REGION_BYTES};
 use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
@@ -42,7 +42,7 @@ pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
 }
 
 fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
-    let Limits { max_regions, max_slots, .. } = config.limits;
+    let SessionLimits { max_regions, max_slots, .. } = config.limits;
     let stream = stream_sends(config, device);
     u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS + stream
 }

@@ -11,8 +11,8 @@ use mrsp::{
     plan::Part,
 };
 use naa_server::{
-    arena::{Arena, Quota},
-    call::{CallWork, Failure, Region, Stop, Task},
+    call::{CallFailure, CallWork, SessionRegion, Stop, WaitingCall},
+    memory_budget::{MemoryBudget, Quota},
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -22,13 +22,13 @@ const OUT: RegionFlags = RegionFlags::OUTPUT;
 const SEED: u64 = 0x6e61_6103;
 
 /// A call that can be made several times, unless it works in place.
-pub(crate) struct Made {
+pub(crate) struct TestCall {
     pub(crate) what: String,
-    task: Task,
+    call: WaitingCall,
     pub(crate) quota: Quota,
 }
 
-impl Made {
+impl TestCall {
     /// Makes a call with unlimited scratch memory.
     pub(crate) fn new(
         what: impl Into<String>,
@@ -47,22 +47,22 @@ impl Made {
     ) -> Self {
         let page = |size: usize| size.max(1).next_multiple_of(4096) as u64;
         let taken: u64 = regions.iter().map(|(_, _, size)| page(*size)).sum();
-        let quota = Arena::new(u64::MAX).quota(taken.saturating_add(spare));
+        let quota = MemoryBudget::new(u64::MAX).quota(taken.saturating_add(spare));
         let regions = regions.iter().map(|&(flags, bytes, size)| {
             let mut allocation = quota.allocate(size as u64).unwrap();
             allocation.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
-            Region { flags, allocation }
+            SessionRegion { flags, allocation }
         });
-        let regions: naa_server::call::Regions = regions.collect();
+        let regions: naa_server::call::SessionRegions = regions.collect();
         let deadline = Instant::now() + Duration::from_secs(3600);
-        let task = Task {
+        let call = WaitingCall {
             work: CallWork::Function { function: super::function(code), process: None },
             regions: regions.with_quota(quota.clone()),
             peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             user: U24::ZERO,
             deadline,
         };
-        Self { what: what.into(), task, quota }
+        Self { what: what.into(), call, quota }
     }
 
     /// Makes a call of a function with argument block and status block.
@@ -94,20 +94,20 @@ impl Made {
         )
     }
 
-    pub(crate) fn make(&mut self) -> Result<Vec<Option<Part>>, Failure> {
+    pub(crate) fn make(&mut self) -> Result<Vec<Option<Part>>, CallFailure> {
         self.make_until(&Stop::never())
     }
 
-    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, Failure> {
-        self.task.run(stop)
+    pub(crate) fn make_until(&mut self, stop: &Stop) -> Result<Vec<Option<Part>>, CallFailure> {
+        self.call.run(stop)
     }
 
     pub(crate) fn region(&self, at: usize) -> &[u8] {
-        self.task.regions[at].allocation.bytes().unwrap()
+        self.call.regions[at].allocation.bytes().unwrap()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.task.regions.iter().map(|region| region.allocation.len() as u64).sum()
+        self.call.regions.iter().map(|region| region.allocation.len() as u64).sum()
     }
 }
 
@@ -145,33 +145,34 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
 
 /// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The slowest of the
 /// returned calls takes at least as long as any other call of the function `code` with regions of `bytes` bytes.
-pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
+pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
     let room = bytes - 128;
     match code {
         builtin::INCREMENT | builtin::INCREMENT_BY_TWO | builtin::NOTHING => {
-            vec![Made::new("one region", code, &[(IN | OUT, &[], bytes)])]
+            vec![TestCall::new("one region", code, &[(IN | OUT, &[], bytes)])]
         }
-        builtin::CATALOGUE => vec![Made::new("the table", code, &[(OUT, &[], bytes)])],
+        builtin::CATALOGUE => vec![TestCall::new("the table", code, &[(OUT, &[], bytes)])],
         builtin::SHA256 => {
             let data = random_bytes(room - 32);
-            vec![Made::of("random", Arguments::Sha256 { bytes: data.len() as u64 }, &[&data], 32)]
+            vec![TestCall::of("random", Arguments::Sha256 { bytes: data.len() as u64 }, &[&data], 32)]
         }
         builtin::CRC32C => {
             let data = random_bytes(room - 4);
-            vec![Made::of("random", Arguments::Crc32c { bytes: data.len() as u64 }, &[&data], 4)]
+            vec![TestCall::of("random", Arguments::Crc32c { bytes: data.len() as u64 }, &[&data], 4)]
         }
         builtin::DGEMM => products(room),
         builtin::FFT => (0..24).map(|less| transform(room / 16 - less)).collect(),
         builtin::LZ4_COMPRESS => texts(room)
             .into_iter()
             .map(|(what, data)| {
-                Made::of(what, Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
+                TestCall::of(what, Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
             })
             .collect(),
         builtin::ZSTD_COMPRESS => texts(room)
             .into_iter()
             .map(|(what, data)| {
-                Made::of(what, Arguments::ZstdCompress { bytes: data.len() as u64, level: 19 }, &[&data], 0)
+                let arguments = Arguments::ZstdCompress { bytes: data.len() as u64, level: 19 };
+                TestCall::of(what, arguments, &[&data], 0)
             })
             .collect(),
         builtin::LZ4_DECOMPRESS => lz4_frames(room),
@@ -181,7 +182,7 @@ pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
                 let n = room / 3 / element.bytes();
                 let data = vec![1; n * element.bytes()];
                 let arguments = Arguments::VectorAdd { n: n as u64, element };
-                Made::of(format!("{element:?}"), arguments, &[&data, &data], data.len())
+                TestCall::of(format!("{element:?}"), arguments, &[&data, &data], data.len())
             })
             .into(),
         builtin::HISTOGRAM => histograms(room),
@@ -190,7 +191,7 @@ pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<Made> {
     }
 }
 
-fn products(room: usize) -> Vec<Made> {
+fn products(room: usize) -> Vec<TestCall> {
     let numbers = room / 8;
     let side = (numbers / 3).isqrt();
     [[side, side, side], [numbers / 2 - 1, 1, 1], [1, numbers / 2 - 1, 1], [1, 1, numbers / 2 - 1]]
@@ -198,21 +199,21 @@ fn products(room: usize) -> Vec<Made> {
         .map(|[m, n, k]| {
             let [a, b] = [vec![0; 8 * m * k], vec![0; 8 * k * n]];
             let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
-            Made::of(format!("{m} by {n} by {k}"), arguments, &[&a, &b], 8 * m * n)
+            TestCall::of(format!("{m} by {n} by {k}"), arguments, &[&a, &b], 8 * m * n)
         })
         .collect()
 }
 
-pub(crate) fn transform(n: usize) -> Made {
+pub(crate) fn transform(n: usize) -> TestCall {
     let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-    Made::in_place(format!("{n}"), arguments, &vec![0; 16 * n])
+    TestCall::in_place(format!("{n}"), arguments, &vec![0; 16 * n])
 }
 
 pub(crate) fn texts(len: usize) -> Vec<(&'static str, Vec<u8>)> {
     vec![("random", random_bytes(len)), ("zeros", vec![0; len]), ("few symbols", few_symbols(len))]
 }
 
-pub(crate) fn histograms(room: usize) -> Vec<Made> {
+pub(crate) fn histograms(room: usize) -> Vec<TestCall> {
     let half = room / 2;
     [
         (Element::U8, 1),
@@ -227,12 +228,12 @@ pub(crate) fn histograms(room: usize) -> Vec<Made> {
         let n = (input.len() / element.bytes()) as u64;
         let (lo, hi) = ((-1e9_f64).to_bits(), 1e9_f64.to_bits());
         let arguments = Arguments::Histogram { n, element, bins: bins as u64, lo, hi };
-        Made::of(format!("{element:?}, {bins} bins"), arguments, &[&input], 8 * (bins + 3))
+        TestCall::of(format!("{element:?}, {bins} bins"), arguments, &[&input], 8 * (bins + 3))
     })
     .collect()
 }
 
-pub(crate) fn sorts(room: usize) -> Vec<Made> {
+pub(crate) fn sorts(room: usize) -> Vec<TestCall> {
     let mut made = Vec::new();
     for (what, array) in arrays(room / 16) {
         let data = as_bytes(&array);
@@ -240,7 +241,7 @@ pub(crate) fn sorts(room: usize) -> Vec<Made> {
             for order in [SortOrder::Ascending, SortOrder::Descending] {
                 let n = (data.len() / element.bytes()) as u64;
                 let arguments = Arguments::Sort { n, element, order };
-                made.push(Made::of(format!("{element:?} {what}"), arguments, &[&data], data.len()));
+                made.push(TestCall::of(format!("{element:?} {what}"), arguments, &[&data], data.len()));
             }
         }
     }
@@ -278,9 +279,9 @@ fn lz4_bomb(len: usize) -> Vec<u8> {
     sized
 }
 
-pub(crate) fn lz4_frames(room: usize) -> Vec<Made> {
+pub(crate) fn lz4_frames(room: usize) -> Vec<TestCall> {
     let made = |what: &str, data: &[u8], output| {
-        Made::of(what, Arguments::Lz4Decompress { bytes: data.len() as u64 }, &[data], output)
+        TestCall::of(what, Arguments::Lz4Decompress { bytes: data.len() as u64 }, &[data], output)
     };
     let bomb = lz4_block_frame(0x60, 0x70, &lz4_bomb(room - 40));
     let empty = lz4_block_frame(0x60, 0x40, &[]).repeat(room / 11);
@@ -302,9 +303,9 @@ fn zeros(last: bool, len: u32) -> [u8; 4] {
     [a, b, c, 0]
 }
 
-pub(crate) fn zstd_frames(room: usize) -> Vec<Made> {
+pub(crate) fn zstd_frames(room: usize) -> Vec<TestCall> {
     let made = |what: &str, data: &[u8], output: usize| {
-        Made::of(what, Arguments::ZstdDecompress { bytes: data.len() as u64 }, &[data], output)
+        TestCall::of(what, Arguments::ZstdDecompress { bytes: data.len() as u64 }, &[data], output)
     };
     let mut bomb = zeros(false, 128 << 10).repeat(room / 8 / 4);
     bomb.extend(zeros(true, 1));

@@ -9,9 +9,9 @@ use rustfft::num_complex::Complex64;
 use crate::demo::prepare::{Prepared, Task};
 
 /// A function that computes once.
-pub(super) type Local = Box<dyn FnMut() -> anyhow::Result<()>>;
+pub(super) type LocalFunction = Box<dyn FnMut() -> anyhow::Result<()>>;
 
-pub(super) fn local(prepared: &Prepared) -> anyhow::Result<Local> {
+pub(super) fn local(prepared: &Prepared) -> anyhow::Result<LocalFunction> {
     let inputs = &prepared.inputs;
     let [first, rest @ ..] = inputs.as_slice() else { bail!("there is nothing to compute") };
     let room = prepared.room;
@@ -34,7 +34,7 @@ pub(super) fn local(prepared: &Prepared) -> anyhow::Result<Local> {
     }
 }
 
-fn of_bytes(arguments: Arguments, input: Vec<u8>, room: usize) -> Local {
+fn of_bytes(arguments: Arguments, input: Vec<u8>, room: usize) -> LocalFunction {
     let mut out = vec![0; room];
     Box::new(move || {
         let input = std::hint::black_box(&input[..]);
@@ -78,7 +78,7 @@ impl Aligned {
     }
 }
 
-fn of_arrays(arguments: Arguments, inputs: &[&[u8]], room: usize) -> anyhow::Result<Local> {
+fn of_arrays(arguments: Arguments, inputs: &[&[u8]], room: usize) -> anyhow::Result<LocalFunction> {
     let inputs: Vec<_> = inputs.iter().map(|input| Aligned::holding(input)).collect();
     let mut out = Aligned::zeroed(room);
     Ok(Box::new(move || {
@@ -108,7 +108,7 @@ fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().copied().map(f64::from_le_bytes).collect()
 }
 
-fn product(shape: [u64; 3], a: &[u8], b: &[u8], room: usize) -> anyhow::Result<Local> {
+fn product(shape: [u64; 3], a: &[u8], b: &[u8], room: usize) -> anyhow::Result<LocalFunction> {
     let (a, b, mut c) = (numbers(a), numbers(b), vec![0.0; room / 8]);
     let [m, n, k] = shape;
     let shape = [usize::try_from(m)?, usize::try_from(n)?, usize::try_from(k)?];
@@ -119,7 +119,7 @@ fn product(shape: [u64; 3], a: &[u8], b: &[u8], room: usize) -> anyhow::Result<L
     }))
 }
 
-fn transform(direction: FftDirection, signal: &[u8]) -> Local {
+fn transform(direction: FftDirection, signal: &[u8]) -> LocalFunction {
     let parts = numbers(signal);
     let signal: Vec<_> = parts.as_chunks().0.iter().map(|&[re, im]| Complex64 { re, im }).collect();
     let way = match direction {

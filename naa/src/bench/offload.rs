@@ -17,7 +17,7 @@ use mrsp::{
 };
 use naa_host::{
     Device, Param, Session, SessionConfig,
-    builtin::{Arguments, Job},
+    builtin::{Arguments, BuiltinSession},
 };
 use naa_measure::{
     Json, TextTable,
@@ -29,7 +29,7 @@ use super::local::local;
 use crate::{
     demo::{
         cases::{Case, Input},
-        children::Server,
+        children::ServerProcess,
         data,
         prepare::{Prepared, Task, prepare},
     },
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             (device, server, None)
         }
         None => {
-            let child = Server::start(choice)?;
+            let child = ServerProcess::start(choice)?;
             (Device::towards_with(child.address(), choice)?, child.address(), Some(child))
         }
     };
@@ -224,7 +224,7 @@ impl Bench {
         let mut connected = Connected::new(self, prepared)?;
         connected.call()?;
         let result = match &connected {
-            Connected::Job(job, _) => job.output(0)?.into_owned(),
+            Connected::Builtin(session, _) => session.output(0)?.into_owned(),
             Connected::InOut(session, _) => session.to_vec(0)?,
         };
         std::hint::black_box(&result);
@@ -234,7 +234,7 @@ impl Bench {
 
 /// A session with the inputs in its regions.
 enum Connected {
-    Job(Job, Arguments),
+    Builtin(BuiltinSession, Arguments),
     InOut(Session, FunctionCode),
 }
 
@@ -249,16 +249,16 @@ impl Connected {
             return Ok(Self::InOut(session, *function));
         };
         let sizes: Vec<_> = inputs.iter().map(Vec::len).collect();
-        let mut job = Job::connect(&bench.device, bench.server, &sizes, &[*room], &config)?;
+        let mut session = BuiltinSession::connect(&bench.device, bench.server, &sizes, &[*room], &config)?;
         for (index, input) in inputs.iter().enumerate() {
-            job.input(index)?.copy_from_slice(input);
+            session.input(index)?.copy_from_slice(input);
         }
-        Ok(Self::Job(job, arguments))
+        Ok(Self::Builtin(session, arguments))
     }
 
     fn call(&mut self) -> anyhow::Result<()> {
         match self {
-            Self::Job(job, arguments) => job.run(arguments)?,
+            Self::Builtin(session, arguments) => session.run(arguments)?,
             Self::InOut(session, function) => session.call(*function)?,
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Connected {
     /// Whether the result of the first call is right.
     fn is_right(&self, prepared: &Prepared) -> anyhow::Result<bool> {
         let output = match self {
-            Self::Job(job, _) => job.output(0)?,
+            Self::Builtin(session, _) => session.output(0)?,
             Self::InOut(session, _) => session.bytes(0, ..)?,
         };
         let close = [builtin::DGEMM, builtin::FFT].contains(&prepared.function);
@@ -276,7 +276,7 @@ impl Connected {
 
     fn finalize(self) -> anyhow::Result<()> {
         match self {
-            Self::Job(job, _) => job.finalize()?,
+            Self::Builtin(session, _) => session.finalize()?,
             Self::InOut(session, _) => session.finalize()?,
         }
         Ok(())

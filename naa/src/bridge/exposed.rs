@@ -3,10 +3,10 @@
 use std::fmt;
 
 use ejfat::{
-    bridge::{Histogram, Loss},
-    reassembly::{Cause, Eviction},
+    bridge::{EventLossCause, Histogram},
+    reassembly::{Eviction, SegmentDropCause},
 };
-use ejfat_bridge::{Handle, Snapshot, WorkerReport};
+use ejfat_bridge::{BridgeHandle, Snapshot, WorkerReport};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet, text},
@@ -18,12 +18,12 @@ use super::report;
 use crate::ejfat::losses;
 
 #[derive(Debug)]
-struct Shown(Handle);
+struct BridgeCollector(BridgeHandle);
 
 /// Returns a function that makes the text with the counters at the time of a request.
-pub(super) fn text(handle: Handle) -> impl Fn() -> String + Send + Sync + 'static {
+pub(super) fn text(handle: BridgeHandle) -> impl Fn() -> String + Send + Sync + 'static {
     let mut registry = Registry::with_prefix("naa_bridge");
-    registry.register_collector(Box::new(Shown(handle)));
+    registry.register_collector(Box::new(BridgeCollector(handle)));
     move || {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -32,7 +32,7 @@ pub(super) fn text(handle: Handle) -> impl Fn() -> String + Send + Sync + 'stati
     }
 }
 
-impl Collector for Shown {
+impl Collector for BridgeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let of = self.0.snapshot();
         events(&mut encoder, &of)?;
@@ -70,10 +70,10 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     ] {
         count(&mut ends, &[("end", end)], value)?;
     }
-    for cause in Loss::ALL {
+    for cause in EventLossCause::ALL {
         count(&mut ends, &[("end", cause.name())], events.lost(cause))?;
     }
-    count(&mut ends, &[("end", Cause::TooLong.name())], of.too_long)?;
+    count(&mut ends, &[("end", SegmentDropCause::TooLong.name())], of.too_long)?;
     let (lost_events, _) = report::lost(&naa_services::bridge_status(of));
     for (name, help, value) in [
         (
@@ -139,7 +139,7 @@ fn segments(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     }
     let mut dropped =
         family(encoder, "segments_dropped", "Datagrams not used, by cause", MetricType::Counter)?;
-    Cause::ALL
+    SegmentDropCause::ALL
         .into_iter()
         .try_for_each(|cause| count(&mut dropped, &[("cause", cause.name())], of.reassembly.dropped(cause)))
 }

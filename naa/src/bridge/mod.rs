@@ -1,10 +1,10 @@
 //! `naa bridge` puts EJFAT's events into memory of workers.
 
 mod absent;
+mod args;
 mod exposed;
 mod report;
 mod run;
-mod settings;
 mod status;
 mod trace;
 
@@ -14,9 +14,9 @@ use clap::Subcommand;
 use naa_services::BridgeQueries;
 
 pub(crate) use absent::explained;
+pub(crate) use args::BridgeArgs;
+pub(crate) use args::build;
 pub(crate) use run::STREAM_SENDS;
-pub(crate) use settings::Settings;
-pub(crate) use settings::build;
 
 use crate::{peer::ServerName, provider};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ejfat::{
-    bridge::{Histogram, Loss},
-    reassembly::{Cause, Eviction},
+    bridge::{EventLossCause, Histogram},
+    reassembly::{Eviction, SegmentDropCause},
 };
 use ejfat_bridge::{Snapshot, WorkerReport};
 use proto::events::v1::{BridgeStatus, ReassemblyCounters};
@@ -75,10 +75,10 @@ fn quantiles(of: &Histogram) -> Value {
 pub(super) fn json(what: &str, of: &Snapshot) -> Value {
     let (events, segments) = (&of.events, &of.reassembly);
     let (lost_events, lost_datagrams) = lost(&naa_services::bridge_status(of));
-    let too_long = (Cause::TooLong.name(), of.too_long);
-    let lost =
-        losses::json(Loss::ALL.map(|cause| (cause.name(), events.lost(cause))).into_iter().chain([too_long]));
-    let dropped = losses::json(Cause::ALL.map(|cause| (cause.name(), segments.dropped(cause))));
+    let too_long = (SegmentDropCause::TooLong.name(), of.too_long);
+    let by_cause = EventLossCause::ALL.map(|cause| (cause.name(), events.lost(cause)));
+    let lost = losses::json(by_cause.into_iter().chain([too_long]));
+    let dropped = losses::json(SegmentDropCause::ALL.map(|cause| (cause.name(), segments.dropped(cause))));
     let evicted = losses::json(Eviction::ALL.map(|by| (by.name(), segments.evicted(by))));
     let workers: Vec<_> = of.workers.iter().map(worker).collect();
     json!({

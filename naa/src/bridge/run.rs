@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat_bridge::{Bridge, Handle};
-use ejfat_lb::Plane;
+use ejfat_bridge::{Bridge, BridgeHandle};
+use ejfat_lb::SharedDataPlane;
 use naa_server::{
     Config, DEFAULT_PORT, Server, StartError,
     allow::{AllowList, Network},
@@ -19,12 +19,12 @@ use naa_server::{
 };
 use serde_json::json;
 
-use super::{Settings, build, exposed, report};
+use super::{BridgeArgs, build, exposed, report};
 use crate::{
     Usage,
     ejfat::{
         site::{self, Joined, OfIni, bridge_state},
-        tell::Line,
+        status_line::StatusLine,
         values,
     },
     lb, metrics, provider, show, signals,
@@ -55,7 +55,7 @@ pub(super) struct Args {
     #[arg(long)]
     builtins: bool,
     #[command(flatten)]
-    settings: Settings,
+    bridge: BridgeArgs,
     #[command(flatten)]
     provider: provider::Args,
     /// Serve counters at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone is loopback's
@@ -71,7 +71,7 @@ pub(super) struct Args {
     #[arg(long, hide = true)]
     until_eof: bool,
     #[command(flatten, next_help_heading = "Control plane")]
-    site: site::Worker,
+    site: site::WorkerArgs,
 }
 
 /// Work requests of a worker's session: enough for a round trip's segments.
@@ -80,32 +80,32 @@ pub(crate) const STREAM_SENDS: u32 = 1024;
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let end = args.time.map(Duration::try_from_secs_f64).transpose();
     let end = end.map_err(|_| Usage::error("--for wants seconds"))?;
-    if args.tables.is_some() && !args.settings.uses_tables() {
+    if args.tables.is_some() && !args.bridge.uses_tables() {
         return Err(Usage::error("--tables say who gets an event with --route tables only"));
     }
-    if args.settings.uses_tables() {
+    if args.bridge.uses_tables() {
         lb::check_mrsp("--route tables", args.bind, &args.allow, false)?;
     }
     let wanted = args.site.wanted(&OfIni::default())?;
-    let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
-    let bridge = build(args.settings.config(&listen(args)?, plane.as_ref())?)?;
-    warn_of_buffer(&bridge, args.settings.buffer())?;
+    let plane = args.bridge.uses_tables().then(|| tables(args)).transpose()?;
+    let bridge = build(args.bridge.config(&listen(args)?, plane.as_ref())?)?;
+    warn_of_buffer(&bridge, args.bridge.buffer())?;
     let (handle, addresses, skipped) = (bridge.handle(), bridge.addresses(), bridge.skipped().to_vec());
-    values::tell_skipped(&skipped);
+    values::report_skipped(&skipped);
     let local = bridge.local().map(|path| format!("unix:{}", path.display()));
     let server = serve(args, bridge, plane.as_ref())?;
     let of = handle.clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(of))).transpose()?;
-    let (told, ended) = mpsc::channel();
+    let (to_end, ended) = mpsc::channel();
     signals::on_hang_up()?;
     if args.until_eof {
-        let told = told.clone();
+        let to_end = to_end.clone();
         signals::on_stdin_end(move || {
-            let _ = told.send(());
+            let _ = to_end.send(());
         })?;
     }
     signals::on_terminate(move || {
-        let _ = told.send(());
+        let _ = to_end.send(());
     })?;
     let of = handle.clone();
     let join =
@@ -140,12 +140,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// Prints a line each second, for people or programs, until the bridge is to end. Returns the reason if the reservation ended.
 fn watch(
     args: &Args,
-    (server, handle): (&Server, &Handle),
+    (server, handle): (&Server, &BridgeHandle),
     mut joined: Option<&mut Joined>,
     ended: &mpsc::Receiver<()>,
     end: Option<Duration>,
 ) -> anyhow::Result<Option<String>> {
-    let (begin, mut line) = (Instant::now(), Line::new(args.json));
+    let (begin, mut line) = (Instant::now(), StatusLine::new(args.json));
     let mut next = begin + Duration::from_secs(1);
     let mut before = handle.snapshot();
     let mut told_of_none = joined.is_none();
@@ -177,7 +177,7 @@ fn watch(
         if args.json {
             show::line(&report::json("status", &snapshot).to_string())?;
         } else {
-            line.tell(|| report::line(&before, &snapshot));
+            line.update(|| report::line(&before, &snapshot));
         }
         before = snapshot;
     }
@@ -187,24 +187,24 @@ fn watch(
 /// The addresses at which segments are received.
 fn listen(args: &Args) -> anyhow::Result<Vec<String>> {
     if args.listen.is_empty() {
-        Ok(vec![args.site.own_listen(args.settings.ports())?])
+        Ok(vec![args.site.own_listen(args.bridge.ports())?])
     } else {
         Ok(args.listen.clone())
     }
 }
 
-fn tables(args: &Args) -> anyhow::Result<Arc<Plane>> {
+fn tables(args: &Args) -> anyhow::Result<Arc<SharedDataPlane>> {
     let rules = args.tables.as_ref().map(lb::read_rules).transpose()?.unwrap_or_default();
-    Ok(Arc::new(Plane::new(rules, values::seed())))
+    Ok(Arc::new(SharedDataPlane::new(rules, values::seed())))
 }
 
-fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<Plane>>) -> anyhow::Result<Server> {
+fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<SharedDataPlane>>) -> anyhow::Result<Server> {
     let mut config = Config::new(SocketAddr::new(args.bind, args.port));
     config.provider = Some(args.provider.choice()?);
     if !args.allow.is_empty() {
         config.allow = AllowList::only(args.allow.clone());
     }
-    config.max_sessions = args.settings.max_workers() + 16;
+    config.max_sessions = args.bridge.max_workers() + 16;
     config.max_sessions_per_peer = config.max_sessions;
     config.stream_sends = STREAM_SENDS;
     let services = naa_services::bridge(&bridge.handle());

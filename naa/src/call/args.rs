@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf};
 
 use clap::builder::RangedU64ValueParser;
 use mrsp::{builtin::Element, region::MAX_REGION_BYTES};
-use naa_batch::Settings;
+use naa_batch::CallConfig;
 
 use crate::peer;
 
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) peer: peer::Args,
     #[command(flatten)]
-    pub(super) patience: peer::Patience,
+    pub(super) waiting: peer::WaitArgs,
     /// Input files, in the order of the parameters, or patterns such as 'data/**/*.bin'; - is standard input. A parameter
     /// that is input and output (= in `naa functions`) takes the next input, and its result goes to the next output.
     /// Checksums take any number of files, with --out-dir all functions of one input do
@@ -109,8 +109,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(super) fn settings(&self) -> Settings {
-        Settings {
+    pub(super) fn settings(&self) -> CallConfig {
+        CallConfig {
             out_size: self.out_size.clone(),
             level: self.level,
             m: self.m,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use naa_batch::{Batch, Call, Files};
 
-use super::{Args, stop, teller::Teller};
+use super::{Args, printer::ResultPrinter, stop};
 
 pub(super) fn run(args: &Args, call: Call<'_>, inputs: Vec<PathBuf>) -> anyhow::Result<()> {
     let files = Files {
@@ -16,11 +16,11 @@ pub(super) fn run(args: &Args, call: Call<'_>, inputs: Vec<PathBuf>) -> anyhow::
         sessions: args.sessions,
     };
     let batch = Batch::new(call, &files, &stop::STOPPED)?;
-    let mut teller = Teller::new(args, &batch);
-    batch.run(|told| teller.listen(told))?;
+    let mut printer = ResultPrinter::new(args, &batch);
+    batch.run(|ended| printer.listen(ended))?;
     // Folders are synced before the summary reports results as complete. Results that exist are synced even if others
     // failed.
     let synced = batch.sync();
-    teller.end()?;
+    printer.end()?;
     synced
 }

@@ -2,26 +2,26 @@
 
 mod args;
 mod many;
+mod printer;
 mod progress;
 mod report;
 mod single;
 mod stop;
-mod teller;
 
-use naa_batch::{Call, Peer, Refused, Target};
+use naa_batch::{Accelerator, Call, Refused, Target};
 
 use crate::{Usage, provider, show};
 
 pub(crate) use args::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (device, server, config) = args.patience.open(&args.peer)?;
-    let peer = Peer { device, server, config };
+    let (device, server, config) = args.waiting.open(&args.peer)?;
+    let peer = Accelerator { device, server, config };
     if args.json && args.out.iter().any(|path| naa_batch::is_stdout(path)) {
         // JSON goes to standard error, which then has nothing else.
         show::be_quiet();
     } else {
-        provider::tell(peer.device.why(), peer.device.is_surprising());
+        provider::report(peer.device.why(), peer.device.is_surprising());
     }
     let result = call(args, &peer).map_err(usage);
     if result.as_ref().is_err_and(|error| error.is::<naa_batch::Interrupted>()) {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-fn call(args: &Args, peer: &Peer) -> anyhow::Result<()> {
+fn call(args: &Args, peer: &Accelerator) -> anyhow::Result<()> {
     let waiting = show::waiting(format!("connecting to {}", peer.server));
     let target = &Target::find(&args.function, peer)?;
     drop(waiting);

@@ -84,13 +84,13 @@ impl Drop for Progress {
 }
 
 /// The progress display of many calls: files and bytes done, rate, time left.
-pub(super) struct OfFiles {
+pub(super) struct FilesProgress {
     bar: ProgressBar,
     files: usize,
     ended: usize,
 }
 
-impl OfFiles {
+impl FilesProgress {
     pub(super) fn new(files: usize, bytes: u64) -> Self {
         let bar = if shows_progress() {
             ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())

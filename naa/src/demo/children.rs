@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 
 use super::cases::Extent;
 use crate::provider::own_address;
@@ -25,7 +25,7 @@ fn this_program() -> Command {
 
 /// A server process that is ready.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
     why: String,
@@ -33,14 +33,14 @@ pub(crate) struct Server {
     _stdout: BufReader<ChildStdout>,
 }
 
-impl Server {
-    pub(crate) fn start(choice: Choice) -> anyhow::Result<Self> {
+impl ServerProcess {
+    pub(crate) fn start(choice: ProviderChoice) -> anyhow::Result<Self> {
         // Another program may take the address after it was found free and before it is bound. So a second one is
         // tried.
         Self::start_at(own_address(choice)?, choice).or_else(|_| Self::start_at(own_address(choice)?, choice))
     }
 
-    fn start_at(address: IpAddr, choice: Choice) -> anyhow::Result<Self> {
+    fn start_at(address: IpAddr, choice: ProviderChoice) -> anyhow::Result<Self> {
         let mut command = this_program();
         command.args(["serve", "--port", "0", "--json", "--until-eof", "--bind", &address.to_string()]);
         command.args(["--provider", choice.name()]);
@@ -86,14 +86,14 @@ fn ready(line: &str) -> Option<(SocketAddr, String)> {
 
 /// A host process.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostProcess {
     child: Child,
     address: IpAddr,
     _stdin: Option<ChildStdin>,
 }
 
-impl Host {
-    pub(crate) fn start(server: SocketAddr, choice: Choice, extent: Extent) -> anyhow::Result<Self> {
+impl HostProcess {
+    pub(crate) fn start(server: SocketAddr, choice: ProviderChoice, extent: Extent) -> anyhow::Result<Self> {
         let address = own_address(choice)?;
         let mut command = this_program();
         command.args(["demo", "--host", &server.to_string(), "--local", &address.to_string()]);
@@ -125,7 +125,7 @@ impl Host {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // The process still runs only after an error. It is killed and waited for, so that no zombie stays.
         let _ = self.child.kill();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_host::{Choice, Device, Param, Session, SessionConfig, builtin::Job};
+use naa_host::{Device, Param, ProviderChoice, Session, SessionConfig, builtin::BuiltinSession};
 
 use super::{
     Row,
@@ -14,7 +14,12 @@ use super::{
     prepare::{Prepared, Task, prepare},
 };
 
-pub(super) fn run(extent: Extent, server: SocketAddr, local: IpAddr, choice: Choice) -> anyhow::Result<()> {
+pub(super) fn run(
+    extent: Extent,
+    server: SocketAddr,
+    local: IpAddr,
+    choice: ProviderChoice,
+) -> anyhow::Result<()> {
     // The end of standard input means that the demonstration's process ended, so nobody reads the report.
     crate::signals::on_stdin_end(|| std::process::exit(1))?;
     let device = Device::open_with(local, choice)?;
@@ -47,7 +52,7 @@ fn offload(device: &Device, server: SocketAddr, prepared: &Prepared) -> anyhow::
     let config = SessionConfig::default();
     if let Task::Builtin(arguments) = &prepared.task {
         let sizes: Vec<_> = inputs.iter().map(Vec::len).collect();
-        let mut job = Job::connect(device, server, &sizes, &[*room], &config)?;
+        let mut job = BuiltinSession::connect(device, server, &sizes, &[*room], &config)?;
         for (index, input) in inputs.iter().enumerate() {
             job.input(index)?.copy_from_slice(input);
         }

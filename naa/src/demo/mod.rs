@@ -25,7 +25,7 @@ use naa_measure::{Column, Json, TextTable};
 
 use crate::show;
 use cases::{Case, Extent};
-use children::{Host, Server};
+use children::{HostProcess, ServerProcess};
 
 /// Offload every function to a server process on this machine and check each result
 ///
@@ -110,8 +110,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let choice = args.provider.choice()?;
     let json = args.json.as_deref().map(Json::open).transpose()?;
     let mut table = table().on_stderr(matches!(json, Some(Json::Stdout)));
-    let server = Server::start(choice)?;
-    let host = Host::start(server.address(), choice, extent)?;
+    let server = ServerProcess::start(choice)?;
+    let host = HostProcess::start(server.address(), choice, extent)?;
     table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
     let why = server.why().to_owned();
     let rows = collect(host, &extent.cases(), &mut table);
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Reads rows from the host as soon as it finishes them, and prints them.
-fn collect(mut host: Host, cases: &[Case], table: &mut TextTable) -> anyhow::Result<Vec<Row>> {
+fn collect(mut host: HostProcess, cases: &[Case], table: &mut TextTable) -> anyhow::Result<Vec<Row>> {
     let bar = progress(cases.len() as u64);
     let lines = BufReader::new(host.output()).lines();
     bar.suspend(|| table.row(HEAD))?;

@@ -149,7 +149,7 @@ fn original(
     arguments: Arguments,
     frame: Vec<u8>,
     original: Vec<u8>,
-    decompress: fn(&[u8], &mut [u8]) -> Result<usize, naa_server::call::Failure>,
+    decompress: fn(&[u8], &mut [u8]) -> Result<usize, naa_server::call::CallFailure>,
 ) -> anyhow::Result<Prepared> {
     let mut here = vec![0; original.len()];
     let (len, local) = timed(|| decompress(&frame, &mut here));

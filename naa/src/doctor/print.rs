@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use naa_doctor::{Group, Level, Report, SelfTest, Size};
+use naa_doctor::{CheckGroup, CheckLevel, Report, SelfTest, Size};
 
 use crate::show;
 
@@ -13,12 +13,12 @@ const WORDS: usize = "note".len();
 pub(super) struct Colour(pub(super) bool);
 
 impl Colour {
-    fn paint(self, level: Level, text: &str) -> String {
+    fn paint(self, level: CheckLevel, text: &str) -> String {
         let code = match level {
-            Level::Ok => 32,
-            Level::Note => 36,
-            Level::Warn => 33,
-            Level::Bad => 31,
+            CheckLevel::Ok => 32,
+            CheckLevel::Note => 36,
+            CheckLevel::Warn => 33,
+            CheckLevel::Bad => 31,
         };
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -30,7 +30,8 @@ impl Colour {
 
 pub(super) fn report(report: &Report, colour: Colour) -> String {
     let Report { checks, providers } = report;
-    let groups = [("RDMA", Group::Rdma), ("Network", Group::Network), ("Machine", Group::Machine)];
+    let groups =
+        [("RDMA", CheckGroup::Rdma), ("Network", CheckGroup::Network), ("Machine", CheckGroup::Machine)];
     let names = checks.iter().map(|check| check.name).chain(providers.iter().map(|p| p.name));
     let width = names.map(str::len).max().unwrap_or(0);
     let mut lines = Vec::new();
@@ -39,15 +40,15 @@ pub(super) fn report(report: &Report, colour: Colour) -> String {
         for check in checks.iter().filter(|check| check.group == group) {
             lines.push(row(colour, width, (check.level, word(check.level)), check.name, &check.finding));
             // A remedy that a provider needs is printed at the end, with the provider.
-            let told = |remedy: &&String| providers.iter().any(|p| p.remedy.as_ref() == Some(*remedy));
-            let remedy = check.remedy.iter().filter(|remedy| !told(remedy));
+            let is_shown = |remedy: &&String| providers.iter().any(|p| p.remedy.as_ref() == Some(*remedy));
+            let remedy = check.remedy.iter().filter(|remedy| !is_shown(remedy));
             lines.extend(remedy.map(|remedy| more(width, &format!("-> {remedy}"))));
         }
         lines.push(String::new());
     }
     lines.push(colour.heading("Providers"));
     for provider in providers {
-        let level = if provider.ready { Level::Ok } else { Level::Warn };
+        let level = if provider.ready { CheckLevel::Ok } else { CheckLevel::Warn };
         let mark = if provider.ready { "yes" } else { "no" };
         lines.push(row(colour, width, (level, mark), provider.name, &provider.why));
         lines.extend(provider.self_test.iter().map(|test| more(width, &self_test(test))));
@@ -56,16 +57,16 @@ pub(super) fn report(report: &Report, colour: Colour) -> String {
     lines.join("\n")
 }
 
-fn word(level: Level) -> &'static str {
+fn word(level: CheckLevel) -> &'static str {
     match level {
-        Level::Ok => "ok",
-        Level::Note => "note",
-        Level::Warn => "warn",
-        Level::Bad => "bad",
+        CheckLevel::Ok => "ok",
+        CheckLevel::Note => "note",
+        CheckLevel::Warn => "warn",
+        CheckLevel::Bad => "bad",
     }
 }
 
-fn row(colour: Colour, width: usize, (level, mark): (Level, &str), name: &str, text: &str) -> String {
+fn row(colour: Colour, width: usize, (level, mark): (CheckLevel, &str), name: &str, text: &str) -> String {
     format!("  {}  {name:width$}  {text}", colour.paint(level, &format!("{mark:WORDS$}")))
 }
 
@@ -89,7 +90,7 @@ fn self_test(test: &SelfTest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use naa_doctor::{Check, Provider};
+    use naa_doctor::{Check, ProviderReport};
 
     use super::*;
 
@@ -99,9 +100,9 @@ mod tests {
             let (finding, remedy) = (finding.to_owned(), Some(remedy.to_owned()));
             Check { name, level, finding, remedy, group }
         };
-        let firewall = check(Group::Network, "firewall", Level::Warn, "closed", "open it");
-        let device = check(Group::Rdma, "device", Level::Note, "none", "get one");
-        let provider = Provider {
+        let firewall = check(CheckGroup::Network, "firewall", CheckLevel::Warn, "closed", "open it");
+        let device = check(CheckGroup::Rdma, "device", CheckLevel::Note, "none", "get one");
+        let provider = ProviderReport {
             name: "verbs",
             ready: false,
             addresses: Vec::new(),
@@ -110,13 +111,13 @@ mod tests {
             remedy: Some("get one".into()),
             self_test: None,
         };
-        let mut told = Report { checks: vec![device, firewall], providers: vec![provider] };
-        let text = report(&told, Colour(false));
+        let mut few = Report { checks: vec![device, firewall], providers: vec![provider] };
+        let text = report(&few, Colour(false));
         let wanted = "RDMA\n  note  device    none\n\nNetwork\n  warn  firewall  closed\n                  -> open it\n\n\
                       Machine\n\nProviders\n  no    verbs     not available: no RDMA device\n                  -> get one";
         assert_eq!(text, wanted);
-        told.checks.clear();
-        let text = report(&told, Colour(true));
+        few.checks.clear();
+        let text = report(&few, Colour(true));
         assert!(text.contains("\x1b[33mno  \x1b[0m"), "{text:?}");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn run(address: IpAddr, time: Option<Duration>, json: bool) -> anyhow
          becomes a line."
     ));
     let end = time.map(|time| Instant::now() + time);
-    while !signals::is_told() && end.is_none_or(|end| Instant::now() < end) {
+    while !signals::is_ending() && end.is_none_or(|end| Instant::now() < end) {
         thread::sleep(PERIOD);
         let refused = traced.take(LINES);
         for packet in &refused.packets {

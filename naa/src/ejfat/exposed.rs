@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::reassembly::{Cause, Counters, Eviction};
+use ejfat::reassembly::{Counters, Eviction, SegmentDropCause};
 use ejfat_udp::{PortCounters, Receiver};
 use prometheus_client::{
     collector::Collector,
@@ -81,7 +81,7 @@ impl Exposed {
         }
         self.next = now + EVERY;
         let reassembler = receiver.reassembler();
-        let heard = reassembler.sources().filter(|source| source.counters.segments > 0);
+        let with_segments = reassembler.senders().filter(|sender| sender.counters.segments > 0);
         let mut snapshot = Snapshot {
             total: reassembler.counters().clone(),
             kernel_drops: receiver.kernel_drops()?,
@@ -92,9 +92,9 @@ impl Exposed {
             most_memory: reassembler.config().memory,
             ..Snapshot::default()
         };
-        for source in heard {
-            snapshot.missing += source.streams().map(|stream| stream.missing).sum::<u64>();
-            snapshot.senders.push(((source.address, source.data_id), source.counters));
+        for sender in with_segments {
+            snapshot.missing += sender.streams().map(|stream| stream.missing).sum::<u64>();
+            snapshot.senders.push(((sender.address, sender.data_id), sender.counters));
         }
         *self.shared.lock() = Arc::new(snapshot);
         Ok(())
@@ -137,7 +137,7 @@ fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result 
         ConstCounter::new(value).encode(family(encoder, name, help)?)?;
     }
     let mut dropped = family(encoder, "segments_dropped", "Datagrams not used, by cause")?;
-    for cause in Cause::ALL {
+    for cause in SegmentDropCause::ALL {
         value(&mut dropped, &[("cause", cause.name())], total.dropped(cause))?;
     }
     let mut events = family(encoder, "events", "Events that were begun and ended, by how")?;
@@ -159,7 +159,7 @@ fn by_sender(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Resu
     let help = "Datagrams not used, by sender and cause";
     let mut dropped = family(encoder, "sender_segments_dropped", help)?;
     for (sender, counters) in &senders {
-        for cause in Cause::ALL.into_iter().filter(|&cause| counters.dropped(cause) > 0) {
+        for cause in SegmentDropCause::ALL.into_iter().filter(|&cause| counters.dropped(cause) > 0) {
             let labels = [("sender", sender.as_str()), ("cause", cause.name())];
             value(&mut dropped, &labels, counters.dropped(cause))?;
         }

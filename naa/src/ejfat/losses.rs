@@ -1,6 +1,6 @@
 //! Sums of lost datagrams and events, for text, JSON and metrics.
 
-use ejfat::reassembly::{Cause, Eviction};
+use ejfat::reassembly::{Eviction, SegmentDropCause};
 use proto::events::v1::{BridgeStatus, ReassemblyCounters};
 use serde_json::{Map, Value};
 
@@ -9,8 +9,11 @@ use crate::show;
 /// Valid datagrams that were lost before they became part of an event, by cause. The kernel dropped them, or there was no
 /// memory or slot for their event.
 pub(crate) fn datagrams(of: &ReassemblyCounters, kernel_drops: u64) -> [(&'static str, u64); 3] {
-    let no_room = |cause: Cause| (cause.name(), of.dropped.get(cause.name()).copied().unwrap_or(0));
-    [("kernel_drops", kernel_drops), no_room(Cause::Memory), no_room(Cause::NoSlot)]
+    let no_room = |cause: SegmentDropCause| {
+        let name = cause.name();
+        (name, of.dropped.get(name).copied().unwrap_or(0))
+    };
+    [("kernel_drops", kernel_drops), no_room(SegmentDropCause::Memory), no_room(SegmentDropCause::NoSlot)]
 }
 
 /// The cause of events that workers had when they ended, and that were not delivered again.
@@ -19,8 +22,8 @@ const WITH_WORKERS: &str = "lost_with_workers";
 /// Segments that a bridge dropped for other reasons than those of [`datagrams`], by cause. They are not lost as a rule: most are
 /// repeated, late, or no segments.
 pub(crate) fn dropped(of: &ReassemblyCounters) -> Vec<(&'static str, u64)> {
-    let told = [Cause::Memory, Cause::NoSlot];
-    let others = Cause::ALL.into_iter().filter(|cause| !told.contains(cause));
+    let told = [SegmentDropCause::Memory, SegmentDropCause::NoSlot];
+    let others = SegmentDropCause::ALL.into_iter().filter(|cause| !told.contains(cause));
     others.map(|cause| (cause.name(), of.dropped.get(cause.name()).copied().unwrap_or(0))).collect()
 }
 
@@ -112,7 +115,8 @@ mod tests {
 
     #[test]
     fn counters_of_a_peer_may_be_as_large_as_they_like() {
-        let dropped = [Cause::Memory, Cause::NoSlot].map(|cause| (cause.name().to_owned(), u64::MAX));
+        let causes = [SegmentDropCause::Memory, SegmentDropCause::NoSlot];
+        let dropped = causes.map(|cause| (cause.name().to_owned(), u64::MAX));
         let reassembly = ReassemblyCounters { dropped: dropped.into(), ..Default::default() };
         let status = BridgeStatus {
             reassembly: Some(reassembly.clone()),

@@ -11,7 +11,7 @@ mod replay;
 mod send;
 pub(crate) mod sink;
 pub(crate) mod site;
-pub(crate) mod tell;
+pub(crate) mod status_line;
 pub(crate) mod values;
 
 use clap::Subcommand;

@@ -14,19 +14,19 @@ use std::{
 };
 
 use ejfat::listen::PortChoice;
-use ejfat_udp::{Event, Gauge, Receiver};
+use ejfat_udp::{Gauge, ReceivedEvent, Receiver};
 
 use super::{
     exposed::Exposed,
     limits::Limits,
-    sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
+    sink::{EventSink, FolderSink, Nowhere, Pipe, Shell, StandardOutput},
     site::{self, Joined},
-    tell::Line,
-    values::{addresses, memory, size, tell_skipped},
+    status_line::StatusLine,
+    values::{addresses, memory, report_skipped, size},
 };
 use crate::{Usage, metrics, show, signals};
 pub(crate) use report::port;
-use report::{report, told};
+use report::{report, summary};
 
 /// Receive events, and write them to files, standard output, a named pipe or a command
 ///
@@ -119,7 +119,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten, next_help_heading = "Control plane")]
-    site: site::Worker,
+    site: site::WorkerArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -134,8 +134,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut sink = sink(args)?;
     let buffer = config.buffer.unwrap_or_default() as u64;
     let mut receiver = Receiver::new(config)?;
-    tell_skipped(receiver.skipped());
-    tell_buffer(receiver.buffer()? as u64, buffer);
+    report_skipped(receiver.skipped());
+    report_buffer(receiver.buffer()? as u64, buffer);
     let mut exposed = expose(args)?;
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         say("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
     }
     let begin = Instant::now();
-    let mut line = Line::new(args.json || args.stdout);
+    let mut line = StatusLine::new(args.json || args.stdout);
     let (mut delivered, mut problem, mut over) = (0, None, None);
     let mut undelivered = 0;
     let done = |delivered| args.events.is_some_and(|events| delivered >= events);
@@ -165,7 +165,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             break;
         }
         let goes_on = || joined.is_some() || !stopped.load(Ordering::Relaxed);
-        let deliver = |event: Event<'_>| {
+        let deliver = |event: ReceivedEvent<'_>| {
             if problem.is_some() {
                 undelivered += 1;
             } else if !done(delivered) && goes_on() {
@@ -181,7 +181,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if let Some((exposed, _)) = &mut exposed {
             exposed.show(&receiver, delivered)?;
         }
-        line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
+        line.update(|| summary(receiver.reassembler().counters(), begin.elapsed()));
     }
     if over.is_none() && !done(delivered) {
         // The drain may end before the program notices that the reservation ended.
@@ -205,9 +205,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     over.map_or(Ok(()), |why| Err(anyhow::anyhow!("{why}")))
 }
 
-fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
+fn sink(args: &Args) -> anyhow::Result<Box<dyn EventSink>> {
     Ok(match (&args.out, &args.pipe, &args.exec) {
-        (Some(folder), ..) => Box::new(Folder::new(folder)?),
+        (Some(folder), ..) => Box::new(FolderSink::new(folder)?),
         (_, Some(path), _) => {
             say(&format!("waiting for a reader of {}", path.display()));
             Box::new(Pipe::open(path)?)
@@ -224,7 +224,7 @@ fn expose(args: &Args) -> anyhow::Result<Option<(Exposed, SocketAddr)>> {
     Ok(Some((exposed, metrics::serve(address, text)?)))
 }
 
-fn tell_buffer(granted: u64, wanted: u64) {
+fn report_buffer(granted: u64, wanted: u64) {
     if granted < wanted {
         let (shown, granted) = (show::bytes(wanted), show::bytes(granted));
         tracing::warn!(

@@ -11,8 +11,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use ejfat_udp::Event;
-use naa_files::{Background, CannotWrite, Destination, Folder as OpenFolder};
+use ejfat_udp::ReceivedEvent;
+use naa_files::{Background, CannotWrite, Destination, ResultFolder};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat},
@@ -23,9 +23,9 @@ use rustix::{
 const STALLED: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// A destination that takes events one at a time.
-pub(crate) trait Sink {
+pub(crate) trait EventSink {
     /// Takes an event, whose bytes it may use until it returns. An error ends the worker.
-    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()>;
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()>;
 
     /// Ends the sink; no event follows. If events go to a disk, this waits until all events are on disk.
     fn finish(&mut self) -> anyhow::Result<()> {
@@ -40,24 +40,24 @@ pub(crate) trait Sink {
 
 /// A folder with one file per event. If several events have the same name (from several senders, several receivers, or a
 /// receiver that was started again), each file gets a name of its own, so none replaces another.
-pub(crate) struct Folder {
-    folder: Arc<OpenFolder>,
+pub(crate) struct FolderSink {
+    folder: Arc<ResultFolder>,
     disk: Background,
     numbered: u64,
 }
 
-impl Folder {
+impl FolderSink {
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
-        let folder = OpenFolder::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let folder = ResultFolder::create(path).with_context(|| format!("cannot make {}", path.display()))?;
         let folder = Arc::new(folder);
         let disk = Background::start(folder.clone()).context("cannot start a thread")?;
         Ok(Self { folder, disk, numbered: 0 })
     }
 }
 
-impl Sink for Folder {
+impl EventSink for FolderSink {
     /// Writes the event to a file, which gets its name when all bytes are written.
-    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         let name = name(event);
         let failed = |why| CannotWrite::new(self.folder.path().join(&name), why);
         let mut file = self.folder.begin().map_err(failed)?;
@@ -84,7 +84,7 @@ impl Sink for Folder {
 
 /// A name with a number that no file has, for a `name` that is taken. Many events may have one name, so a free number is
 /// found by bisection.
-fn numbered(folder: &OpenFolder, name: &str) -> String {
+fn numbered(folder: &ResultFolder, name: &str) -> String {
     let numbered = |n: u64| format!("{name}.{n}");
     let taken = |n: u64| folder.has(OsStr::new(&numbered(n)));
     let mut above = 2;
@@ -102,8 +102,8 @@ fn numbered(folder: &OpenFolder, name: &str) -> String {
 /// Standard output, to which events are written one behind the other.
 pub(crate) struct StandardOutput;
 
-impl Sink for StandardOutput {
-    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+impl EventSink for StandardOutput {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         let mut out = stdout().lock();
         Ok(out.write_all(event.bytes).and_then(|()| out.flush())?)
     }
@@ -112,8 +112,8 @@ impl Sink for StandardOutput {
 /// A shell command that runs once per event.
 pub(crate) struct Shell(pub(crate) String);
 
-impl Sink for Shell {
-    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+impl EventSink for Shell {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         let mut shell = Command::new("sh");
         shell.args(["-c", &self.0]).stdin(Stdio::piped());
         shell
@@ -187,8 +187,8 @@ impl Pipe {
     }
 }
 
-impl Sink for Pipe {
-    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+impl EventSink for Pipe {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         match self.file.write_all(event.bytes) {
             // For other output, a closed pipe is no failure, but here events would be lost.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
@@ -203,12 +203,12 @@ impl Sink for Pipe {
 /// Only counts events.
 pub(crate) struct Nowhere;
 
-impl Sink for Nowhere {
-    fn event(&mut self, _: &Event<'_>) -> anyhow::Result<()> {
+impl EventSink for Nowhere {
+    fn event(&mut self, _: &ReceivedEvent<'_>) -> anyhow::Result<()> {
         Ok(())
     }
 }
 
-fn name(event: &Event<'_>) -> String {
+fn name(event: &ReceivedEvent<'_>) -> String {
     format!("{}-{}", event.name.data_id, event.name.event)
 }

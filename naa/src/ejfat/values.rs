@@ -61,7 +61,7 @@ pub(crate) fn check_max_event(max_event: u32, memory: u64) -> anyhow::Result<()>
 }
 
 /// Warns of ports of a range that another process holds: segments to them are not received.
-pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
+pub(crate) fn report_skipped(skipped: &[SocketAddr]) {
     if !skipped.is_empty() {
         let (count, at) = (show::count(skipped.len() as u64, "port"), addresses(skipped));
         tracing::warn!("other programs have {count}, so segments to them do not come here: {at}");

@@ -7,7 +7,7 @@ use naa_measure::TextTable;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
-use super::place::{Access, Place};
+use super::location::{TableCredentials, TableLocation};
 use crate::{ejfat::losses::total, show};
 
 /// Print what a load balancer has counted
@@ -20,12 +20,12 @@ use crate::{ejfat::losses::total, show};
 Causes of drops have the names of the P4 data plane's counters.")]
 pub(super) struct Args {
     /// grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
-    place: Place,
+    place: TableLocation,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    access: Access,
+    access: TableCredentials,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -79,8 +79,8 @@ pub(super) fn json(counters: &Counters) -> Value {
 pub(super) fn table(counters: &Counters) -> String {
     let mut rows = Vec::<[String; 4]>::new();
     // A load balancer with members has a row even if it got nothing, since JSON and metrics have its members.
-    let told = |lb: &&LbCounters| lb.lb_rx_pkt > 0 || sent(counters, lb).next().is_some();
-    for lb in counters.lbs.iter().filter(told) {
+    let has_packets = |lb: &&LbCounters| lb.lb_rx_pkt > 0 || sent(counters, lb).next().is_some();
+    for lb in counters.lbs.iter().filter(has_packets) {
         let name = format!("load balancer {}", lb.lb);
         rows.push([name, lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)]);
         rows.extend(sent(counters, lb).map(|of| {

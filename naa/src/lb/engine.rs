@@ -1,6 +1,6 @@
 //! The engine, which decides where packets go.
 
-use ejfat_lb::Plane;
+use ejfat_lb::SharedDataPlane;
 
 /// The engine of a load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// Makes a data plane use the engine.
-    pub(super) fn put_into(self, plane: Plane) -> anyhow::Result<Plane> {
+    pub(super) fn put_into(self, plane: SharedDataPlane) -> anyhow::Result<SharedDataPlane> {
         match self {
             Self::Software => Ok(plane),
             Self::Rtl => Ok(plane.with_engine(Box::new(naa_fpga::Simulated::start()?))?),

@@ -8,7 +8,7 @@ use std::{
 use ejfat::lb::LbId;
 use ejfat_control::{control::Control, session::liveness::Readiness};
 use ejfat_cp::{Core, SyncCounters};
-use ejfat_lb::{Plane, PortsInUse, message};
+use ejfat_lb::{PortsInUse, SharedDataPlane, message};
 use serde_json::{Value, json};
 
 use super::counts;
@@ -114,7 +114,7 @@ pub(super) fn text(
     core: &Core,
     syncs: &SyncCounters,
     certificate_ends: Option<u64>,
-    local: Option<(&Plane, &PortsInUse)>,
+    local: Option<(&SharedDataPlane, &PortsInUse)>,
 ) -> String {
     let mut text = String::new();
     let dropped = [

@@ -15,7 +15,7 @@ use ejfat::{
     lb::{LbId, Rules},
     listen::{Listen, PortChoice},
 };
-use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, Plane, PortCounters, grpc, message};
+use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, PortCounters, SharedDataPlane, grpc, message};
 use ejfat_udp::Ports;
 use naa_server::{
     Config, Server,
@@ -24,9 +24,9 @@ use naa_server::{
 };
 use serde_json::{Value, json};
 
-use super::{callers, counts, engine::Engine, place};
+use super::{callers, counts, engine::Engine, location};
 use crate::{
-    ejfat::{tell::Line, values},
+    ejfat::{status_line::StatusLine, values},
     metrics, provider, show, signals,
 };
 
@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(at) = args.grpc {
         callers::check_grpc(at.ip(), &args.allow, args.callers_show())?;
     }
-    let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
+    let rules = args.tables.as_ref().map(location::read).transpose()?.unwrap_or_default();
     let listen = values::listen(&args.listen, args.ports)?;
     warn_of_gaps(&rules, args)?;
     if let Some(lb) = rules.highest_lb().map(LbId::get).filter(|lb| *lb >= args.load_balancers) {
@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             args.load_balancers
         );
     }
-    let plane = Plane::new(rules, values::seed()).with_load_balancers(args.load_balancers.into());
+    let plane = SharedDataPlane::new(rules, values::seed()).with_load_balancers(args.load_balancers.into());
     let plane = args.engine.put_into(plane)?;
     let plane = Arc::new(match args.least_term {
         Some(least) => plane.with_least_term(least),
@@ -140,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     });
     let config = ForwarderConfig { listen, buffer: args.buffer as usize };
     let forwarder = Forwarder::start(&config, &plane).map_err(|error| explained(error, &config.listen))?;
-    values::tell_skipped(forwarder.skipped());
+    values::report_skipped(forwarder.skipped());
     if forwarder.buffer() / 2 < args.buffer as usize {
         tracing::warn!(
             "the receive buffer is {} instead of {}: bursts may be lost; raise it with \
@@ -156,31 +156,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let text = move || counts::metrics(&message::of_counters(&of.counters()), &ports.counters());
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
 
-    let (told, ended) = mpsc::channel();
+    let (to_end, ended) = mpsc::channel();
     signals::on_hang_up()?;
     if args.until_eof {
-        let told = told.clone();
+        let to_end = to_end.clone();
         signals::on_stdin_end(move || {
-            let _ = told.send(());
+            let _ = to_end.send(());
         })?;
     }
     signals::on_terminate(move || {
-        let _ = told.send(());
+        let _ = to_end.send(());
     })?;
-    let grpc_at = grpc.as_ref().map(grpc::Server::address);
+    let grpc_at = grpc.as_ref().map(grpc::GrpcServer::address);
     ready(args, &forwarder, grpc_at, server.as_ref().map(Server::address), metrics)?;
-    let mut line = Line::new(args.json);
+    let mut line = StatusLine::new(args.json);
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
         if let Some(why) = forwarder.ended() {
             anyhow::bail!(why);
         }
-        if let Some(why) = grpc.as_ref().and_then(grpc::Server::ended) {
+        if let Some(why) = grpc.as_ref().and_then(grpc::GrpcServer::ended) {
             anyhow::bail!(why);
         }
         if let Some(why) = server.as_ref().and_then(Server::ended) {
             anyhow::bail!("the MRSP server ended: {why}");
         }
-        line.tell(|| counts::line(&message::of_counters(&plane.counters())));
+        line.update(|| counts::line(&message::of_counters(&plane.counters())));
     }
     drop(line);
     if let Some(server) = server {
@@ -248,7 +248,7 @@ impl Args {
 }
 
 /// The accelerator whose services program the tables.
-fn serve(args: &Args, at: SocketAddr, plane: &Arc<Plane>) -> anyhow::Result<Server> {
+fn serve(args: &Args, at: SocketAddr, plane: &Arc<SharedDataPlane>) -> anyhow::Result<Server> {
     let mut config = Config::new(at);
     config.provider = Some(args.provider.choice()?);
     config.allow = args.allow_list();

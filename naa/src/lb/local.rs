@@ -13,7 +13,7 @@ const FILE: &str = "control-plane.json";
 
 /// The contents of that file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Place {
+struct ControlPlaneFile {
     uri: String,
     token_file: PathBuf,
 }
@@ -38,16 +38,17 @@ pub(super) fn place(public: &Public) -> (&'static str, String) {
 /// Writes where the control plane is to the state folder, and which file has its token, but not the token itself.
 pub(super) fn put(state: &Path, public: &Public, token_file: &Path) -> anyhow::Result<()> {
     let (scheme, place) = place(public);
-    let place = Place { uri: format!("{scheme}://{place}/"), token_file: std::path::absolute(token_file)? };
-    Ok(Destination::new(&state.join(FILE))?.replace(serde_json::to_string(&place)?.as_bytes())?)
+    let (uri, token_file) = (format!("{scheme}://{place}/"), std::path::absolute(token_file)?);
+    let contents = ControlPlaneFile { uri, token_file };
+    Ok(Destination::new(&state.join(FILE))?.replace(serde_json::to_string(&contents)?.as_bytes())?)
 }
 
 /// Returns the URI of the control plane that this user started last on this machine, with its admin token. Returns `None` if the
 /// user's state folder has none.
 pub(super) fn find() -> Option<EjfatUri> {
     let text = std::fs::read(state_folder(None).ok()?.join(FILE)).ok()?;
-    let place: Place = serde_json::from_slice(&text).ok()?;
-    let token = std::fs::read_to_string(place.token_file).ok()?;
-    let uri: EjfatUri = place.uri.parse().ok()?;
+    let contents: ControlPlaneFile = serde_json::from_slice(&text).ok()?;
+    let token = std::fs::read_to_string(contents.token_file).ok()?;
+    let uri: EjfatUri = contents.uri.parse().ok()?;
     Some(EjfatUri { token: Some(token.trim().to_owned()), ..uri })
 }

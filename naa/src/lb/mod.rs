@@ -7,13 +7,13 @@ pub(crate) mod engine;
 mod figures;
 mod forward;
 mod local;
-mod place;
+mod location;
 mod serve;
 mod site;
 mod table;
 
 pub(crate) use callers::{TOKEN_VARIABLE, check_mrsp};
-pub(crate) use place::read as read_rules;
+pub(crate) use location::read as read_rules;
 
 use clap::Subcommand;
 

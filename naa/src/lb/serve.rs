@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{figures, local};
 use crate::{
-    ejfat::{tell::Line, values},
+    ejfat::{status_line::StatusLine, values},
     metrics, show, signals,
 };
 
@@ -102,19 +102,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Some(metrics::serve_with_health(at, text, move || ready.ready())?)
         }
     };
-    let (told, ended) = mpsc::channel();
+    let (to_end, ended) = mpsc::channel();
     if args.until_eof {
-        let told = told.clone();
+        let to_end = to_end.clone();
         signals::on_stdin_end(move || {
-            let _ = told.send(());
+            let _ = to_end.send(());
         })?;
     }
     signals::on_terminate(move || {
-        let _ = told.send(());
+        let _ = to_end.send(());
     })?;
     local::put(&state, daemon.public(), daemon.token_file())?;
     ready(args, &daemon, metrics)?;
-    let mut line = Line::new(args.json);
+    let mut line = StatusLine::new(args.json);
     let mut next_backup = Instant::now();
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
         if let Some(why) = daemon.ended() {
@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             next_backup = Instant::now() + every;
         }
         daemon.look_at_certificate();
-        line.tell(|| figures::line(daemon.core()));
+        line.update(|| figures::line(daemon.core()));
     }
     drop(line);
     let end = figures::json(daemon.core());
@@ -151,8 +151,8 @@ fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
     }
     let config = settings.config();
     let (host, port) = settings.public()?;
-    let planes = settings
-        .planes(|| ejfat_cp::PlaneAddress::Local(ejfat_lb::Plane::new(Rules::default(), 0).into()))?;
+    let local = || ejfat_lb::SharedDataPlane::new(Rules::default(), 0);
+    let planes = settings.planes(|| ejfat_cp::PlaneAddress::Local(local().into()))?;
     let lb = |(id, of): (LbId, &ejfat_control::config::LoadBalancerConfig)| {
         json!({
             "lb": id.get(), "ipv4": of.data_v4, "ipv6": of.data_v6,

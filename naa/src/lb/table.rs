@@ -8,7 +8,7 @@ use ejfat_lb::{TableSet, When, document::Document};
 
 use super::{
     differences,
-    place::{Access, Place, read, read_any},
+    location::{TableCredentials, TableLocation, read, read_any},
 };
 use crate::{Usage, show};
 
@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    access: Access,
+    access: TableCredentials,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -51,7 +51,7 @@ enum Command {
     /// Print rules as YAML, in their canonical order
     Show {
         /// FILE, -, grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
-        place: Place,
+        place: TableLocation,
         /// Print JSON: all sets, each with its first tick
         #[arg(long)]
         json: bool,
@@ -67,7 +67,7 @@ enum Command {
         /// YAML or JSON; -: standard input
         file: PathBuf,
         /// grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
-        place: Place,
+        place: TableLocation,
         /// The first tick they apply to: next (none had it lately, so no event is split), now (in the place of all there
         /// are), or a number
         #[arg(long, value_name = "TICK", default_value = "next", value_parser = when)]
@@ -83,9 +83,9 @@ enum Command {
     /// Print what makes the second place's rules of the first's; exit status 1 if they differ
     Diff {
         /// FILE, -, grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
-        before: Place,
+        before: TableLocation,
         /// The same
-        after: Place,
+        after: TableLocation,
     },
 }
 

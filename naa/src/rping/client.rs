@@ -7,7 +7,7 @@ use verbs::CmEvent;
 
 use super::{
     Args, Report,
-    link::{Device, Link, Seen, conn_param, socket},
+    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param, socket},
     message, printable,
 };
 use crate::show;
@@ -17,17 +17,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Some(ip) => ip,
         None => naa_provider::source_for(args.address)?,
     };
-    let device = Device::open(local, args.provider.choice()?, false)?;
-    let mut link = Link::new(&device, args.size)?;
-    let path_mtu = connect(&device, &mut link, args)?;
+    let device = RpingDevice::open(local, args.provider.choice()?, false)?;
+    let mut connection = RpingConnection::new(&device, args.size)?;
+    let path_mtu = connect(&device, &mut connection, args)?;
     let start = Instant::now();
     let mut rounds = 0;
     while args.count == 0 || rounds < args.count {
-        round(&link, args, rounds)?;
+        round(&connection, args, rounds)?;
         rounds += 1;
     }
     let seconds = start.elapsed().as_secs_f64();
-    link.close();
+    connection.close();
     let report = Report {
         role: "client",
         provider: device.context.attr().provider,
@@ -43,10 +43,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     report.print(args.json)
 }
 
-fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32> {
+fn connect(device: &RpingDevice, connection: &mut RpingConnection, args: &Args) -> anyhow::Result<u32> {
     let server = socket(args.address, args.port);
-    let id = device.channel.connect(&link.qp, server, &conn_param())?;
-    link.bind(id);
+    let id = device.channel.connect(&connection.qp, server, &conn_param())?;
+    connection.bind(id);
     match device.next_event_of(id, None)? {
         CmEvent::Established { param, .. } => Ok(param.path_mtu),
         CmEvent::Rejected { reason, .. } => {
@@ -63,21 +63,21 @@ fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32>
     }
 }
 
-fn round(link: &Link, args: &Args, n: u32) -> anyhow::Result<()> {
+fn round(connection: &RpingConnection, args: &Args, n: u32) -> anyhow::Result<()> {
     let size = args.size;
     let sent = message(n, size as usize);
-    link.buffer.memory().write(0, &sent);
-    link.advertise(size)?;
-    let Seen::Advertised { .. } = link.receive()? else {
+    connection.buffer.memory().write(0, &sent);
+    connection.advertise(size)?;
+    let ReceiveResult::Advertised { .. } = connection.receive()? else {
         bail!("the server closed the connection in round {n}")
     };
     // The server has read the source. The sink is cleared, so that the check cannot pass by accident.
-    link.buffer.memory().zero();
-    link.advertise(size)?;
-    let Seen::Advertised { .. } = link.receive()? else {
+    connection.buffer.memory().zero();
+    connection.advertise(size)?;
+    let ReceiveResult::Advertised { .. } = connection.receive()? else {
         bail!("the server closed the connection in round {n}")
     };
-    let came = link.buffer.memory().to_vec(0, size as usize);
+    let came = connection.buffer.memory().to_vec(0, size as usize);
     if args.validate && came != sent {
         bail!("round {n}: what came back differs from what was sent");
     }

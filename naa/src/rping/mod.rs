@@ -5,7 +5,7 @@
 //! of 16 bytes: address, RKey and size, big-endian (rdma-core, librdmacm/examples/rping.c).
 
 mod client;
-mod link;
+mod connection;
 mod server;
 
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ use verbs::{CmEvent, CmId, SendOp};
 
 use super::{
     Args, Report,
-    link::{Device, Link, Seen, conn_param, socket},
+    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param, socket},
     printable,
 };
 use crate::show;
@@ -16,7 +16,7 @@ use crate::show;
 const CONFIRM: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let device = Device::open(args.address, args.provider.choice()?, true)?;
+    let device = RpingDevice::open(args.address, args.provider.choice()?, true)?;
     let (listener, port) = device.channel.listen(args.port, 8)?;
     if args.verbose {
         let listening = socket(args.address, port);
@@ -39,17 +39,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result<()> {
-    let mut link = Link::new(device, 65536)?;
-    link.bind(id);
-    device.channel.accept(id, &link.qp, &conn_param()).context("cannot accept")?;
+fn serve(device: &RpingDevice, args: &Args, id: CmId, peer: String) -> anyhow::Result<()> {
+    let mut connection = RpingConnection::new(device, 65536)?;
+    connection.bind(id);
+    device.channel.accept(id, &connection.qp, &conn_param()).context("cannot accept")?;
     let CmEvent::Established { param, .. } = device.next_event_of(id, Some(CONFIRM))? else {
         bail!("the client went away during the handshake")
     };
     let path_mtu = param.path_mtu;
     let start = Instant::now();
     let (mut rounds, mut size) = (0, 0);
-    while let Some(bytes) = round(&link, args)? {
+    while let Some(bytes) = round(&connection, args)? {
         size = bytes;
         rounds += 1;
     }
@@ -62,19 +62,19 @@ fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result
 }
 
 /// Serves one round. Returns the bytes that were moved, or `None` when the client is done.
-fn round(link: &Link, args: &Args) -> anyhow::Result<Option<u32>> {
-    let Seen::Advertised { remote, size } = link.receive()? else { return Ok(None) };
-    if size as usize > link.buffer.memory().len() {
+fn round(connection: &RpingConnection, args: &Args) -> anyhow::Result<Option<u32>> {
+    let ReceiveResult::Advertised { remote, size } = connection.receive()? else { return Ok(None) };
+    if size as usize > connection.buffer.memory().len() {
         bail!("the client advertises {size} bytes; rping's messages have at most 65536");
     }
-    link.transfer(SendOp::Read(remote), size)?;
+    connection.transfer(SendOp::Read(remote), size)?;
     if args.verbose {
-        let read = link.buffer.memory().to_vec(0, size as usize);
+        let read = connection.buffer.memory().to_vec(0, size as usize);
         show::line(&format!("server ping data: {}", printable(&read)))?;
     }
-    link.advertise(0)?;
-    let Seen::Advertised { remote, size: sink } = link.receive()? else { return Ok(None) };
-    link.transfer(SendOp::Write(remote), sink.min(size))?;
-    link.advertise(0)?;
+    connection.advertise(0)?;
+    let ReceiveResult::Advertised { remote, size: sink } = connection.receive()? else { return Ok(None) };
+    connection.transfer(SendOp::Write(remote), sink.min(size))?;
+    connection.advertise(0)?;
     Ok(Some(size))
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use naa_server::stats::{Cut, PeerStats, Stats};
+use naa_server::counters::{Cut, ServerCounters, SourceNetworkCounters};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text},
@@ -12,12 +12,12 @@ use prometheus_client::{
 use serde_json::{Value, json};
 
 #[derive(Debug)]
-struct Shown(Arc<Stats>);
+struct ServerCollector(Arc<ServerCounters>);
 
 /// Returns a function that makes the text with the counters at the time of a request.
-pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'static {
+pub(super) fn text(stats: Arc<ServerCounters>) -> impl Fn() -> String + Send + Sync + 'static {
     let mut registry = Registry::with_prefix("naa_server");
-    registry.register_collector(Box::new(Shown(stats)));
+    registry.register_collector(Box::new(ServerCollector(stats)));
     move || {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -27,7 +27,7 @@ pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'st
 }
 
 /// The JSON object at the end; `peers` are those that have sessions, memory or calls.
-pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
+pub(super) fn end(of: &ServerCounters, peers: &[SourceNetworkCounters]) -> Value {
     let cut: serde_json::Map<_, _> =
         Cut::ALL.into_iter().map(|cause| (cause.name().into(), of.calls_cut(cause).get().into())).collect();
     json!({"event": "end", "sessions": of.sessions_accepted.get(), "calls": of.calls.get(),
@@ -36,7 +36,7 @@ pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
 }
 
 /// The summary at the end as text.
-pub(super) fn summary(of: &Stats) -> String {
+pub(super) fn summary(of: &ServerCounters) -> String {
     let (sessions, calls, failed) = (of.sessions_accepted.get(), of.calls.get(), of.calls_failed.get());
     // Calls that timed out were answered, so `failed` counts them already.
     let cut = [Cut::HostLeft, Cut::ConnectionFailed, Cut::ServerEnded];
@@ -51,8 +51,8 @@ pub(super) fn summary(of: &Stats) -> String {
     format!("served {sessions} sessions, {calls} calls ({failed} failed{cut}){lookups}")
 }
 
-fn peers_json(peers: &[PeerStats]) -> Value {
-    let row = |of: &PeerStats| {
+fn peers_json(peers: &[SourceNetworkCounters]) -> Value {
+    let row = |of: &SourceNetworkCounters| {
         json!({"peer": of.peer.map(|peer| peer.to_string()), "sessions": of.sessions,
             "sessions_accepted": of.sessions_accepted, "memory": of.memory, "memory_refused": of.memory_refused,
             "calls": of.calls, "calls_refused": of.calls_refused, "calls_waiting": of.open.waiting,
@@ -61,7 +61,7 @@ fn peers_json(peers: &[PeerStats]) -> Value {
     peers.iter().map(row).collect()
 }
 
-impl Collector for Shown {
+impl Collector for ServerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let of = &*self.0;
         for (name, help, value) in [
@@ -94,8 +94,8 @@ impl Collector for Shown {
     }
 }
 
-fn peers(encoder: &mut DescriptorEncoder<'_>, peers: &[PeerStats]) -> fmt::Result {
-    type Value = fn(&PeerStats) -> u64;
+fn peers(encoder: &mut DescriptorEncoder<'_>, peers: &[SourceNetworkCounters]) -> fmt::Result {
+    type Value = fn(&SourceNetworkCounters) -> u64;
     let now: [(&str, &str, Value); 5] = [
         ("peer_sessions", "Sessions of a peer now", |of| of.sessions as u64),
         ("peer_memory_bytes", "Memory of a peer", |of| of.memory),
@@ -127,6 +127,6 @@ fn peers(encoder: &mut DescriptorEncoder<'_>, peers: &[PeerStats]) -> fmt::Resul
     Ok(())
 }
 
-fn label(of: &PeerStats) -> String {
+fn label(of: &SourceNetworkCounters) -> String {
     of.peer.map(|peer| peer.to_string()).unwrap_or_default()
 }

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, os::unix::fs::FileTypeExt as _, path::PathBuf, 
 
 use clap::ArgGroup;
 use ejfat::lb::Rules;
-use ejfat_bridge::{Bridge, Handle};
-use ejfat_lb::{Forwarder, ForwarderConfig, Plane};
-use ejfat_udp::{Event, ReceiverConfig};
+use ejfat_bridge::{Bridge, BridgeHandle};
+use ejfat_lb::{Forwarder, ForwarderConfig, SharedDataPlane};
+use ejfat_udp::{ReceivedEvent, ReceiverConfig};
 use naa_server::function::Handler;
-use naa_services::{Reassembly, Sink, SinkError};
+use naa_services::{EventSink, Reassembly, SinkError};
 
 use crate::{
     bridge,
@@ -64,27 +64,27 @@ pub(super) struct Args {
     #[command(flatten)]
     limits: Limits,
     #[command(flatten, next_help_heading = "Control plane, with --reassemble or --bridge")]
-    site: site::Worker,
+    site: site::WorkerArgs,
 }
 
 /// The services, which run until this is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Services {
+pub(super) struct RunningServices {
     reassembly: Option<Arc<Reassembly>>,
     forwarder: Option<Forwarder>,
     /// The addresses at which the bridge receives segments.
     bridge: Vec<std::net::SocketAddr>,
-    bridge_handle: Option<Handle>,
+    bridge_handle: Option<BridgeHandle>,
     /// The reservation of which to be a worker, until the services have registered.
     wanted: Option<Wanted>,
     joined: Vec<Joined>,
     /// The reasons for ended reservations that were already logged.
-    told: BTreeSet<String>,
+    logged: BTreeSet<String>,
 }
 
 /// The started services, and what the server needs of them.
-pub(super) struct Started {
-    pub(super) services: Services,
+pub(super) struct ServiceParts {
+    pub(super) services: RunningServices,
     /// The functions by which hosts call the services.
     pub(super) functions: Vec<Handler>,
     pub(super) bridge: Option<Bridge>,
@@ -100,8 +100,8 @@ impl Args {
     }
 
     /// Starts the services, except the bridge, which runs in the server loop.
-    pub(super) fn start(&self) -> anyhow::Result<Started> {
-        let (mut services, mut functions) = (Services::default(), Vec::new());
+    pub(super) fn start(&self) -> anyhow::Result<ServiceParts> {
+        let (mut services, mut functions) = (RunningServices::default(), Vec::new());
         if self.reassemble.is_some() || !self.bridge.is_empty() {
             services.wanted = self.site.wanted(&OfIni::default())?;
         }
@@ -109,7 +109,7 @@ impl Args {
         if let Some(bridge) = &bridge {
             services.bridge = bridge.addresses();
             services.bridge_handle = Some(bridge.handle());
-            values::tell_skipped(bridge.skipped());
+            values::report_skipped(bridge.skipped());
             functions.extend(naa_services::bridge(&bridge.handle()));
             functions.push(Bridge::function());
         }
@@ -124,21 +124,21 @@ impl Args {
         }
         if !self.forward.is_empty() {
             let listen = values::listen(&self.forward, None)?;
-            let plane = Arc::new(Plane::new(Rules::default(), values::seed()));
+            let plane = Arc::new(SharedDataPlane::new(Rules::default(), values::seed()));
             services.forwarder = Some(Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?);
             functions.extend(naa_services::lb(&plane));
         }
-        Ok(Started { services, functions, bridge })
+        Ok(ServiceParts { services, functions, bridge })
     }
 
     fn bridge(&self) -> anyhow::Result<Bridge> {
-        let settings = bridge::Settings::usual(self.bridge_local.clone(), self.limits.clone());
-        let config = settings.config(&self.bridge, None)?;
+        let args = bridge::BridgeArgs::usual(self.bridge_local.clone(), self.limits.clone());
+        let config = args.config(&self.bridge, None)?;
         bridge::build(config)
     }
 }
 
-impl Services {
+impl RunningServices {
     /// Registers the services that receive events, if there is a URI. They must receive already.
     ///
     /// # Errors
@@ -168,9 +168,9 @@ impl Services {
     }
 
     /// Logs once for each reason that services will not get events any more. The server goes on.
-    pub(super) fn tell_of_ended_reservations(&mut self) {
+    pub(super) fn log_ended_reservations(&mut self) {
         for why in self.joined.iter_mut().filter_map(Joined::is_over) {
-            if self.told.insert(why.clone()) {
+            if self.logged.insert(why.clone()) {
                 tracing::error!(
                     "{why}; this server goes on, and gets no events from the load balancer until it is started again with another \
                      EJFAT URI"
@@ -230,10 +230,10 @@ fn reassembly_ended(why: String) -> String {
     format!("reassembly ended: {why}")
 }
 
-struct Events(Box<dyn sink::Sink + Send>);
+struct Events(Box<dyn sink::EventSink + Send>);
 
-impl Sink for Events {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+impl EventSink for Events {
+    fn event(&mut self, event: &ReceivedEvent<'_>) -> Result<(), SinkError> {
         // The text has the error and its causes in one line.
         self.0.event(event).map_err(|error| format!("{error:#}").into())
     }
@@ -243,7 +243,7 @@ impl Sink for Events {
     }
 }
 
-fn open(path: &PathBuf) -> anyhow::Result<Box<dyn sink::Sink + Send>> {
+fn open(path: &PathBuf) -> anyhow::Result<Box<dyn sink::EventSink + Send>> {
     let is_pipe = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
-    Ok(if is_pipe { Box::new(sink::Pipe::open(path)?) } else { Box::new(sink::Folder::new(path)?) })
+    Ok(if is_pipe { Box::new(sink::Pipe::open(path)?) } else { Box::new(sink::FolderSink::new(path)?) })
 }

@@ -8,18 +8,18 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Folder, naa};
+use crate::common::{TempFolder, naa};
 
 /// A bridge on a loopback address of its own, until it is told to end.
-pub(crate) struct Bridge {
+pub(crate) struct BridgeProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     out: BufReader<ChildStdout>,
     pub(crate) ready: Value,
 }
 
-impl Bridge {
-    pub(crate) fn start(ip: &str, folder: &Folder, more: &[&str]) -> Self {
+impl BridgeProcess {
+    pub(crate) fn start(ip: &str, folder: &TempFolder, more: &[&str]) -> Self {
         let local = folder.file("socket");
         let mut command = naa(&["bridge", "--json", "--until-eof", "--provider", "embedded", "--port", "0"]);
         command.args(["--bind", ip, "--listen", &format!("{ip}:0"), "--local", &local]).args(more);
@@ -59,7 +59,7 @@ impl Bridge {
     }
 }
 
-impl Drop for Bridge {
+impl Drop for BridgeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -67,9 +67,9 @@ impl Drop for Bridge {
 }
 
 /// `naa events SOURCE --sums`, which says a line for each of so many events and ends.
-pub(crate) struct Worker(Child);
+pub(crate) struct WorkerProcess(Child);
 
-impl Worker {
+impl WorkerProcess {
     /// When it has subscribed.
     pub(crate) fn start(source: &str, events: usize, name: &str) -> Self {
         Self::start_with(source, name, &["--sums", "-n", &events.to_string()])
@@ -103,7 +103,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -39,12 +39,12 @@ pub(crate) fn stderr(output: &Output) -> String {
 }
 
 /// A server process that goes with the test.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
 }
 
-impl Server {
+impl ServerProcess {
     pub(crate) fn start(bind: &str) -> Self {
         Self::spawn(&mut naa(&["serve", "--bind", bind, "--port", "0", "--json"]))
     }
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -76,9 +76,9 @@ impl Drop for Server {
 }
 
 /// A folder that goes with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TempFolder(pub(crate) PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("naa-cli-{test}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder");
@@ -104,7 +104,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments};
+use ejfat::segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments};
 
 /// Makes a pcap file of Ethernet packets, each with its time in microseconds since the UNIX epoch.
 pub(crate) fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
@@ -38,7 +38,7 @@ pub(crate) fn v6(from: (Ipv6Addr, u16), to: (Ipv6Addr, u16), payload: &[u8]) -> 
 }
 
 /// The datagrams of an event on a path of an MTU of 1500.
-pub(crate) fn datagrams(version: LbVersion, ip: IpVersion, name: EventName, event: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn datagrams(version: LbVersion, ip: IpVersion, name: EventFields, event: &[u8]) -> Vec<Vec<u8>> {
     let size = SegmentSize::of_mtu(1500, ip).unwrap();
     let segments = Segments::new(version, size, name, event.len() as u64).unwrap();
     segments.map(|segment| [&segment.headers[..], &event[segment.payload]].concat()).collect()

@@ -14,14 +14,14 @@ use serde_json::Value;
 use crate::common::naa;
 
 /// `naa ejfat recv` on a port of loopback.
-pub(crate) struct Worker {
+pub(crate) struct WorkerProcess {
     pub(crate) child: Child,
     pub(crate) stdout: BufReader<ChildStdout>,
     pub(crate) address: String,
     pub(crate) ready: Value,
 }
 
-impl Worker {
+impl WorkerProcess {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a worker starts");
@@ -46,7 +46,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -16,7 +16,7 @@ use simnet::Random;
 
 use crate::{
     RESERVATIONS,
-    known::{Known, Reservation, Thing, bury, state},
+    known::{Known, Reservation, Thing, add_dead, state},
 };
 
 /// How many senders and sessions of a reservation, and tokens, a client has at most.
@@ -84,9 +84,9 @@ impl Client<'_> {
         of.may_be_gone = true;
         self.connection.with_token(&of.it.token)?.free(&of.it.lb)?;
         let Reservation { lb, token, sessions, .. } = self.known.reservations.swap_remove(at).it;
-        bury(&mut self.known.dead_reservations, lb);
-        bury(&mut self.known.dead_tokens, token);
-        sessions.into_keys().for_each(|id| bury(&mut self.known.dead_sessions, id));
+        add_dead(&mut self.known.dead_reservations, lb);
+        add_dead(&mut self.known.dead_tokens, token);
+        sessions.into_keys().for_each(|id| add_dead(&mut self.known.dead_sessions, id));
         Ok(())
     }
 
@@ -115,8 +115,8 @@ impl Client<'_> {
         let (id, token) = (id.clone(), session.it.clone());
         self.connection.with_token(&token)?.deregister(&of.lb, &id)?;
         of.sessions.remove(&id);
-        bury(&mut self.known.dead_sessions, id);
-        bury(&mut self.known.dead_tokens, token);
+        add_dead(&mut self.known.dead_sessions, id);
+        add_dead(&mut self.known.dead_tokens, token);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Client<'_> {
         let selector = token_selector::TokenSelector::Token(token.it.clone());
         self.connection.revoke_token(TokenSelector { token_selector: Some(selector) })?;
         let token = self.known.tokens.pop().expect("it is there");
-        bury(&mut self.known.dead_tokens, token.it);
+        add_dead(&mut self.known.dead_tokens, token.it);
         Ok(())
     }
 

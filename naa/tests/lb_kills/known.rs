@@ -47,7 +47,7 @@ pub(crate) struct Known {
     pub(crate) dead_reservations: VecDeque<String>,
 }
 
-pub(crate) fn bury(dead: &mut VecDeque<String>, name: String) {
+pub(crate) fn add_dead(dead: &mut VecDeque<String>, name: String) {
     if dead.len() == LOOKED_AT {
         dead.pop_front();
     }

@@ -7,7 +7,7 @@ pub const VARIABLE: &str = "NAA_PROVIDER";
 
 /// The provider that a program is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Choice {
+pub enum ProviderChoice {
     /// The verbs provider if an RDMA device has the local address, otherwise the embedded provider.
     #[default]
     Auto,
@@ -38,7 +38,7 @@ impl fmt::Display for BadChoice {
 
 impl std::error::Error for BadChoice {}
 
-impl Choice {
+impl ProviderChoice {
     /// Returns the choice in the variable `NAA_PROVIDER`, or `Auto` if the variable is not set or empty.
     ///
     /// # Errors
@@ -62,13 +62,13 @@ impl Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for ProviderChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for ProviderChoice {
     type Err = BadChoice;
 
     fn from_str(text: &str) -> Result<Self, BadChoice> {
@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn choices_are_read_as_they_are_written() {
-        for choice in [Choice::Auto, Choice::Verbs, Choice::Embedded] {
+        for choice in [ProviderChoice::Auto, ProviderChoice::Verbs, ProviderChoice::Embedded] {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }
         for bad in ["", "Verbs", "rxe", "auto,verbs"] {
-            let error = bad.parse::<Choice>().unwrap_err().to_string();
+            let error = bad.parse::<ProviderChoice>().unwrap_err().to_string();
             assert!(error.contains(&format!("{bad:?}")) && error.contains("embedded"), "{error}");
         }
     }

@@ -19,7 +19,7 @@ pub struct DeviceConfig {
     /// registers memory cheaply.
     pub keep_registrations: bool,
     /// The artificial loss of received datagrams, for tests. Only the embedded provider can lose datagrams on purpose.
-    pub loss: Option<roce_udp::Loss>,
+    pub loss: Option<roce_udp::LossInjection>,
     /// The trace to which the device writes the packets that it refuses. Only the embedded provider can record refused
     /// packets.
     pub trace: Option<roce_udp::Trace>,
@@ -31,21 +31,21 @@ pub struct DeviceConfig {
 }
 
 impl DeviceConfig {
-    pub(crate) fn embedded(&self) -> roce_udp::Options {
-        roce_udp::Options {
+    pub(crate) fn embedded(&self) -> roce_udp::EmbeddedConfig {
+        roce_udp::EmbeddedConfig {
             config: self.limits.clone(),
             max_path_mtu: self.max_path_mtu,
             must_listen: self.must_listen,
             loss: self.loss,
             trace: self.trace.clone(),
             keeps_access: self.keeps_access,
-            ..roce_udp::Options::default()
+            ..roce_udp::EmbeddedConfig::default()
         }
     }
 
     /// # Errors
     /// Fails with [`Error::Invalid`] if a field requests something that the verbs provider cannot do.
-    pub(crate) fn verbs(&self) -> Result<verbs_ibv::Options, Error> {
+    pub(crate) fn verbs(&self) -> Result<verbs_ibv::VerbsConfig, Error> {
         let refusals = [
             (
                 self.max_path_mtu.is_some(),
@@ -64,7 +64,7 @@ impl DeviceConfig {
         ];
         match refusals.into_iter().find(|(asked, _)| *asked) {
             Some((_, why)) => Err(Error::Invalid(why)),
-            None => Ok(verbs_ibv::Options { keep_registrations: self.keep_registrations }),
+            None => Ok(verbs_ibv::VerbsConfig { keep_registrations: self.keep_registrations }),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr};
 use verbs::Error;
 use verbs_ibv::{Owner, RdmaDevice};
 
-use crate::Choice;
+use crate::ProviderChoice;
 
 /// A provider: an RDMA stack behind the driver interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,11 +42,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
+    pub(crate) fn look(local: IpAddr, choice: ProviderChoice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
         // The libraries of rdma-core are loaded only if the decision may be for the verbs provider.
-        let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
+        let wanted = choice == ProviderChoice::Verbs || (choice == ProviderChoice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
     }
@@ -76,18 +76,18 @@ impl Decision {
 }
 
 /// Decides which provider serves `local`; if no provider can serve the address, the error text gives the reason.
-pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<Decision, String> {
+pub(crate) fn decide(local: IpAddr, choice: ProviderChoice, machine: &Machine) -> Result<Decision, String> {
     let expected = Decision::expected;
     match choice {
-        Choice::Embedded => Ok(expected(Provider::Embedded, "as asked".into())),
-        Choice::Verbs => match (&machine.owner, &machine.missing) {
+        ProviderChoice::Embedded => Ok(expected(Provider::Embedded, "as asked".into())),
+        ProviderChoice::Verbs => match (&machine.owner, &machine.missing) {
             (Some(owner), None) => {
                 Ok(expected(Provider::Verbs, format!("as asked; {} has {local}", owner.device)))
             }
             (Some(owner), Some(missing)) => Err(format!("{} has {local}, but {missing}", owner.device)),
             (None, missing) => Err(no_owner(local, &machine.devices, missing.as_deref())),
         },
-        Choice::Auto => match (&machine.owner, &machine.missing) {
+        ProviderChoice::Auto => match (&machine.owner, &machine.missing) {
             (Some(owner), None) => Ok(expected(Provider::Verbs, format!("{} has {local}", owner.device))),
             (Some(owner), Some(missing)) if owner.is_soft => {
                 let why = format!("{} has {local}, but {missing}", owner.device);
@@ -148,7 +148,7 @@ fn no_owner(local: IpAddr, devices: &[RdmaDevice], missing: Option<&str>) -> Str
 
 /// Describes the devices and their addresses in a text for people.
 fn addresses(devices: &[RdmaDevice]) -> String {
-    let told = |device: &RdmaDevice| {
+    let describe = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
         let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
         // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2.
@@ -156,7 +156,7 @@ fn addresses(devices: &[RdmaDevice]) -> String {
         let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
         format!("{} with {found}", device.name)
     };
-    devices.iter().map(told).collect::<Vec<_>>().join("; ")
+    devices.iter().map(describe).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -181,7 +181,12 @@ mod tests {
 
     /// Returns the text of the decision for `local` on a machine with `devices`; if `missing` is true, rdma-core is not
     /// installed on the machine. If the decision is surprising, the returned text ends with `(!)`.
-    fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
+    fn decided(
+        local: &str,
+        choice: ProviderChoice,
+        devices: &[RdmaDevice],
+        missing: bool,
+    ) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";
         let owner = devices.iter().find(serves).filter(|device| device.ports[0].gids[0].kind == "RoCE v2");
@@ -201,7 +206,8 @@ mod tests {
     #[test]
     fn auto_takes_verbs_where_a_device_has_the_address() {
         let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
-        let auto = |local, devices: &[_], missing| said(local, Choice::Auto, devices, missing).unwrap();
+        let auto =
+            |local, devices: &[_], missing| decided(local, ProviderChoice::Auto, devices, missing).unwrap();
         assert_eq!(auto("10.9.0.1", &rxe, false), "verbs: rxe0 has 10.9.0.1");
         assert_eq!(auto("127.0.0.1", &rxe, false), "embedded: no RDMA device has 127.0.0.1");
         assert_eq!(auto("127.0.0.1", &[], false), "embedded: this machine has no RDMA device");
@@ -220,7 +226,7 @@ mod tests {
     #[test]
     fn a_nic_without_its_library_is_no_reason_for_the_other_provider() {
         let nic = [RdmaDevice { is_soft: false, ..rxe0("4: ACTIVE", "RoCE v2") }];
-        let error = said("10.9.0.1", Choice::Auto, &nic, true).unwrap_err();
+        let error = decided("10.9.0.1", ProviderChoice::Auto, &nic, true).unwrap_err();
         assert!(error.contains(MISSING) && error.contains("--provider embedded"), "{error}");
     }
 
@@ -228,18 +234,19 @@ mod tests {
     fn what_is_asked_for_is_taken() {
         let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
         for (devices, missing) in [(&rxe[..], false), (&rxe[..], true), (&[][..], true)] {
-            let said = said("10.9.0.1", Choice::Embedded, devices, missing);
-            assert_eq!(said.unwrap(), "embedded: as asked");
+            let decided = decided("10.9.0.1", ProviderChoice::Embedded, devices, missing);
+            assert_eq!(decided.unwrap(), "embedded: as asked");
         }
-        let said = said("10.9.0.1", Choice::Verbs, &rxe, false);
-        assert_eq!(said.unwrap(), "verbs: as asked; rxe0 has 10.9.0.1");
+        let decided = decided("10.9.0.1", ProviderChoice::Verbs, &rxe, false);
+        assert_eq!(decided.unwrap(), "verbs: as asked; rxe0 has 10.9.0.1");
     }
 
     #[test]
     fn verbs_that_cannot_be_had_are_an_error_with_the_remedy() {
         let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
-        let failed =
-            |local, devices: &[_], missing| said(local, Choice::Verbs, devices, missing).unwrap_err();
+        let failed = |local, devices: &[_], missing| {
+            decided(local, ProviderChoice::Verbs, devices, missing).unwrap_err()
+        };
         assert_eq!(failed("10.9.0.1", &rxe, true), format!("rxe0 has 10.9.0.1, but {MISSING}"));
         let elsewhere = failed("127.0.0.1", &rxe, false);
         for part in ["no RDMA device has 127.0.0.1", "rxe0 with 10.9.0.1, fd00:9::1", "rdma link add rxe1 "] {

@@ -5,10 +5,10 @@
 //! rdma-core can be used, and on the choice of the user. The reason for the choice is always reported.
 //!
 //! ```rust
-//! use naa_provider::{Choice, DeviceConfig, free_loopback, open};
+//! use naa_provider::{DeviceConfig, ProviderChoice, free_loopback, open};
 //!
 //! let local = free_loopback()?;
-//! let opened = open(local, Choice::Auto, &DeviceConfig::default())?;
+//! let opened = open(local, ProviderChoice::Auto, &DeviceConfig::default())?;
 //! println!("{}", opened.why);
 //! assert_eq!(opened.context.attr().address, local);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -23,10 +23,10 @@ use std::net::IpAddr;
 
 use verbs::{Context, Error};
 
-pub use choice::{BadChoice, Choice, VARIABLE};
+pub use choice::{BadChoice, ProviderChoice, VARIABLE};
 pub use config::DeviceConfig;
 pub use decide::Provider;
-pub use roce_udp::{Loss, RefusedPacket, Trace, free_loopback, source_for};
+pub use roce_udp::{LossInjection, RefusedPacket, Trace, free_loopback, source_for};
 
 use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;
@@ -45,7 +45,7 @@ pub struct Chosen {
     /// RDMA devices but none of them has the address, and the address is not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
-    choice: Choice,
+    choice: ProviderChoice,
     owner: Option<Owner>,
 }
 
@@ -66,7 +66,7 @@ pub struct Opened {
 /// The verbs provider is required if the user chose it, or if a NIC has the address and the user chose no provider.
 /// Fails with [`Error::NoDevice`] if the verbs provider is required but cannot serve the address. The text of the error
 /// contains a remedy.
-pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
+pub fn choose(local: IpAddr, choice: ProviderChoice) -> Result<Chosen, Error> {
     let local = local.to_canonical();
     let machine = Machine::look(local, choice);
     let Decision { provider, why, is_surprising } =
@@ -79,7 +79,7 @@ pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
 ///
 /// # Errors
 /// Fails with the errors of [`choose`] and of [`Chosen::open`].
-pub fn open(local: IpAddr, choice: Choice, config: &DeviceConfig) -> Result<Opened, Error> {
+pub fn open(local: IpAddr, choice: ProviderChoice, config: &DeviceConfig) -> Result<Opened, Error> {
     choose(local, choice)?.open(config)
 }
 
@@ -103,7 +103,7 @@ impl Chosen {
     /// Converts the error of the verbs provider into the error for the user. If the user chose no provider, the error
     /// text also says how to use the embedded provider.
     fn failed(&self, error: Error) -> Error {
-        if self.choice != Choice::Auto {
+        if self.choice != ProviderChoice::Auto {
             return error;
         }
         let problem = decide::words(&error);
@@ -120,7 +120,7 @@ impl Chosen {
 mod tests {
     use super::*;
 
-    fn chosen(choice: Choice) -> Chosen {
+    fn chosen(choice: ProviderChoice) -> Chosen {
         let why = "verbs: rxe0 has 10.9.0.1".into();
         let local = "10.9.0.1".parse().unwrap();
         Chosen { provider: Provider::Verbs, why, is_surprising: false, local, choice, owner: None }
@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn a_device_that_fails_is_never_replaced_but_the_other_provider_is_named() {
         let error = || Error::NoDevice("/dev/infiniband/rdma_cm cannot be opened".into());
-        let auto = chosen(Choice::Auto).failed(error()).to_string();
+        let auto = chosen(ProviderChoice::Auto).failed(error()).to_string();
         let expected = "no device: rxe0 has 10.9.0.1, but /dev/infiniband/rdma_cm cannot be opened; \
                         or take --provider embedded";
         assert_eq!(auto, expected);
-        assert_eq!(chosen(Choice::Verbs).failed(error()).to_string(), error().to_string());
+        assert_eq!(chosen(ProviderChoice::Verbs).failed(error()).to_string(), error().to_string());
     }
 
     #[test]
@@ -141,10 +141,10 @@ mod tests {
         let config = DeviceConfig::default;
         for (config, remedy) in [
             (DeviceConfig { max_path_mtu: Some(1024), ..config() }, "ip link set"),
-            (DeviceConfig { loss: Some(Loss { per_million: 1, seed: 0 }), ..config() }, "netem"),
+            (DeviceConfig { loss: Some(LossInjection { per_million: 1, seed: 0 }), ..config() }, "netem"),
             (DeviceConfig { trace: Some(Trace::default()), ..config() }, "tcpdump"),
         ] {
-            let error = chosen(Choice::Auto).open(&config).unwrap_err();
+            let error = chosen(ProviderChoice::Auto).open(&config).unwrap_err();
             assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains(remedy), "{error}");
         }
     }

@@ -210,18 +210,18 @@ fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// A mapping, which is unmapped when the `Mapping` is dropped.
-struct Mapping {
+/// A mapping, which is unmapped when the `OwnedMapping` is dropped.
+struct OwnedMapping {
     addr: *mut libc::c_void,
     len: usize,
 }
 
 // SAFETY: a mapping consists only of an address and a length, and any thread may unmap it.
-unsafe impl Send for Mapping {}
-// SAFETY: a shared reference to a `Mapping` gives no access to the mapped memory.
-unsafe impl Sync for Mapping {}
+unsafe impl Send for OwnedMapping {}
+// SAFETY: a shared reference to an `OwnedMapping` gives no access to the mapped memory.
+unsafe impl Sync for OwnedMapping {}
 
-impl Drop for Mapping {
+impl Drop for OwnedMapping {
     fn drop(&mut self) {
         // SAFETY: `map_with` mapped the range, and nothing refers to the range after the last `Memory` was dropped.
         unsafe { libc::munmap(self.addr, self.len) };
@@ -245,7 +245,7 @@ fn map_with(
     if addr == libc::MAP_FAILED {
         return Err(refused(len, &io::Error::last_os_error()));
     }
-    let mapping = Mapping { addr, len: mapped };
+    let mapping = OwnedMapping { addr, len: mapped };
     advise_huge(&mapping);
     // SAFETY: `mapping`, which becomes the owner of the memory, keeps at least `len` bytes mapped for reading. If
     // `protection` does not permit writing, the caller puts the memory into a `ReadOnly`, which never writes.
@@ -254,7 +254,7 @@ fn map_with(
 
 /// Requests huge pages from the kernel. If the kernel has no huge pages, it refuses the request, and the mapping keeps
 /// small pages.
-fn advise_huge(mapping: &Mapping) {
+fn advise_huge(mapping: &OwnedMapping) {
     if mapping.len >= HUGE_PAGE {
         // SAFETY: `mapping` owns the range, and the advice does not change its content.
         unsafe { libc::madvise(mapping.addr, mapping.len, libc::MADV_HUGEPAGE) };

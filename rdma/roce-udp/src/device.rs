@@ -15,9 +15,9 @@ use verbs::{DeviceAttr, Error, WaitMode, WaitOn, Wake};
 
 use crate::{
     engine::{Engine, Turn},
-    role::{Role, RoleWord, Seen},
+    progress_owner::{OwnerSnapshot, ProgressOwner, ProgressOwnerWord},
     socket::{self, Waker},
-    spin::{Crowd, Next, Spinner},
+    spin::{CpuContention, Next, Spinner},
     sys::fork,
     waiters::Notice,
 };
@@ -28,12 +28,12 @@ use crate::{
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct EmbeddedDevice {
     pub(crate) attr: DeviceAttr,
     /// The reason why the device cannot listen; `None` if it can.
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
-    role: RoleWord,
+    role: ProgressOwnerWord,
     /// The number of turns that callers made as progress owner: in a turn, a thread receives datagrams, handles due
     /// timers and sends packets. While the number of turns does not change, the progress owner is stalled or has
     /// nothing to do.
@@ -61,18 +61,18 @@ struct State {
     /// names the objects for which the progress owner waits.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
-    crowd: Crowd,
+    contention: CpuContention,
 }
 
-/// Exclusive access to the engine, with the device's lock held. When an `Access` is dropped, the work in `after` is
-/// done: packets that are due are sent, and threads whose objects became ready are notified.
-pub(crate) struct Access<'a> {
-    device: &'a Device,
+/// Exclusive access to the engine, with the device's lock held. When an `EngineGuard` is dropped, the work in `after`
+/// is done: packets that are due are sent, and threads whose objects became ready are notified.
+pub(crate) struct EngineGuard<'a> {
+    device: &'a EmbeddedDevice,
     state: MutexGuard<'a, State>,
     after: After,
 }
 
-/// The work that remains to be done when an [`Access`] to the engine is dropped.
+/// The work that remains to be done when an [`EngineGuard`] is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
@@ -82,7 +82,7 @@ enum After {
     Transmit,
 }
 
-impl Device {
+impl EmbeddedDevice {
     pub(crate) fn start(
         engine: Engine,
         attr: DeviceAttr,
@@ -92,8 +92,13 @@ impl Device {
         let device = Arc::new(Self {
             attr,
             cannot_listen,
-            state: Mutex::new(State { engine, asleep: None, blocked: false, crowd: Crowd::default() }),
-            role: RoleWord::new(),
+            state: Mutex::new(State {
+                engine,
+                asleep: None,
+                blocked: false,
+                contention: CpuContention::default(),
+            }),
+            role: ProgressOwnerWord::new(),
             rounds: AtomicU32::new(0),
             contenders: AtomicU32::new(0),
             caller_waker: waker()?,
@@ -119,12 +124,12 @@ impl Device {
     }
 
     /// Locks the engine for a call of the driver interface. In a forked child process, the lock can be held by a thread
-    /// that exists only in the parent process, so `access` fails without trying to take the lock.
-    pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
+    /// that exists only in the parent process, so `guard` fails without trying to take the lock.
+    pub(crate) fn guard(&self) -> Result<EngineGuard<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
         }
-        Ok(Access { device: self, state: self.contend(), after: After::Nothing })
+        Ok(EngineGuard { device: self, state: self.contend(), after: After::Nothing })
     }
 
     /// Locks the engine for a thread that is not the progress owner.
@@ -160,8 +165,8 @@ impl Device {
         /// program can check `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
-            let mut access = self.access()?;
-            let engine = access.engine();
+            let mut guard = self.guard()?;
+            let engine = guard.engine();
             if let Some(cq) = on.cq {
                 // Refuses an unknown completion queue, because a wait for it could never end.
                 engine.endpoint.poll_cq(cq, &mut [])?;
@@ -172,7 +177,7 @@ impl Device {
             if engine.waiters.take_interrupt(&on) {
                 return Ok(Wake::Interrupted);
             }
-            if access.take_role() { None } else { Some(access.engine().waiters.join(on)) }
+            if guard.take_role() { None } else { Some(guard.engine().waiters.join(on)) }
         };
         let Some(waiter) = waiter else { return Ok(self.drive(on, mode, beside, deadline)) };
         let turn = beside.map(|_| Instant::now() + TURN);
@@ -218,9 +223,9 @@ impl Device {
                 self.stop_driving(&mut state);
                 return wake;
             }
-            let next = spinner.after(&turn, now, &mut state.crowd);
+            let next = spinner.after(&turn, now, &mut state.contention);
             if next == Next::Sleep {
-                if self.sleep(state, Role::Caller, (on, beside), deadline, now) {
+                if self.sleep(state, ProgressOwner::Caller, (on, beside), deadline, now) {
                     self.stop_driving(&mut self.lock());
                     return Wake::Ready;
                 }
@@ -236,7 +241,7 @@ impl Device {
 
     fn stop_driving(&self, state: &mut State) {
         if self.role.pass_on(&mut state.engine.waiters) {
-            self.rouse_thread();
+            self.wake_thread();
         }
     }
 
@@ -258,7 +263,7 @@ impl Device {
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
-        role: Role,
+        role: ProgressOwner,
         (on, beside): (WaitOn, Option<BorrowedFd<'_>>),
         until: Option<Instant>,
         now: Instant,
@@ -306,8 +311,12 @@ impl Device {
             last = changes;
             let at_once = quiet > 0 || self.called.swap(false, Ordering::AcqRel);
             match role {
-                Role::None if at_once && self.role.change(Role::None, Role::Thread) => self.drive_as_thread(),
-                Role::Caller if quiet > QUIET_ROUNDS && self.role.fall_asleep(seen) => {
+                ProgressOwner::None
+                    if at_once && self.role.change(ProgressOwner::None, ProgressOwner::Thread) =>
+                {
+                    self.drive_as_thread();
+                }
+                ProgressOwner::Caller if quiet > QUIET_ROUNDS && self.role.fall_asleep(seen) => {
                     self.watch(seen, LINGER);
                     self.role.awake();
                 }
@@ -319,7 +328,7 @@ impl Device {
     /// Sleeps for up to a second while a caller is the progress owner. If the progress owner makes no turn during the
     /// sleep, the progress thread makes turns itself, until the progress owner makes turns again or there is no more
     /// work.
-    fn watch(&self, seen: Seen, linger: Duration) {
+    fn watch(&self, seen: OwnerSnapshot, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
         /// whether there is work.
         const WATCHDOG: Duration = Duration::from_secs(1);
@@ -339,10 +348,10 @@ impl Device {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // When `access` is dropped, a sleeping progress owner is woken if one of the objects that it waits for
+                // When `guard` is dropped, a sleeping progress owner is woken if one of the objects that it waits for
                 // is ready.
-                let mut access = Access { device: self, state, after: After::Transmit };
-                if access.state.turn(&WaitOn::default()).busy {
+                let mut guard = EngineGuard { device: self, state, after: After::Transmit };
+                if guard.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
                 }
             }
@@ -356,11 +365,11 @@ impl Device {
     fn drive_as_thread(&self) {
         loop {
             let mut state = self.lock();
-            if self.role.get().0 != Role::Thread {
+            if self.role.get().0 != ProgressOwner::Thread {
                 return;
             }
             if self.closing.load(Ordering::Acquire) {
-                self.role.change(Role::Thread, Role::None);
+                self.role.change(ProgressOwner::Thread, ProgressOwner::None);
                 return;
             }
             let turn = state.turn(&WaitOn::default());
@@ -369,13 +378,13 @@ impl Device {
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, Role::Thread, (WaitOn::default(), None), None, Instant::now());
+            self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None, Instant::now());
         }
     }
 
     /// Wakes the progress thread from the sleep in `watch`, which can last a second. The progress thread needs no call
     /// of this function for the sleep in `progress`, because that sleep ends by itself after the time `LINGER`.
-    fn rouse_thread(&self) {
+    fn wake_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
         {
@@ -386,11 +395,11 @@ impl Device {
     /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect request is sent again after
     /// 250 ms, because the first one may be lost. NAAICE's C servers never confirm a disconnect, so the function waits
     /// for the full 300 ms if such a server is the peer.
-    fn part(&self) {
+    fn wait_for_disconnects(&self) {
         const LONGEST: Duration = Duration::from_millis(300);
         const STEP: Duration = Duration::from_millis(2);
         let start = Instant::now();
-        while start.elapsed() < LONGEST && self.lock().engine.endpoint.is_parting() {
+        while start.elapsed() < LONGEST && self.lock().engine.endpoint.is_disconnecting() {
             let _ = self.wait(WaitOn::default(), WaitMode::Block, Some(Instant::now() + STEP));
         }
     }
@@ -399,7 +408,7 @@ impl Device {
         if fork::generation() != self.forks {
             return;
         }
-        self.part();
+        self.wait_for_disconnects();
         self.closing.store(true, Ordering::Release);
         self.thread_waker.wake();
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -421,12 +430,12 @@ impl State {
     }
 }
 
-impl Access<'_> {
+impl EngineGuard<'_> {
     /// Makes the caller the progress owner; returns false if another caller is the progress owner. If the progress
     /// thread was the progress owner, it is woken and stops making turns.
     fn take_role(&mut self) -> bool {
         let taken = self.device.role.take();
-        if taken == Some(Role::Thread) {
+        if taken == Some(ProgressOwner::Thread) {
             self.state.asleep = None;
             self.device.thread_waker.wake();
         }
@@ -437,8 +446,8 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Returns the engine for work that may cause packets to be sent. When this `Access` is dropped, the packets that
-    /// are due are sent, and threads whose objects became ready are notified.
+    /// Returns the engine for work that may cause packets to be sent. When this `EngineGuard` is dropped, the packets
+    /// that are due are sent, and threads whose objects became ready are notified.
     pub(crate) fn flush_after(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         &mut self.state.engine
@@ -453,7 +462,7 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// Returns the engine for work that causes no packets to be sent. When this `Access` is dropped, threads whose
+    /// Returns the engine for work that causes no packets to be sent. When this `EngineGuard` is dropped, threads whose
     /// objects became ready are notified.
     pub(crate) fn notify_after(&mut self) -> &mut Engine {
         self.after = After::Notify;
@@ -461,7 +470,7 @@ impl Access<'_> {
     }
 }
 
-impl Drop for Access<'_> {
+impl Drop for EngineGuard<'_> {
     fn drop(&mut self) {
         let turn = match self.after {
             After::Nothing => return,
@@ -484,37 +493,37 @@ impl Drop for Access<'_> {
     }
 }
 
-impl Device {
+impl EmbeddedDevice {
     /// Returns the waker that ends the sleep of the thread that has `role`.
-    fn waker(&self, role: Role) -> &Waker {
+    fn waker(&self, role: ProgressOwner) -> &Waker {
         match role {
-            Role::Thread => &self.thread_waker,
+            ProgressOwner::Thread => &self.thread_waker,
             _ => &self.caller_waker,
         }
     }
 
     /// Arms the file descriptor of `on`; returns false if an object of `on` has something to poll already.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
-        let mut access = self.access()?;
-        let engine = access.engine();
+        let mut guard = self.guard()?;
+        let engine = guard.engine();
         if engine.ready(&on) {
             return Ok(false);
         }
-        engine.bells.arm(&on)?;
-        drop(access);
-        if self.role.get().0 == Role::None {
+        engine.notifiers.arm(&on)?;
+        drop(guard);
+        if self.role.get().0 == ProgressOwner::None {
             self.called.store(true, Ordering::Release);
-            self.rouse_thread();
+            self.wake_thread();
         }
         Ok(true)
     }
 
     /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
     pub(crate) fn interrupt(&self, on: WaitOn) {
-        let Ok(mut access) = self.access() else { return };
-        let waiters = &mut access.engine().waiters;
+        let Ok(mut guard) = self.guard() else { return };
+        let waiters = &mut guard.engine().waiters;
         waiters.interrupt(on);
-        if access.state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
+        if guard.state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
             self.waker(self.role.get().0).wake();
         }
     }

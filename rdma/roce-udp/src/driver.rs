@@ -12,12 +12,12 @@ use verbs::{
     QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
 };
 
-use crate::device::Device;
+use crate::device::EmbeddedDevice;
 
 /// The device as programs use it: the device is closed when its last `Embedded` is dropped. The progress thread has a
-/// reference to the `Device` but not to an `Embedded`, so the progress thread does not keep the device open.
+/// reference to the `EmbeddedDevice` but not to an `Embedded`, so the progress thread does not keep the device open.
 #[derive(Debug)]
-pub(crate) struct Embedded(pub(crate) Arc<Device>);
+pub(crate) struct Embedded(pub(crate) Arc<EmbeddedDevice>);
 
 impl Drop for Embedded {
     fn drop(&mut self) {
@@ -31,15 +31,15 @@ impl Driver for Embedded {
     }
 
     fn alloc_pd(&self) -> Result<PdId, Error> {
-        Ok(self.0.access()?.engine().endpoint.alloc_pd())
+        Ok(self.0.guard()?.engine().endpoint.alloc_pd())
     }
 
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error> {
-        self.0.access()?.engine().endpoint.dealloc_pd(pd)
+        self.0.guard()?.engine().endpoint.dealloc_pd(pd)
     }
 
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.engine();
         let (keys, region) = engine.endpoint.reg_mr(pd, memory.addr(), memory.len() as u64, access)?;
         engine.regions.insert(region, memory.clone());
@@ -48,27 +48,27 @@ impl Driver for Embedded {
 
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         if !self.0.attr.revokes {
-            // The device keeps the access rights with which the region was registered, because `Options::keeps_access`
-            // is set.
+            // The device keeps the access rights with which the region was registered, because
+            // `EmbeddedConfig::keeps_access` is set.
             return Ok(());
         }
         // Received payload is written under the lock, so no payload is being written while this thread holds the lock.
-        self.0.access()?.engine().endpoint.set_mr_access(lkey, access)
+        self.0.guard()?.engine().endpoint.set_mr_access(lkey, access)
     }
 
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
-        let memory = self.0.access()?.engine().release(lkey)?;
+        let memory = self.0.guard()?.engine().release(lkey)?;
         // The lock is not held here, because unmapping the memory may take long.
         drop(memory);
         Ok(())
     }
 
     fn create_cq(&self, depth: u32) -> Result<CqId, Error> {
-        self.0.access()?.engine().endpoint.create_cq(depth)
+        self.0.guard()?.engine().endpoint.create_cq(depth)
     }
 
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.engine();
         engine.endpoint.destroy_cq(cq)?;
         engine.forget(|on| on.cq == Some(cq));
@@ -76,19 +76,19 @@ impl Driver for Embedded {
     }
 
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
-        self.0.access()?.engine().endpoint.poll_cq(cq, out)
+        self.0.guard()?.engine().endpoint.poll_cq(cq, out)
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error> {
-        self.0.access()?.engine().endpoint.create_qp(init)
+        self.0.guard()?.engine().endpoint.create_qp(init)
     }
 
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error> {
-        self.0.access()?.settled().endpoint.destroy_qp(qp)
+        self.0.guard()?.settled().endpoint.destroy_qp(qp)
     }
 
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
-        let mut locked = self.0.access().map_err(|e| (0, e))?;
+        let mut locked = self.0.guard().map_err(|e| (0, e))?;
         let engine = locked.flush_after();
         for (index, wr) in wrs.iter().enumerate() {
             engine.endpoint.post_send(qp, wr).map_err(|e| (index, e))?;
@@ -98,15 +98,15 @@ impl Driver for Embedded {
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
         // If the queue pair has failed, the receive completes at once, and waiting threads must be notified.
-        self.0.access()?.notify_after().endpoint.post_recv(qp, wr)
+        self.0.guard()?.notify_after().endpoint.post_recv(qp, wr)
     }
 
     fn create_channel(&self) -> Result<ChannelId, Error> {
-        Ok(self.0.access()?.engine().endpoint.create_channel())
+        Ok(self.0.guard()?.engine().endpoint.create_channel())
     }
 
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.engine();
         engine.endpoint.destroy_channel(channel)?;
         engine.forget(|on| on.channel == Some(channel));
@@ -114,14 +114,14 @@ impl Driver for Embedded {
     }
 
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error> {
-        self.0.access()?.engine().endpoint.next_event(channel)
+        self.0.guard()?.engine().endpoint.next_event(channel)
     }
 
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         if let Some(why) = &self.0.cannot_listen {
             return Err(Error::CannotListen(why.clone()));
         }
-        self.0.access()?.engine().endpoint.listen(channel, port, backlog)
+        self.0.guard()?.engine().endpoint.listen(channel, port, backlog)
     }
 
     fn connect(
@@ -135,31 +135,31 @@ impl Driver for Embedded {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Invalid("the peer's address is of another family than the device's"));
         }
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.flush_after();
         engine.endpoint.connect(engine.now(), channel, qp, local, remote, param)
     }
 
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.flush_after();
         engine.endpoint.accept(engine.now(), id, qp, param)
     }
 
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.flush_after();
         engine.endpoint.reject(engine.now(), id, private_data)
     }
 
     fn disconnect(&self, id: CmId) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.settled();
         engine.endpoint.disconnect(engine.now(), id)
     }
 
     fn destroy_id(&self, id: CmId) -> Result<(), Error> {
-        let mut locked = self.0.access()?;
+        let mut locked = self.0.guard()?;
         let engine = locked.settled();
         engine.endpoint.destroy_id(engine.now(), id)
     }
@@ -178,7 +178,7 @@ impl Driver for Embedded {
     }
 
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
-        self.0.access()?.engine().bells.descriptor(on)
+        self.0.guard()?.engine().notifiers.descriptor(on)
     }
 
     fn arm(&self, on: WaitOn) -> Result<bool, Error> {
@@ -190,11 +190,11 @@ impl Driver for Embedded {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Ok(mut locked) = self.0.access() else { return Vec::new() };
+        let Ok(mut locked) = self.0.guard() else { return Vec::new() };
         let engine = locked.engine();
         let mut list = engine.endpoint.counters().list();
         list.extend(engine.endpoint.cm_counters().list());
-        list.extend([("turns", engine.stats.turns), ("send_errors", engine.stats.send_errors)]);
+        list.extend([("turns", engine.counters.turns), ("send_errors", engine.counters.send_errors)]);
         list
     }
 }

@@ -7,16 +7,16 @@ use std::{
 };
 
 use roce::{
-    Endpoint, Received, Time, Transmit,
+    DatagramMeta, Endpoint, Time, Transmit,
     icrc::{self, FlowCache},
 };
 use verbs::{Error, Memory, WaitOn};
 
 use crate::{
-    Options,
-    bells::Bells,
-    loss::Dropper,
-    memory::Regions,
+    EmbeddedConfig,
+    loss_injection::Dropper,
+    memory::RegionTable,
+    notifiers::Notifiers,
     socket::{Port, RecvBatch, Rest, SendBatch},
     sys::gather::build,
     trace::{Trace, Tracer},
@@ -33,14 +33,14 @@ const SEND_COPIED: usize = 1 << 20;
 const TURN_PACKETS: usize = 1024;
 /// The longest delay of a due timer of the endpoint. If datagrams are still in the socket when a timer is due, the
 /// datagrams are handled first, but for at most this time.
-const FULL_PATIENCE: Duration = Duration::from_millis(5);
+const MAX_TIMER_DELAY: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) endpoint: Endpoint,
-    pub(crate) regions: Regions,
+    pub(crate) regions: RegionTable,
     pub(crate) waiters: Waiters,
-    pub(crate) bells: Bells,
+    pub(crate) notifiers: Notifiers,
     pub(crate) port: Arc<Port>,
     receive: RecvBatch,
     send: SendBatch,
@@ -53,12 +53,12 @@ pub(crate) struct Engine {
     loss: Option<Dropper>,
     trace: Option<Trace>,
     origin: Instant,
-    pub(crate) stats: Stats,
+    pub(crate) counters: EngineCounters,
 }
 
 /// The counters that a device has in addition to the endpoint's counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stats {
+pub(crate) struct EngineCounters {
     pub(crate) turns: u64,
     /// The number of datagrams that could not be sent, for example because there is no route to their destination, or
     /// because the datagrams were too long.
@@ -78,13 +78,13 @@ pub(crate) struct Turn {
 }
 
 impl Engine {
-    pub(crate) fn new(endpoint: Endpoint, port: Port, options: &Options) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, port: Port, options: &EmbeddedConfig) -> Self {
         let send = SendBatch::new(SEND_SEGMENTS, SEND_COPIED, port.gso());
         Self {
             endpoint,
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             waiters: Waiters::default(),
-            bells: Bells::default(),
+            notifiers: Notifiers::default(),
             port: Arc::new(port),
             receive: RecvBatch::new(RECEIVE_MESSAGES),
             send,
@@ -95,7 +95,7 @@ impl Engine {
             loss: options.loss.map(Dropper::new),
             trace: options.trace.clone(),
             origin: Instant::now(),
-            stats: Stats::default(),
+            counters: EngineCounters::default(),
         }
     }
 
@@ -117,13 +117,13 @@ impl Engine {
     /// turn that held acknowledgements back is made by the next thread that waits on the device, or by the progress
     /// thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
-        self.stats.turns += 1;
+        self.counters.turns += 1;
         // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
         // handled before this timer, even if this thread was not scheduled for a long time.
         let mut now = self.now();
         let received = self.receive(now);
-        let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
-        if self.endpoint.poll_timeout().is_some_and(|t| t + patience <= now) {
+        let delay = if self.receive.is_full() { MAX_TIMER_DELAY } else { Duration::ZERO };
+        if self.endpoint.poll_timeout().is_some_and(|t| t + delay <= now) {
             self.endpoint.handle_timeout(now);
         }
         if received {
@@ -154,7 +154,7 @@ impl Engine {
                 if self.loss.as_mut().is_some_and(Dropper::drops) {
                     continue;
                 }
-                let meta = Received { from: message.from, to, index };
+                let meta = DatagramMeta { from: message.from, to, index };
                 self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut tracer);
             }
         }
@@ -200,7 +200,7 @@ impl Engine {
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
             // The packet's destination has another address family than the socket, so the socket cannot send the
             // packet.
-            self.stats.send_errors += 1;
+            self.counters.send_errors += 1;
             return true;
         };
         build(&mut self.send, packet, flow, &self.regions)
@@ -215,7 +215,7 @@ impl Engine {
                 self.send.clear();
                 return true;
             };
-            self.stats.send_errors += outcome.dropped as u64;
+            self.counters.send_errors += outcome.dropped as u64;
             if let Some(to) = outcome.unreachable {
                 self.endpoint.send_failed(to);
             }
@@ -271,13 +271,13 @@ impl Engine {
                 || on.channel.is_some_and(|channel| endpoint.channel_ready(channel))
         };
         self.waiters.notify(ready);
-        self.bells.ring(ready);
+        self.notifiers.notify(ready);
     }
 
-    /// Removes the eventfds of destroyed objects. Also removes the calls of `Device::interrupt` that were for destroyed
-    /// objects and have not ended a wait yet. The closure `gone` returns true for a destroyed object.
+    /// Removes the eventfds of destroyed objects. Also removes the calls of `EmbeddedDevice::interrupt` that were for
+    /// destroyed objects and have not ended a wait yet. The closure `gone` returns true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
-        self.bells.forget(gone);
+        self.notifiers.forget(gone);
     }
 }

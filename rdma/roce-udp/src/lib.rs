@@ -7,10 +7,10 @@
 //! another machine, a program on one machine listens and accepts, and a program on the other machine connects.
 //!
 //! ```rust
-//! use roce_udp::{Options, free_loopback, open};
+//! use roce_udp::{EmbeddedConfig, free_loopback, open};
 //! use verbs::{CmEvent, ConnParam, QpCap, WaitMode};
 //!
-//! let device = open(free_loopback()?, &Options::default())?;
+//! let device = open(free_loopback()?, &EmbeddedConfig::default())?;
 //! let (channel, pd, cq) = (device.create_channel()?, device.alloc_pd()?, device.create_cq(16)?);
 //! let active = pd.create_qp(&cq, &cq, QpCap::default())?;
 //! let passive = pd.create_qp(&cq, &cq, QpCap::default())?;
@@ -31,16 +31,16 @@
 //! ```
 #![warn(missing_docs)]
 
-mod bells;
 mod device;
 mod driver;
 mod engine;
 #[cfg(all(test, loom))]
 mod loom_model;
 mod loopback;
-mod loss;
+mod loss_injection;
 mod memory;
-mod role;
+mod notifiers;
+mod progress_owner;
 mod route;
 pub mod socket;
 mod spin;
@@ -50,7 +50,7 @@ mod trace;
 mod waiters;
 
 pub use loopback::{NoFreeLoopback, free_loopback};
-pub use loss::Loss;
+pub use loss_injection::LossInjection;
 pub use roce::{Config as ProtocolConfig, RefusalCause};
 pub use route::source_for;
 pub use trace::{RefusedHeader, RefusedPacket, Taken, Trace};
@@ -66,7 +66,7 @@ use roce::{Config, Endpoint};
 use verbs::{Context, DeviceAttr, Error};
 
 use crate::{
-    device::Device,
+    device::EmbeddedDevice,
     driver::Embedded,
     engine::Engine,
     socket::{Port, PortConfig, ROCE_PORT},
@@ -74,7 +74,7 @@ use crate::{
 
 /// The options with which [`open`] opens a device.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct EmbeddedConfig {
     /// The limits and settings of the protocol.
     pub config: Config,
     /// The settings of the device's UDP socket.
@@ -86,7 +86,7 @@ pub struct Options {
     /// another socket holds the port, `open` opens a device that cannot listen.
     pub must_listen: bool,
     /// The artificial loss of received datagrams, for tests; `None` if no datagram is to be lost on purpose.
-    pub loss: Option<Loss>,
+    pub loss: Option<LossInjection>,
     /// The trace to which the device writes the packets that it refuses.
     pub trace: Option<Trace>,
     /// True if the device ignores changes of access rights, as NICs do, so that [`DeviceAttr::revokes`] is false. Tests
@@ -116,8 +116,8 @@ impl roce::Entropy for SystemEntropy {
 /// # Errors
 /// Fails with the errors of [`Port::bind`], [`socket::local_mtu`] and [`path_mtu`], and with [`Error::Io`] if the
 /// operating system refuses an eventfd or a thread. If the UDP port 4791 is in use, `open` fails only if
-/// [`Options::must_listen`] is true.
-pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
+/// [`EmbeddedConfig::must_listen`] is true.
+pub fn open(local: IpAddr, options: &EmbeddedConfig) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),
         Err(error @ Error::AddressInUse { .. }) if !options.must_listen => {
@@ -147,7 +147,7 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     // only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
     let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
-    let device = Device::start(Engine::new(endpoint, port, options), attr, cannot_listen)?;
+    let device = EmbeddedDevice::start(Engine::new(endpoint, port, options), attr, cannot_listen)?;
     Ok(Context::new(Arc::new(Embedded(device))))
 }
 

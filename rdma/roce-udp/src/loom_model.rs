@@ -11,7 +11,7 @@ use loom::{
 use verbs::{CqId, WaitMode, WaitOn};
 
 use crate::{
-    role::{Role, RoleWord},
+    progress_owner::{ProgressOwner, ProgressOwnerWord},
     sync::{Thread, current, park},
     waiters::{Notice, Waiters},
 };
@@ -29,8 +29,8 @@ struct State {
     ended: usize,
 }
 
-struct Device {
-    role: RoleWord,
+struct DeviceModel {
+    role: ProgressOwnerWord,
     state: Mutex<State>,
     /// Wakes the progress thread from its sleep on the socket.
     waker: Condvar,
@@ -40,7 +40,7 @@ fn on(caller: usize) -> WaitOn {
     WaitOn { cq: Some(CqId(caller as u32)), channel: None }
 }
 
-impl Device {
+impl DeviceModel {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -57,7 +57,7 @@ impl Device {
             return;
         }
         let taken = self.role.take();
-        if taken == Some(Role::Thread) {
+        if taken == Some(ProgressOwner::Thread) {
             state.asleep = false;
             self.waker.notify_all();
         }
@@ -87,7 +87,7 @@ impl Device {
         assert_eq!(state.caller.replace(me), None, "two callers drive");
         drop(state);
         let mut state = self.lock();
-        assert_eq!(self.role.get().0, Role::Caller, "a driver without the role");
+        assert_eq!(self.role.get().0, ProgressOwner::Caller, "a driver without the role");
         state.ready[me] = true;
         assert_eq!(state.caller.take(), Some(me));
         if self.role.pass_on(&mut state.waiters) {
@@ -96,19 +96,19 @@ impl Device {
     }
 
     /// Runs the progress thread without time limits: the progress thread becomes the progress owner, or sleeps until it
-    /// is woken, as soon as the [`RoleWord`] permits this. The function returns when the progress thread is the
-    /// progress owner and the waits of all callers have ended. If a caller stops being the progress owner and does not
-    /// wake the progress thread, the progress thread hangs, and the model checker reports a failure.
+    /// is woken, as soon as the [`ProgressOwnerWord`] permits this. The function returns when the progress thread is
+    /// the progress owner and the waits of all callers have ended. If a caller stops being the progress owner and does
+    /// not wake the progress thread, the progress thread hangs, and the model checker reports a failure.
     fn progress(&self) {
         loop {
             let seen = self.role.get();
             match seen.0 {
-                Role::None if self.role.change(Role::None, Role::Thread) => {
+                ProgressOwner::None if self.role.change(ProgressOwner::None, ProgressOwner::Thread) => {
                     if self.drive_as_thread() {
                         return;
                     }
                 }
-                Role::Caller if self.role.fall_asleep(seen) => {
+                ProgressOwner::Caller if self.role.fall_asleep(seen) => {
                     park();
                     self.role.awake();
                 }
@@ -122,7 +122,7 @@ impl Device {
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {
-            if self.role.get().0 != Role::Thread {
+            if self.role.get().0 != ProgressOwner::Thread {
                 return false;
             }
             assert_eq!(state.caller, None, "a caller and the thread drive");
@@ -131,7 +131,7 @@ impl Device {
             }
             state.asleep = true;
             state = self.waker.wait(state).unwrap();
-            if self.role.get().0 == Role::Thread {
+            if self.role.get().0 == ProgressOwner::Thread {
                 state.asleep = false;
             }
         }
@@ -145,8 +145,8 @@ fn model(gives_up: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let device = Arc::new(Device {
-            role: RoleWord::new(),
+        let device = Arc::new(DeviceModel {
+            role: ProgressOwnerWord::new(),
             state: Mutex::new(State::default()),
             waker: Condvar::new(),
         });
@@ -160,7 +160,7 @@ fn model(gives_up: bool) {
             caller.join().unwrap();
         }
         let mut state = device.lock();
-        assert_eq!((device.role.get().0, state.caller), (Role::Thread, None));
+        assert_eq!((device.role.get().0, state.caller), (ProgressOwner::Thread, None));
         assert!(!state.waiters.hand_over(), "a waiter that nobody knows");
     });
 }

@@ -4,9 +4,9 @@ use roce::RegionId;
 use verbs::Memory;
 
 #[derive(Debug, Default)]
-pub(crate) struct Regions(Vec<Option<Memory>>);
+pub(crate) struct RegionTable(Vec<Option<Memory>>);
 
-impl Regions {
+impl RegionTable {
     pub(crate) fn insert(&mut self, region: RegionId, memory: Memory) {
         let slot = region.0 as usize;
         if slot >= self.0.len() {
@@ -26,8 +26,8 @@ impl Regions {
     }
 }
 
-impl roce::Memory for Regions {
-    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+impl roce::RegionWriter for RegionTable {
+    fn write(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
         self.get(region).write(offset as usize, bytes);
     }
 }

@@ -21,8 +21,8 @@ pub use holder::{Held, Holder, holder_of, holders};
 use crate::sys::{interface, option, wait};
 pub use crate::sys::{
     interface::{InterfaceAddress, addresses},
-    receive::{Message, RecvBatch},
-    transmit::{MAX_PIECES, Rest, Segment, SendBatch, SendOutcome},
+    receive::{MergedDatagrams, RecvBatch},
+    transmit::{DatagramBuilder, MAX_PIECES, Rest, SendBatch, SendOutcome},
     wait::Waker,
 };
 
@@ -159,7 +159,7 @@ impl AsFd for Port {
 
 /// Sets the options that RoCEv2 needs, and that every kernel since 4.18 has.
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
-    let options: &[(option::Name, libc::c_int)] = if local.is_ipv4() {
+    let options: &[(option::SocketOption, libc::c_int)] = if local.is_ipv4() {
         &[
             // With this value of the option, an unconnected socket sends IPv4 packets with the flag DF and the
             // identification 0. The ICRC covers the flag and the identification.

@@ -19,7 +19,7 @@ pub(crate) struct Spinner {
 /// Records whether other threads need the core on which a wait polls. While other threads need the core, a waiting
 /// thread does not poll, because polling would delay the peer's response.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct CpuContention {
     until: Option<Instant>,
 }
 
@@ -38,15 +38,15 @@ impl Spinner {
     const LONG_TURN: Duration = Duration::from_micros(25);
     /// The time for which a core counts as contended after another thread has interrupted the spinning thread on this
     /// core.
-    const CROWDED: Duration = Duration::from_millis(20);
+    const CONTENDED: Duration = Duration::from_millis(20);
     /// A wait in the mode `Spin` yields to other threads each time it has made this number of idle turns.
-    const PATIENCE: u32 = 64;
+    const TURNS_PER_YIELD: u32 = 64;
 
     pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
         Self { mode, last_busy: now, last_turn: now, idle_turns: 0 }
     }
 
-    pub(crate) fn after(&mut self, turn: &Turn, now: Instant, crowd: &mut Crowd) -> Next {
+    pub(crate) fn after(&mut self, turn: &Turn, now: Instant, contention: &mut CpuContention) -> Next {
         let took = now - self.last_turn;
         self.last_turn = now;
         if turn.busy {
@@ -60,7 +60,7 @@ impl Spinner {
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
-        let next = self.when_idle(took, now, crowd);
+        let next = self.when_idle(took, now, contention);
         if next == Next::Sleep {
             // The duration `took` of the next idle turn will include the sleep of the thread. `idle_turns` is set to 0,
             // because `when_idle` ignores the duration of the first idle turn.
@@ -69,17 +69,17 @@ impl Spinner {
         next
     }
 
-    fn when_idle(&self, took: Duration, now: Instant, crowd: &mut Crowd) -> Next {
+    fn when_idle(&self, took: Duration, now: Instant, contention: &mut CpuContention) -> Next {
         match self.mode {
             WaitMode::Block => Next::Sleep,
-            WaitMode::Spin if self.idle_turns.is_multiple_of(Self::PATIENCE) => Next::YieldThenTurn,
+            WaitMode::Spin if self.idle_turns.is_multiple_of(Self::TURNS_PER_YIELD) => Next::YieldThenTurn,
             WaitMode::Spin => Next::Turn,
             WaitMode::Adaptive => {
                 if self.idle_turns > 1 && took > Self::LONG_TURN {
-                    crowd.until = Some(now + Self::CROWDED);
+                    contention.until = Some(now + Self::CONTENDED);
                 }
-                let crowded = crowd.until.is_some_and(|until| now < until);
-                if crowded || now - self.last_busy >= SPIN { Next::Sleep } else { Next::YieldThenTurn }
+                let contended = contention.until.is_some_and(|until| now < until);
+                if contended || now - self.last_busy >= SPIN { Next::Sleep } else { Next::YieldThenTurn }
             }
         }
     }
@@ -95,63 +95,68 @@ mod tests {
     const JUNK: Turn = Turn { more: true, ..IDLE };
 
     /// The number of idle turns until `spinner` sleeps, at most 1000.
-    fn idle_turns(spinner: &mut Spinner, now: &mut Instant, step: Duration, crowd: &mut Crowd) -> usize {
+    fn idle_turns(
+        spinner: &mut Spinner,
+        now: &mut Instant,
+        step: Duration,
+        contention: &mut CpuContention,
+    ) -> usize {
         let mut idle = || {
             *now += step;
-            spinner.after(&IDLE, *now, crowd)
+            spinner.after(&IDLE, *now, contention)
         };
         (0..1000).take_while(|_| idle() != Next::Sleep).count()
     }
 
     #[test]
     fn modes_spin_as_long_as_they_say() {
-        let (start, mut crowd) = (Instant::now(), Crowd::default());
+        let (start, mut contention) = (Instant::now(), CpuContention::default());
         for (mode, turns) in [(WaitMode::Block, 0), (WaitMode::Adaptive, 49), (WaitMode::Spin, 1000)] {
             let (mut spinner, mut now) = (Spinner::new(mode, start), start);
-            assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), turns, "{mode:?}");
+            assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), turns, "{mode:?}");
         }
     }
 
     #[test]
     fn traffic_prolongs_an_adaptive_spin() {
-        let (start, mut crowd) = (Instant::now(), Crowd::default());
+        let (start, mut contention) = (Instant::now(), CpuContention::default());
         let (mut spinner, mut now) = (Spinner::new(WaitMode::Adaptive, start), start + 40 * STEP);
-        assert_eq!(spinner.after(&BUSY, now, &mut crowd), Next::Turn);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+        assert_eq!(spinner.after(&BUSY, now, &mut contention), Next::Turn);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
     }
 
     #[test]
     fn junk_prolongs_nothing() {
-        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         for _ in 0..40 {
             now += STEP;
-            assert_eq!(spinner.after(&JUNK, now, &mut crowd), Next::Turn);
+            assert_eq!(spinner.after(&JUNK, now, &mut contention), Next::Turn);
         }
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 9);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 9);
     }
 
     #[test]
     fn ones_own_sleep_is_no_crowd() {
-        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
         // The thread is woken after 200 us although nothing is ready, and sleeps again.
         now += Duration::from_micros(200);
-        assert_eq!(spinner.after(&IDLE, now, &mut crowd), Next::Sleep);
+        assert_eq!(spinner.after(&IDLE, now, &mut contention), Next::Sleep);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
     }
 
     #[test]
     fn a_crowded_core_is_left_at_once_for_a_while() {
-        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, Duration::from_micros(30), &mut crowd), 1);
+        assert_eq!(idle_turns(&mut spinner, &mut now, Duration::from_micros(30), &mut contention), 1);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 0);
-        now += Spinner::CROWDED;
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 0);
+        now += Spinner::CONTENDED;
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
     }
 }

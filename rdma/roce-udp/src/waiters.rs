@@ -24,7 +24,7 @@ pub(crate) struct Waiter {
     on: WaitOn,
     /// True if the other waiters already use all spare cores, so that this waiter, if it spins, would take the progress
     /// owner's core.
-    crowded: bool,
+    contended: bool,
     state: AtomicU8,
     thread: Thread,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Notice {
 }
 
 impl Waiter {
-    fn tell(&self, state: u8) {
+    fn wake(&self, state: u8) {
         self.state.store(state, Ordering::Release);
         self.thread.unpark();
     }
@@ -66,7 +66,7 @@ impl Waiter {
             }
             let spin = match mode {
                 WaitMode::Spin => true,
-                WaitMode::Adaptive => !self.crowded && now - start < SPIN,
+                WaitMode::Adaptive => !self.contended && now - start < SPIN,
                 WaitMode::Block => false,
             };
             match deadline {
@@ -97,8 +97,8 @@ impl Default for Waiters {
 
 impl Waiters {
     pub(crate) fn join(&mut self, on: WaitOn) -> Arc<Waiter> {
-        let crowded = self.waiting.len() >= self.spare_cores;
-        let waiter = Arc::new(Waiter { on, crowded, state: AtomicU8::new(WAITING), thread: current() });
+        let contended = self.waiting.len() >= self.spare_cores;
+        let waiter = Arc::new(Waiter { on, contended, state: AtomicU8::new(WAITING), thread: current() });
         self.waiting.push(waiter.clone());
         waiter
     }
@@ -114,7 +114,7 @@ impl Waiters {
         self.waiting.retain(|waiter| {
             let done = ready(&waiter.on);
             if done {
-                waiter.tell(READY);
+                waiter.wake(READY);
             }
             !done
         });
@@ -124,7 +124,7 @@ impl Waiters {
     pub(crate) fn hand_over(&mut self) -> bool {
         let next = self.waiting.pop();
         if let Some(waiter) = &next {
-            waiter.tell(DRIVE);
+            waiter.wake(DRIVE);
         }
         next.is_some()
     }
@@ -133,7 +133,7 @@ impl Waiters {
     /// progress, several calls end only one wait: the next one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
-            self.waiting.swap_remove(at).tell(INTERRUPTED);
+            self.waiting.swap_remove(at).wake(INTERRUPTED);
         } else if !self.interrupts.contains(&on) {
             self.interrupts.push(on);
         }

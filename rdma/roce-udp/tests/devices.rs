@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce_udp::{Options, open};
+use roce_udp::{EmbeddedConfig, open};
 use side::{Side, address, connect, counter, device, remote, round_trip, set_option};
 use verbs::{
     ConnParam, Error, Payload, QpCap, RecvWr, SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wake, WcStatus,
@@ -16,10 +16,10 @@ use verbs::{
 
 #[test]
 fn a_second_device_on_an_address_dials_only() {
-    let (ip, options) = (address(), Options::default());
+    let (ip, options) = (address(), EmbeddedConfig::default());
     let first = Side::on(device(ip, &options));
     assert!(first.context.attr().can_listen);
-    let error = open(ip, &Options { must_listen: true, ..options.clone() }).unwrap_err();
+    let error = open(ip, &EmbeddedConfig { must_listen: true, ..options.clone() }).unwrap_err();
     assert!(matches!(error, Error::AddressInUse { .. }), "{error}");
     let second = open(ip, &options).unwrap();
     assert!(!second.attr().can_listen && second.attr().address == ip, "{:?}", second.attr());
@@ -39,11 +39,11 @@ fn a_second_device_on_an_address_dials_only() {
 #[test]
 fn ipv6() {
     let ip = "::1".parse().unwrap();
-    let first = match open(ip, &Options { must_listen: true, ..Options::default() }) {
+    let first = match open(ip, &EmbeddedConfig { must_listen: true, ..EmbeddedConfig::default() }) {
         Ok(context) => Side::on(context),
         Err(error) => return println!("skipped: no device on ::1 ({error})"),
     };
-    let second = Side::on(open(ip, &Options::default()).unwrap());
+    let second = Side::on(open(ip, &EmbeddedConfig::default()).unwrap());
     connect(&second, &first);
     round_trip(&second, &first, 1 << 20);
     round_trip(&first, &second, 1001);
@@ -56,7 +56,7 @@ fn ipv6() {
 
 #[test]
 fn the_mtu_can_be_limited() {
-    let small = Options { max_path_mtu: Some(1024), ..Options::default() };
+    let small = EmbeddedConfig { max_path_mtu: Some(1024), ..EmbeddedConfig::default() };
     let (a, b) = (Side::on(device(address(), &small)), Side::new());
     assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
     connect(&a, &b);
@@ -70,7 +70,7 @@ fn the_mtu_can_be_limited() {
     for side in [&a, &b] {
         assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());
     }
-    let none = Options { max_path_mtu: Some(255), ..Options::default() };
+    let none = EmbeddedConfig { max_path_mtu: Some(255), ..EmbeddedConfig::default() };
     assert!(matches!(open(address(), &none), Err(Error::Invalid(_))));
 }
 
@@ -94,7 +94,7 @@ fn an_interface_may_refuse_super_packets() {
 fn several_peers_at_once() {
     const PEERS: usize = 4;
     const LEN: usize = 2 << 20;
-    let server = device(address(), &Options::default());
+    let server = device(address(), &EmbeddedConfig::default());
     let pairs = [(); PEERS].map(|_| {
         let (near, far) = (Side::on(server.clone()), Side::new());
         connect(&far, &near);
@@ -181,7 +181,7 @@ fn a_flushed_receive_wakes_the_waiter() {
 fn devices_come_and_go() {
     for round in 0..50 {
         let ip = address();
-        let (a, b) = (Side::on(device(ip, &Options::default())), Side::new());
+        let (a, b) = (Side::on(device(ip, &EmbeddedConfig::default())), Side::new());
         if round % 5 == 0 {
             connect(&a, &b);
             let cq = WaitOn { cq: Some(a.cq.id()), channel: None };
@@ -190,7 +190,7 @@ fn devices_come_and_go() {
         thread::sleep(Duration::from_micros(100 * (round % 20)));
         drop(a);
         // As soon as a device is closed, another device can get the UDP port 4791 of its address.
-        drop(device(ip, &Options::default()));
+        drop(device(ip, &EmbeddedConfig::default()));
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce_udp::Options;
+use roce_udp::EmbeddedConfig;
 use side::{Side, address, connect, device, remote};
 use verbs::{
     Access, Error, Mr, Payload, QpCap, RecvWr, SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wake, WcOpcode,
@@ -50,8 +50,8 @@ fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, f
 
 /// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the rounds per second of
 /// all connections together.
-fn crowd(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
-    let devices = [(); 2].map(|_| device(address(), &Options::default()));
+fn round_rate(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
+    let devices = [(); 2].map(|_| device(address(), &EmbeddedConfig::default()));
     let ends: Vec<_> = (0..connections)
         .map(|_| {
             let (a, b) = (Side::on(devices[0].clone()), Side::on(devices[1].clone()));
@@ -76,7 +76,7 @@ fn crowd(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -
 
 #[test]
 fn two_hundred_threads_get_their_own_completions() {
-    let rate = crowd(100, 40, |number| match number % 10 {
+    let rate = round_rate(100, 40, |number| match number % 10 {
         0 => WaitMode::Adaptive,
         _ => WaitMode::Block,
     });
@@ -86,7 +86,7 @@ fn two_hundred_threads_get_their_own_completions() {
 #[test]
 fn more_spinning_threads_than_cores() {
     let cores = thread::available_parallelism().unwrap().get() as u32;
-    let rate = crowd(2 * cores.min(8), 200, |_| WaitMode::Spin);
+    let rate = round_rate(2 * cores.min(8), 200, |_| WaitMode::Spin);
     println!("{rate:.0} round trips per second");
     assert!(rate > 50.0, "{rate:.0} round trips per second");
 }

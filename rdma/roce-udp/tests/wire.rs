@@ -16,7 +16,7 @@ use std::{
 };
 
 use roce_udp::{
-    Options,
+    EmbeddedConfig,
     socket::{Port, PortConfig, ROCE_PORT, RecvBatch, Rest, SendBatch, local_mtu, wait},
 };
 use side::Side;
@@ -194,7 +194,7 @@ fn packet_socket() -> File {
 #[test]
 fn a_device_outlives_a_full_send_buffer() {
     thread::spawn(|| match new_namespace().and_then(|_| silent_network()) {
-        Ok(()) => dial_nobody(),
+        Ok(()) => connect_to_nobody(),
         Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
     })
     .join()
@@ -203,12 +203,12 @@ fn a_device_outlives_a_full_send_buffer() {
 
 /// Makes more connection requests than the socket's send buffer has room for: the device waits for room, and reports
 /// each peer as unreachable.
-fn dial_nobody() {
-    const DIALLED: usize = 40;
+fn connect_to_nobody() {
+    const CONNECTIONS: usize = 40;
     let local = [10, 77, 0, 1].into();
     let sides: Vec<_> = {
-        let device = side::device(local, &Options::default());
-        (0..DIALLED).map(|_| Side::on(device.clone())).collect()
+        let device = side::device(local, &EmbeddedConfig::default());
+        (0..CONNECTIONS).map(|_| Side::on(device.clone())).collect()
     };
     side::set_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
     let remote = SocketAddr::new([10, 77, 0, 9].into(), 1);

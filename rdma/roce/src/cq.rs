@@ -7,12 +7,12 @@ use verbs::Wc;
 /// A bounded queue of completions. If the queue is full, a new completion is lost, and the queue pair of the lost
 /// completion fails.
 #[derive(Debug)]
-pub(crate) struct Cq {
+pub(crate) struct CqEntry {
     depth: usize,
     entries: VecDeque<Wc>,
 }
 
-impl Cq {
+impl CqEntry {
     pub(crate) fn new(depth: u32) -> Self {
         Self { depth: depth as usize, entries: VecDeque::with_capacity(depth.min(1024) as usize) }
     }

@@ -4,11 +4,11 @@
 //! The caller makes any number of `handle_*` and verbs calls, then calls `poll_transmit` until it returns false, and
 //! then calls `poll_timeout`. The argument `now` must never be smaller than in an earlier call.
 
-mod link;
+mod connection;
 mod management;
 mod verbs_calls;
 
-pub use link::QpAttr;
+pub use connection::QpAttr;
 
 use std::{
     collections::VecDeque,
@@ -26,10 +26,10 @@ use crate::{
     entropy::Entropy,
     icrc::{FlowCache, IdRule, Solver},
     id_map::IdMap,
-    memory::Memory,
+    memory::RegionWriter,
     mr_table::MrTable,
     opcode::{self, Operation},
-    qp::{Qp, Shared},
+    qp::{DeviceTables, QpEntry},
     refusal::{Observer, Refusal, RefusalCause},
     time::Time,
     timer::Deadlines,
@@ -39,7 +39,7 @@ use crate::{
 
 /// What the socket reports about a received datagram, besides the datagram's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct DatagramMeta {
     /// The address and UDP port of the sender.
     pub from: SocketAddr,
     /// The local address and port at which the datagram arrived.
@@ -51,9 +51,9 @@ pub struct Received {
 
 /// The protocol state of one device.
 pub struct Endpoint {
-    pub(crate) shared: Shared,
+    pub(crate) shared: DeviceTables,
     entropy: Box<dyn Entropy + Send>,
-    qps: IdMap<Qp>,
+    qps: IdMap<QpEntry>,
     pds: IdMap<()>,
     next_pd: u32,
     next_cq: u32,
@@ -82,7 +82,7 @@ impl Endpoint {
         let burst_left = config.burst;
         let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);
         Self {
-            shared: Shared {
+            shared: DeviceTables {
                 mrs: MrTable::new(config.rkeys),
                 config,
                 cqs: IdMap::default(),
@@ -120,9 +120,9 @@ impl Endpoint {
     pub fn handle_datagram(
         &mut self,
         now: Time,
-        meta: &Received,
+        meta: &DatagramMeta,
         datagram: &[u8],
-        memory: &mut dyn Memory,
+        memory: &mut dyn RegionWriter,
         observer: &mut dyn Observer,
     ) {
         let packet = Packet::decode(datagram);
@@ -139,10 +139,10 @@ impl Endpoint {
     fn handle_packet(
         &mut self,
         now: Time,
-        meta: &Received,
+        meta: &DatagramMeta,
         packet: &Packet<'_>,
         datagram: &[u8],
-        memory: &mut dyn Memory,
+        memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
         let opcode = packet.bth.opcode;
         let info = opcode::info(opcode).ok_or(Malformed::UnknownOpcode(opcode))?;
@@ -166,7 +166,7 @@ impl Endpoint {
         handled
     }
 
-    fn check_icrc(&mut self, meta: &Received, datagram: &[u8], rule: IdRule) -> Result<(), RefusalCause> {
+    fn check_icrc(&mut self, meta: &DatagramMeta, datagram: &[u8], rule: IdRule) -> Result<(), RefusalCause> {
         let flow = self.flows.get(meta.from, meta.to).ok_or(RefusalCause::Icrc)?;
         let checked = self.solver.verify_warm(flow, datagram, rule, meta.index);
         checked.map(drop).map_err(|_| RefusalCause::Icrc)
@@ -217,7 +217,7 @@ impl Endpoint {
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST
-            && self.ready.iter().all(|qpn| self.qps.get(qpn).is_none_or(Qp::may_wait))
+            && self.ready.iter().all(|qpn| self.qps.get(qpn).is_none_or(QpEntry::may_wait))
     }
 
     /// Returns the time at which the caller must call `handle_timeout`; `None` if no timer runs.

@@ -58,9 +58,9 @@ pub mod wire;
 
 pub use config::{Config, RKeys};
 pub use counters::Counters;
-pub use endpoint::{Endpoint, QpAttr, Received};
+pub use endpoint::{DatagramMeta, Endpoint, QpAttr};
 pub use entropy::Entropy;
-pub use memory::{Memory, Piece, RegionId};
+pub use memory::{Piece, RegionId, RegionWriter};
 pub use qp::model;
 pub use refusal::{Observer, Refusal, RefusalCause};
 pub use time::Time;

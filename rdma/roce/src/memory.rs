@@ -18,7 +18,7 @@ pub struct Piece {
 }
 
 /// The caller's memory, into which received payload is copied.
-pub trait Memory {
+pub trait RegionWriter {
     /// Copies `bytes` to the offset `offset` of `region`. Bounds and access rights were checked before the call.
-    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]);
+    fn write(&mut self, region: RegionId, offset: u64, bytes: &[u8]);
 }

@@ -6,7 +6,7 @@ use verbs::{Access, Error, MrKeys, PdId};
 use crate::{config::RKeys, entropy::Entropy, id_map::IdMap, memory::RegionId};
 
 #[derive(Clone, Copy, Debug)]
-struct Mr {
+struct MrEntry {
     generation: u32,
     keys: MrKeys,
     pd: PdId,
@@ -36,7 +36,7 @@ pub(crate) enum Want {
 
 #[derive(Debug, Default)]
 pub(crate) struct MrTable {
-    slots: Vec<Option<Mr>>,
+    slots: Vec<Option<MrEntry>>,
     free: Vec<u32>,
     by_lkey: IdMap<u32>,
     by_rkey: IdMap<u32>,
@@ -84,7 +84,7 @@ impl MrTable {
         };
         let keys = MrKeys { lkey, rkey };
         self.generation = self.generation.wrapping_add(1);
-        let mr = Mr { generation: self.generation, keys, pd, va, len, access, most: access };
+        let mr = MrEntry { generation: self.generation, keys, pd, va, len, access, most: access };
         match self.free.pop() {
             Some(_) => self.slots[slot as usize] = Some(mr),
             None => self.slots.push(Some(mr)),
@@ -158,7 +158,7 @@ impl MrTable {
     }
 }
 
-impl Mr {
+impl MrEntry {
     fn permits(&self, want: Want) -> bool {
         match want {
             Want::LocalRead => true,

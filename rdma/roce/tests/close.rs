@@ -5,7 +5,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, DELAY, Fate, HALF, MTU, PSN_A, Pair, failed, ok};
+use pair::{A, B, DELAY, Fault, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::{RefusalCause, opcode};
 use verbs::{CmEvent, Error, RejectReason, Unreachable, WcStatus};
 
@@ -43,7 +43,7 @@ fn a_receive_that_is_partly_filled_is_flushed_first() {
     let mut pair = Pair::new();
     pair.b.recv(8, 3 * MTU);
     pair.b.recv(9, 10);
-    pair.rule(|p| (p.kind != "SEND_FIRST").then_some(Fate::Lose));
+    pair.rule(|p| (p.kind != "SEND_FIRST").then_some(Fault::Lose));
     pair.send(1, 3 * MTU);
     pair.drive_for(DELAY);
     pair.b.endpoint.fail_qp(pair.b.qp);
@@ -182,14 +182,14 @@ fn a_disconnect_flushes_both_ends() {
         (pair.a.event(), pair.a.completed()),
         (Some(CmEvent::Disconnected { id: id_a }), failed(FLUSHED, [1]))
     );
-    assert!(pair.a.endpoint.is_parting());
+    assert!(pair.a.endpoint.is_disconnecting());
     pair.drive();
     assert_eq!(
         (pair.b.event(), pair.b.received()),
         (Some(CmEvent::Disconnected { id: id_b }), failed(FLUSHED, [9]))
     );
     assert_eq!((pair.kinds(A), pair.kinds(B)), (vec!["DREQ"], vec!["DREP"]));
-    assert!(!pair.a.endpoint.is_parting());
+    assert!(!pair.a.endpoint.is_disconnecting());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_dreq_is_repeated_until_the_drep_arrives() {
     let times: Vec<_> =
         pair.sent.iter().filter(|p| p.kind == "DREQ").map(|p| (p.at - start).as_millis()).collect();
     assert_eq!((times, pair.count("DREP")), (vec![0, 250, 750], 2));
-    assert!(!pair.a.endpoint.is_parting());
+    assert!(!pair.a.endpoint.is_disconnecting());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_disconnect_does_not_wait_for_a_silent_peer() {
     pair.a.endpoint.disconnect(pair.now, id_a).unwrap();
     assert_eq!(pair.a.event(), Some(CmEvent::Disconnected { id: id_a }));
     pair.drive();
-    assert_eq!((pair.count("DREQ"), pair.a.endpoint.is_parting()), (4, false));
+    assert_eq!((pair.count("DREQ"), pair.a.endpoint.is_disconnecting()), (4, false));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_rejection_has_the_private_data_of_the_application() {
 fn a_request_to_a_port_without_a_listener_is_rejected() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
-    let id = pair.dial();
+    let id = pair.connect();
     pair.drive();
     let event = pair.a.event();
     let expected = RejectReason::INVALID_SERVICE_ID;
@@ -252,7 +252,7 @@ fn a_request_that_nobody_answers_ends_as_unreachable() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
     pair.silence(A);
-    let (id, why) = (pair.dial(), Unreachable::NoAnswer);
+    let (id, why) = (pair.connect(), Unreachable::NoAnswer);
     pair.drive();
     assert_eq!(pair.a.event(), Some(CmEvent::Unreachable { id, why }));
     assert!(pair.count("REQ") > 3);
@@ -262,7 +262,7 @@ fn a_request_that_nobody_answers_ends_as_unreachable() {
 fn a_request_that_the_network_refuses_ends_at_once() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
-    let (id, why, to) = (pair.dial(), Unreachable::Network, pair.b.addr);
+    let (id, why, to) = (pair.connect(), Unreachable::Network, pair.b.addr);
     pair.a.endpoint.send_failed(to);
     assert_eq!(pair.a.event(), Some(CmEvent::Unreachable { id, why }));
 }

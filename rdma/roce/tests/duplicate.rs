@@ -3,7 +3,7 @@
 
 mod pair;
 
-use pair::{A, B, DELAY, Fate, HALF, MTU, PSN_A, Pair, ok};
+use pair::{A, B, DELAY, Fault, HALF, MTU, PSN_A, Pair, ok};
 use roce::{
     RefusalCause, opcode,
     wire::{NakCode, Packet, Reth, Syndrome},
@@ -35,7 +35,7 @@ fn a_repeated_write_is_acknowledged_again_and_not_executed_again() {
 #[test]
 fn a_repeated_send_takes_no_receive() {
     let mut pair = Pair::new();
-    pair.on("SEND_ONLY", 1, Fate::Repeat);
+    pair.on("SEND_ONLY", 1, Fault::Repeat);
     pair.b.recv(8, 10);
     pair.b.recv(9, 10);
     pair.send(1, 10);
@@ -48,7 +48,7 @@ fn a_repeated_send_takes_no_receive() {
 #[test]
 fn a_repeated_write_with_immediate_takes_no_receive() {
     let mut pair = Pair::new();
-    pair.on("WRITE_ONLY_WITH_IMM", 1, Fate::Repeat);
+    pair.on("WRITE_ONLY_WITH_IMM", 1, Fault::Repeat);
     pair.b.recv(8, 0);
     pair.b.recv(9, 0);
     pair.write_imm(1, 10, 7);
@@ -58,7 +58,7 @@ fn a_repeated_write_with_immediate_takes_no_receive() {
 #[test]
 fn every_packet_may_come_twice() {
     let mut pair = Pair::new();
-    pair.rule(|_| Some(Fate::Repeat));
+    pair.rule(|_| Some(Fault::Repeat));
     pair.b.recv(9, 3 * MTU);
     pair.write(1, 5 * MTU);
     pair.read(2, 5 * MTU);
@@ -180,7 +180,7 @@ fn a_repeated_read_takes_no_responder_resource() {
 #[test]
 fn a_repeated_acknowledgement_is_harmless() {
     let mut pair = Pair::new();
-    pair.rule(|p| (p.kind == "ACK").then_some(Fate::Repeat));
+    pair.rule(|p| (p.kind == "ACK").then_some(Fault::Repeat));
     pair.write(1, 10);
     pair.write(2, 10);
     assert_eq!((pair.finish(), pair.causes(A).len()), (ok([1, 2]), 0));
@@ -213,7 +213,7 @@ fn a_nak_of_packets_that_are_acknowledged_does_not_fail_the_connection() {
 #[test]
 fn a_response_to_a_read_that_comes_again_is_placed_once() {
     let mut pair = Pair::new();
-    pair.on("READ_RESPONSE_FIRST", 1, Fate::Repeat);
+    pair.on("READ_RESPONSE_FIRST", 1, Fault::Repeat);
     pair.read(1, 3 * MTU);
     assert_eq!((pair.finish(), pair.causes(A)), (ok([1]), vec![RefusalCause::StrayResponse]));
     assert_eq!((pair.count("READ_REQUEST"), pair.a.got(3 * MTU)), (1, pair.b.own(3 * MTU)));

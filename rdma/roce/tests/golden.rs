@@ -10,7 +10,7 @@ use roce::{
     icrc::{Checked, Flow, IdRule, Solver, compute},
     wire::{
         Bth, Packet,
-        mad::{CmaHeader, MAD_LEN, Mad, Message, gid, mtu_bytes, service_port},
+        mad::{CmMessage, CmaHeader, MAD_LEN, Mad, gid, mtu_bytes, service_port},
     },
 };
 
@@ -64,9 +64,9 @@ fn every_cm_message_reencodes_to_its_bytes() {
         let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
         kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
         assert_eq!(mad.encode(), *raw, "MAD {n}");
-        // Linux kernels set only those bits of a REQ or REP that belong to a field of [`Message`], so a new MAD with
+        // Linux kernels set only those bits of a REQ or REP that belong to a field of [`CmMessage`], so a new MAD with
         // the same fields has the same bytes.
-        if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
+        if matches!(mad.message, CmMessage::Req(_) | CmMessage::Rep(_)) {
             assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
         }
     }
@@ -77,7 +77,7 @@ fn every_cm_message_reencodes_to_its_bytes() {
 #[test]
 fn kernel_requests_mean_what_the_fields_say() {
     for (packet, raw) in mads() {
-        let Message::Req(req) = Mad::decode(&raw).unwrap().message else { continue };
+        let CmMessage::Req(req) = Mad::decode(&raw).unwrap().message else { continue };
         assert!(service_port(req.service_id).is_some());
         assert_eq!((req.remote_cm_timeout, req.transport, req.max_cm_retries), (20, 0, 15));
         assert_eq!((req.local_cm_timeout, req.retry_count, req.ack_timeout), (20, 7, 19));
@@ -103,8 +103,8 @@ fn starting_psns_are_the_receivers() {
             continue;
         };
         match Mad::decode(&raw).map(|mad| mad.message) {
-            Ok(Message::Req(req)) => expected.insert((packet.src.ip(), req.qpn), req.starting_psn),
-            Ok(Message::Rep(rep)) => expected.insert((packet.src.ip(), rep.qpn), rep.starting_psn),
+            Ok(CmMessage::Req(req)) => expected.insert((packet.src.ip(), req.qpn), req.starting_psn),
+            Ok(CmMessage::Rep(rep)) => expected.insert((packet.src.ip(), rep.qpn), rep.starting_psn),
             _ => None,
         };
     }
@@ -123,7 +123,7 @@ fn a_kernel_client_is_served() {
         }
     }
     let (packet, raw) = mads().into_iter().find(|(_, raw)| raw[17] == 0x10).unwrap();
-    let Message::Req(req) = Mad::decode(&raw).unwrap().message else { panic!("a REQ") };
+    let CmMessage::Req(req) = Mad::decode(&raw).unwrap().message else { panic!("a REQ") };
     let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), Counter(0));
     let now = Time::from_nanos(0);
     cm.listen(service_port(req.service_id).unwrap(), 1, &mut entropy).unwrap();
@@ -139,7 +139,8 @@ fn a_kernel_client_is_served() {
     assert!(!binding.embedded_peer);
     let (to, rep) = cm.poll_transmit().unwrap();
     assert_eq!(to, binding.peer);
-    assert!(
-        matches!(Mad::decode(&rep).unwrap().message, Message::Rep(rep) if rep.ids.remote == req.local_comm_id)
-    );
+    assert!(matches!(
+        Mad::decode(&rep).unwrap().message,
+        CmMessage::Rep(rep) if rep.ids.remote == req.local_comm_id
+    ));
 }

@@ -4,7 +4,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, Fate, MTU, PSN_A, Pair, failed, ok};
+use pair::{A, B, Fault, MTU, PSN_A, Pair, failed, ok};
 use roce::{
     RefusalCause, Time, opcode,
     window::{Aimd, Window as _},
@@ -121,7 +121,7 @@ fn a_sequence_nak_is_sent_once_per_gap() {
 fn another_sequence_nak_is_sent_when_the_requester_has_started_over() {
     let mut pair = Pair::new();
     pair.batches = true;
-    pair.rule(|p| (p.psn() == PSN_A + 1 && p.kind == "WRITE_MIDDLE" && p.nth < 12).then_some(Fate::Lose));
+    pair.rule(|p| (p.psn() == PSN_A + 1 && p.kind == "WRITE_MIDDLE" && p.nth < 12).then_some(Fault::Lose));
     pair.write(1, 10 * MTU);
     assert_eq!(pair.finish(), ok([1]));
     assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A + 1; 2]);
@@ -144,7 +144,7 @@ fn a_lost_sequence_nak_is_sent_again_for_a_probe() {
 fn a_repeated_sequence_nak_does_not_start_over_again() {
     let mut pair = Pair::new();
     pair.lose("WRITE_FIRST", 1);
-    pair.on("NAK_SEQUENCE", 1, Fate::Repeat);
+    pair.on("NAK_SEQUENCE", 1, Fault::Repeat);
     pair.batches = true;
     pair.write(1, 3 * MTU);
     assert_eq!(pair.finish(), ok([1]));
@@ -225,7 +225,7 @@ fn each_ack_timeout_costs_one_retry() {
 fn progress_restores_the_retries() {
     let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, 1));
     for id in 1..=4 {
-        pair.rule(move |p| (p.kind == "WRITE_ONLY" && p.nth % 2 == 1).then_some(Fate::Lose));
+        pair.rule(move |p| (p.kind == "WRITE_ONLY" && p.nth % 2 == 1).then_some(Fault::Lose));
         pair.write(id, MTU);
         assert_eq!(pair.finish(), ok([id]));
     }
@@ -248,7 +248,7 @@ fn an_ack_timeout_of_zero_never_gives_up() {
 #[test]
 fn naks_without_progress_do_not_keep_a_connection_alive() {
     let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, 2));
-    pair.rule(|p| (p.kind == "WRITE_FIRST").then_some(Fate::Lose));
+    pair.rule(|p| (p.kind == "WRITE_FIRST").then_some(Fault::Lose));
     pair.write(1, 3 * MTU);
     assert_eq!(pair.finish(), failed(WcStatus::RetryExceeded, [1]));
     assert!(pair.count("NAK_SEQUENCE") > 1);
@@ -257,7 +257,7 @@ fn naks_without_progress_do_not_keep_a_connection_alive() {
 #[test]
 fn packets_out_of_order_are_asked_for_again() {
     let mut pair = Pair::new();
-    pair.on("WRITE_MIDDLE", 1, Fate::Delay(Duration::from_micros(1)));
+    pair.on("WRITE_MIDDLE", 1, Fault::Delay(Duration::from_micros(1)));
     pair.write(1, 4 * MTU);
     assert_eq!(pair.finish(), ok([1]));
     assert_eq!((pair.psns("NAK_SEQUENCE"), pair.b.got(4 * MTU)), (vec![PSN_A + 1], pair.a.own(4 * MTU)));
@@ -266,7 +266,7 @@ fn packets_out_of_order_are_asked_for_again() {
 #[test]
 fn a_damaged_packet_is_refused_for_its_icrc_and_sent_again() {
     let mut pair = Pair::new();
-    pair.on("WRITE_MIDDLE", 1, Fate::Corrupt);
+    pair.on("WRITE_MIDDLE", 1, Fault::Corrupt);
     pair.write(1, 3 * MTU);
     assert_eq!(pair.finish(), ok([1]));
     assert_eq!(pair.causes(B), [RefusalCause::Icrc, RefusalCause::OutOfSequence]);
@@ -277,7 +277,7 @@ fn a_damaged_packet_is_refused_for_its_icrc_and_sent_again() {
 #[test]
 fn a_damaged_acknowledgement_acknowledges_nothing() {
     let mut pair = Pair::new();
-    pair.on("ACK", 1, Fate::Corrupt);
+    pair.on("ACK", 1, Fault::Corrupt);
     pair.write(1, 10);
     pair.drive_for(Duration::from_millis(1));
     assert_eq!((pair.a.completed(), pair.causes(A)), (vec![], vec![RefusalCause::Icrc]));
@@ -359,7 +359,7 @@ fn an_expired_timer_takes_a_quarter_of_the_window_but_a_probe_does_not() {
         setup.config.initial_window_bytes = 16 * MTU;
         setup.ack_timeout = 0;
     });
-    expired.rule(|p| (p.kind == "WRITE_ONLY" && p.nth <= 3).then_some(Fate::Lose));
+    expired.rule(|p| (p.kind == "WRITE_ONLY" && p.nth <= 3).then_some(Fault::Lose));
     expired.write(1, MTU);
     assert_eq!((expired.finish(), burst(&mut expired)), (ok([1]), 12));
 }
@@ -405,7 +405,7 @@ fn packets_that_a_late_acknowledgement_covers_are_not_sent_again() {
 #[test]
 fn a_retransmitted_packet_is_no_measure_of_the_round_trip() {
     let mut pair = Pair::new();
-    pair.on("ACK", 1, Fate::Delay(Duration::from_millis(200)));
+    pair.on("ACK", 1, Fault::Delay(Duration::from_millis(200)));
     pair.lose("WRITE_ONLY", 1);
     pair.lose("WRITE_ONLY", 2);
     pair.lose("WRITE_ONLY", 3);

@@ -337,7 +337,7 @@ fn the_event_of_a_withdrawn_request_is_taken_back() {
     let mut pair = Pair::new();
     pair.a.renew_qp();
     let listener = pair.listen();
-    let id = pair.dial();
+    let id = pair.connect();
     pair.drive_for(DELAY);
     assert!(pair.b.endpoint.channel_ready(pair.b.channel));
     pair.a.endpoint.destroy_id(pair.now, id).unwrap();

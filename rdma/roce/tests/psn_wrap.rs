@@ -5,7 +5,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, DELAY, Fate, MTU, PSN_A, Pair, ok};
+use pair::{A, B, DELAY, Fault, MTU, PSN_A, Pair, ok};
 use roce::{RefusalCause, opcode, psn::Psn, wire::Syndrome};
 
 /// Makes a pair in which the third request packet of A has the PSN 0.
@@ -27,7 +27,7 @@ fn any_packet_lost_at_the_wrap_is_sent_again() {
         let mut pair = near_the_wrap();
         let mut left = 1;
         pair.rule(move |p| {
-            (p.from == A && p.psn() == lost && std::mem::take(&mut left) > 0).then_some(Fate::Lose)
+            (p.from == A && p.psn() == lost && std::mem::take(&mut left) > 0).then_some(Fault::Lose)
         });
         pair.b.recv(9, 5 * MTU);
         pair.send(1, 5 * MTU);

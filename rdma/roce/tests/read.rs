@@ -4,7 +4,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, DELAY, Fate, HALF, MTU, PSN_A, Pair, failed, ok};
+use pair::{A, B, DELAY, Fault, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::{
     RefusalCause, opcode,
     wire::{NakCode, Packet, Reth, Syndrome},
@@ -293,7 +293,7 @@ fn a_response_of_a_wrong_length_fails_the_read() {
         |p| p.payload = &[],
     ] {
         let mut pair = Pair::new();
-        pair.on("READ_RESPONSE_MIDDLE", 1, Fate::Change(change));
+        pair.on("READ_RESPONSE_MIDDLE", 1, Fault::Change(change));
         pair.read(1, 3 * MTU);
         pair.write(2, 10);
         assert_eq!(pair.finish(), failed(WcStatus::BadResponse, [1, 2]));

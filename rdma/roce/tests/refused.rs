@@ -7,7 +7,7 @@ use roce::{
     RefusalCause, opcode,
     wire::{
         Aeth, Deth, Malformed, NakCode, Packet, Reth, Syndrome,
-        mad::{CommIds, MAD_LEN, Mad, Message},
+        mad::{CmMessage, CommIds, MAD_LEN, Mad},
     },
 };
 use verbs::{Access, RemoteAddr, SendOp, WcStatus};
@@ -189,7 +189,7 @@ fn cm_malformed() {
 #[test]
 fn cm_unknown_id() {
     let mut pair = Pair::new();
-    let rtu = Mad::new(1, Message::Rtu(CommIds { local: 2, remote: 3 })).encode();
+    let rtu = Mad::new(1, CmMessage::Rtu(CommIds { local: 2, remote: 3 })).encode();
     let packet = management(&mut pair, &rtu);
     refused(&mut pair, &packet, RefusalCause::CmUnknownId, None);
     assert_eq!(pair.b.endpoint.cm_counters().rx_unknown_id, 1);
@@ -202,14 +202,14 @@ fn requested_ids() -> (Pair, CommIds) {
     pair.accept(id);
     pair.transmit();
     let rep = pair.mads.pop();
-    let Some(Message::Rep(rep)) = rep else { panic!("{rep:?}") };
+    let Some(CmMessage::Rep(rep)) = rep else { panic!("{rep:?}") };
     (pair, CommIds { local: rep.ids.remote, remote: rep.ids.local })
 }
 
 #[test]
 fn cm_wrong_source() {
     let (mut pair, ids) = requested_ids();
-    let rtu = Mad::new(1, Message::Rtu(ids)).encode();
+    let rtu = Mad::new(1, CmMessage::Rtu(ids)).encode();
     let packet = management(&mut pair, &rtu);
     pair.a.addr.set_ip([10, 0, 0, 3].into());
     assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::CmWrongSource));
@@ -219,7 +219,7 @@ fn cm_wrong_source() {
 #[test]
 fn cm_unexpected() {
     let (mut pair, ids) = requested_ids();
-    let drep = Mad::new(1, Message::Drep(ids)).encode();
+    let drep = Mad::new(1, CmMessage::Drep(ids)).encode();
     let packet = management(&mut pair, &drep);
     assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::CmUnexpected));
     assert_eq!(pair.b.endpoint.cm_counters().rx_unexpected, 1);

@@ -4,7 +4,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{B, DELAY, Fate, HALF, MTU, PSN_A, Pair, failed, ok};
+use pair::{B, DELAY, Fault, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::RefusalCause;
 use verbs::WcStatus;
 
@@ -112,7 +112,7 @@ fn progress_restores_the_rnr_retries() {
 #[test]
 fn an_rnr_nak_that_the_network_repeats_costs_one_retry() {
     let mut pair = Pair::with(|setup| setup.rnr_retry_count = 1);
-    pair.on("RNR_NAK", 1, Fate::Repeat);
+    pair.on("RNR_NAK", 1, Fault::Repeat);
     pair.send(1, 10);
     pair.drive_for(4 * DELAY);
     pair.b.recv(9, 10);

@@ -51,10 +51,10 @@ const LONGEST: Duration = Duration::from_secs(98);
 
 /// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair,
 /// and the program may destroy the queue pair at any time.
-pub(crate) type SharedQp = Arc<Mutex<Option<sys::Qp>>>;
+pub(crate) type SharedQp = Arc<Mutex<Option<sys::RawQp>>>;
 
 /// Locks the queue pair. The locked value is `None` if the queue pair is destroyed.
-pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
+pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::RawQp>> {
     qp.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -88,22 +88,22 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct CmConnection {
     // Rust drops `raw` before `state`, so that the identifier is destroyed before the connection's reference to the
     // queue pair is dropped.
-    raw: sys::CmId,
+    raw: sys::RawCmId,
     state: State,
 }
 
 #[derive(Debug, Default)]
-struct Connections {
-    by_id: HashMap<CmId, Connection>,
+struct CmConnections {
+    by_id: HashMap<CmId, CmConnection>,
     by_raw: HashMap<usize, CmId>,
     events: VecDeque<CmEvent>,
     /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
     /// An upper bound of the number of connections that are being set up. `Channel::pump` sets the bound to the exact
-    /// number, and `Connections::add` adds 1 for each new connection or listener.
+    /// number, and `CmConnections::add` adds 1 for each new connection or listener.
     pending: usize,
     /// The number of polls of the program since events were last requested from the Linux kernel.
     polls: u32,
@@ -111,7 +111,7 @@ struct Connections {
 
 #[derive(Debug)]
 pub(crate) struct Channel {
-    connections: Mutex<Connections>,
+    connections: Mutex<CmConnections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
     /// A waker that ends the sleep of other threads when this process itself queues a CM event.
@@ -131,7 +131,7 @@ impl Channel {
         })
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections> {
+    fn connections(&self) -> MutexGuard<'_, CmConnections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,7 @@ impl Channel {
     }
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
-        let raw = sys::CmId::new(&self.raw)?;
+        let raw = sys::RawCmId::new(&self.raw)?;
         // The table stays locked while the listener starts, so that a thread that takes a connection request finds the
         // listener in the table.
         let mut connections = self.connections();
@@ -170,7 +170,7 @@ impl Channel {
         if param.private_data.len() > MAX_PRIVATE_DATA {
             return Err(Error::Invalid("more than 56 bytes of private data do not fit a connection request"));
         }
-        let raw = sys::CmId::new(&self.raw)?;
+        let raw = sys::RawCmId::new(&self.raw)?;
         let limit = param.connect_timeout.unwrap_or(LONGEST);
         let deadline = Instant::now() + limit;
         let mut connections = self.connections();
@@ -243,10 +243,10 @@ impl Channel {
         connection.state = State::Over;
         // The connection is over for this side immediately, although the peer's program may confirm the disconnect
         // later.
-        let told = connection.raw.disconnect();
+        let sent = connection.raw.disconnect();
         connections.events.push_back(CmEvent::Disconnected { id });
         self.queued.wake();
-        told.map_err(|e| Error::io("librdmacm does not disconnect", e))
+        sent.map_err(|e| Error::io("librdmacm does not disconnect", e))
     }
 
     pub(crate) fn destroy(&self, id: CmId) -> Result<(), Error> {
@@ -284,18 +284,18 @@ impl Channel {
 
     /// Returns the earliest time at which the time limit of a connection attempt ends.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.connections().by_id.values().filter_map(Connection::deadline).min()
+        self.connections().by_id.values().filter_map(CmConnection::deadline).min()
     }
 
-    fn pump(&self, connections: &mut Connections, new_id: &dyn Fn() -> CmId) -> Result<(), Error> {
+    fn pump(&self, connections: &mut CmConnections, new_id: &dyn Fn() -> CmId) -> Result<(), Error> {
         while let Some(event) = self.raw.next().map_err(|e| Error::io("librdmacm reports no events", e))? {
             if let What::Request(request) = event.what {
                 connections.asked(new_id, *request, event.private_data);
             } else if let Some(&id) = connections.by_raw.get(&event.id)
-                && let Some(told) =
+                && let Some(cm_event) =
                     connections.by_id.get_mut(&id).and_then(|c| c.handle(id, event, self.max_reads))
             {
-                connections.events.push_back(told);
+                connections.events.push_back(cm_event);
             }
         }
         connections.asked = Some(Instant::now());
@@ -306,11 +306,11 @@ impl Channel {
     }
 }
 
-impl Connections {
-    fn add(&mut self, id: CmId, raw: sys::CmId, state: State) {
+impl CmConnections {
+    fn add(&mut self, id: CmId, raw: sys::RawCmId, state: State) {
         self.pending += 1;
         self.by_raw.insert(raw.raw(), id);
-        self.by_id.insert(id, Connection { raw, state });
+        self.by_id.insert(id, CmConnection { raw, state });
     }
 
     fn asked(&mut self, new_id: &dyn Fn() -> CmId, request: ConnRequest, private_data: Vec<u8>) {
@@ -349,7 +349,7 @@ impl Connections {
     /// Ends the connection attempts whose time limit is over.
     fn expire(&mut self) {
         let Self { by_id, events, .. } = self;
-        let late = |connection: &Connection| connection.deadline().is_some_and(|at| Instant::now() >= at);
+        let late = |connection: &CmConnection| connection.deadline().is_some_and(|at| Instant::now() >= at);
         for (&id, connection) in by_id.iter_mut().filter(|(_, connection)| late(connection)) {
             connection.state = State::Over;
             events.push_back(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
@@ -357,7 +357,7 @@ impl Connections {
     }
 }
 
-impl Connection {
+impl CmConnection {
     fn is_pending(&self) -> bool {
         !matches!(self.state, State::Listening | State::Open { .. } | State::Over)
     }

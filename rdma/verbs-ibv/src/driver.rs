@@ -19,12 +19,12 @@ use verbs::{
 };
 
 use crate::{
-    Options, Owner,
+    Owner, VerbsConfig,
     connection::{Channel, SharedQp, lock_qp},
     counters, memlock,
-    queue::Queue,
+    queue::IbvCq,
     registrations::Registrations,
-    sys::{self, Caps, EventChannel, Limits},
+    sys::{self, Caps, DeviceLimits, EventChannel},
     waiting::Waiting,
 };
 
@@ -37,9 +37,9 @@ const MOST_INLINE: u32 = 512;
 
 /// A table of objects, which the driver interface identifies by numbers.
 #[derive(Debug)]
-struct Table<K, V>(RwLock<HashMap<K, Arc<V>>>);
+struct ObjectTable<K, V>(RwLock<HashMap<K, Arc<V>>>);
 
-impl<K: Copy + Eq + Hash, V> Table<K, V> {
+impl<K: Copy + Eq + Hash, V> ObjectTable<K, V> {
     fn new() -> Self {
         Self(RwLock::new(HashMap::default()))
     }
@@ -60,29 +60,29 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 #[derive(Debug)]
 struct QueuePair {
     qp: SharedQp,
-    queues: [Arc<Queue>; 2],
+    queues: [Arc<IbvCq>; 2],
 }
 
 #[derive(Debug)]
 pub(crate) struct Ibv {
     attr: DeviceAttr,
-    limits: Limits,
+    limits: DeviceLimits,
     owner: Option<Owner>,
     // Rust drops fields in the order of their declaration, so each object is declared before the objects on which it
     // depends.
-    channels: Table<ChannelId, Channel>,
-    of_connection: Table<CmId, ChannelId>,
-    qps: Table<QpNum, QueuePair>,
-    queues: Table<CqId, Queue>,
+    channels: ObjectTable<ChannelId, Channel>,
+    of_connection: ObjectTable<CmId, ChannelId>,
+    qps: ObjectTable<QpNum, QueuePair>,
+    queues: ObjectTable<CqId, IbvCq>,
     registrations: Registrations,
-    device: Arc<sys::Device>,
+    device: Arc<sys::IbvDevice>,
     next: AtomicU32,
     next_connection: AtomicU64,
 }
 
 impl Ibv {
-    pub(crate) fn open(local: IpAddr, owner: Option<Owner>, options: &Options) -> Result<Self, Error> {
-        let device = sys::Device::open(sys::load()?, local)?;
+    pub(crate) fn open(local: IpAddr, owner: Option<Owner>, options: &VerbsConfig) -> Result<Self, Error> {
+        let device = sys::IbvDevice::open(sys::load()?, local)?;
         let limits = device.limits()?;
         let name =
             owner.as_ref().map_or_else(|| "RDMA device".into(), |o| format!("{} port {}", o.device, o.port));
@@ -108,10 +108,10 @@ impl Ibv {
             attr,
             limits,
             owner,
-            channels: Table::new(),
-            of_connection: Table::new(),
-            qps: Table::new(),
-            queues: Table::new(),
+            channels: ObjectTable::new(),
+            of_connection: ObjectTable::new(),
+            qps: ObjectTable::new(),
+            queues: ObjectTable::new(),
             registrations: Registrations::new(&device, options.keep_registrations),
             device,
             next: AtomicU32::new(1),
@@ -135,7 +135,7 @@ impl Ibv {
         CmId(self.next_connection.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn queue(&self, id: CqId) -> Result<Arc<Queue>, Error> {
+    fn queue(&self, id: CqId) -> Result<Arc<IbvCq>, Error> {
         self.queues.get(id).ok_or(Error::NotFound { what: "completion queue", id: id.0.into() })
     }
 
@@ -223,14 +223,14 @@ impl Driver for Ibv {
             });
         }
         let id = CqId(self.next());
-        self.queues.insert(id, Queue::new(sys::Cq::new(&self.device, depth.max(1))?)?);
+        self.queues.insert(id, IbvCq::new(sys::RawCq::new(&self.device, depth.max(1))?)?);
         Ok(id)
     }
 
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // Only the `Queue` in the driver's table and the queue pairs hold references to a completion queue. The `Queue`
+        // Only the `IbvCq` in the driver's table and the queue pairs hold references to a completion queue. The `IbvCq`
         // holds one reference, so more than one reference means that a queue pair uses the completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
@@ -261,7 +261,7 @@ impl Driver for Ibv {
                 remedy: "use fewer regions",
             });
         }
-        let qp = sys::Qp::new(&pd, &queues[0].cq, &queues[1].cq, caps)
+        let qp = sys::RawQp::new(&pd, &queues[0].cq, &queues[1].cq, caps)
             .and_then(|qp| qp.to_init().map(|()| qp))
             .map_err(|e| memlock::refused("makes no queue pair", e))?;
         let num = qp.num();

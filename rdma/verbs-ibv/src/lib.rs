@@ -9,13 +9,13 @@
 //! for CM events or waits.
 //!
 //! ```rust
-//! use verbs_ibv::{Options, devices, open, owner_of};
+//! use verbs_ibv::{VerbsConfig, devices, open, owner_of};
 //!
 //! let local = "10.9.0.1".parse()?;
 //! let devices = devices();
 //! match owner_of(&devices, local) {
 //!     Some(owner) => {
-//!         let context = open(local, Some(&owner), &Options::default())?;
+//!         let context = open(local, Some(&owner), &VerbsConfig::default())?;
 //!         println!("{} has up to {} queue pairs", context.attr().name, context.attr().max_qp);
 //!     }
 //!     None => println!("none of the {} RDMA devices has {local}", devices.len()),
@@ -42,7 +42,7 @@ use verbs::{Context, Error};
 
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct VerbsConfig {
     /// If true, memory that the program has deregistered stays registered with the device until the object that keeps
     /// the memory mapped ([`verbs::Memory::owner`]) is dropped. If the program registers the same buffer again while
     /// the buffer's memory is still registered, the registration costs nothing. The RKey of a kept registration stays
@@ -64,7 +64,7 @@ pub fn load() -> Result<(), Error> {
 /// # Errors
 /// Returns [`Error::NoDevice`] if rdma-core, a device or the address is missing. Returns [`Error::Io`] if the device
 /// cannot be used.
-pub fn open(local: IpAddr, owner: Option<&Owner>, options: &Options) -> Result<Context, Error> {
+pub fn open(local: IpAddr, owner: Option<&Owner>, options: &VerbsConfig) -> Result<Context, Error> {
     let local = local.to_canonical();
     Ok(Context::new(Arc::new(driver::Ibv::open(local, owner.cloned(), options)?)))
 }

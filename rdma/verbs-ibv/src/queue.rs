@@ -51,15 +51,15 @@ impl Interrupt {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
-    pub(crate) cq: std::sync::Arc<sys::Cq>,
+pub(crate) struct IbvCq {
+    pub(crate) cq: std::sync::Arc<sys::RawCq>,
     pub(crate) interrupt: Interrupt,
     /// The completions that were taken from the device and that the program has not polled yet.
     taken: Mutex<VecDeque<Wc>>,
 }
 
-impl Queue {
-    pub(crate) fn new(cq: sys::Cq) -> Result<Self, Error> {
+impl IbvCq {
+    pub(crate) fn new(cq: sys::RawCq) -> Result<Self, Error> {
         Ok(Self { cq: cq.into(), interrupt: Interrupt::new()?, taken: Mutex::default() })
     }
 

@@ -18,7 +18,7 @@ use crate::{memlock, sys};
 /// A registration that is kept after the program has deregistered the memory.
 #[derive(Debug)]
 struct Kept {
-    mr: sys::Mr,
+    mr: sys::RawMr,
     addr: u64,
     len: usize,
     access: Access,
@@ -43,20 +43,20 @@ impl Kept {
 struct Domain {
     kept: Vec<Kept>,
     regions: usize,
-    pd: Arc<sys::Pd>,
+    pd: Arc<sys::RawPd>,
 }
 
 #[derive(Debug)]
-struct Region {
-    mr: sys::Mr,
+struct RegisteredRegion {
+    mr: sys::RawMr,
     pd: PdId,
     access: Access,
     memory: Memory,
 }
 
 #[derive(Debug, Default)]
-struct Tables {
-    regions: HashMap<u32, Region>,
+struct RegistrationTables {
+    regions: HashMap<u32, RegisteredRegion>,
     domains: HashMap<PdId, Domain>,
     /// The protection domains that the program has deallocated. `alloc_pd` reuses the domain that was added last.
     /// `purge` removes the domains without kept registrations.
@@ -66,17 +66,17 @@ struct Tables {
 
 #[derive(Debug)]
 pub(crate) struct Registrations {
-    tables: Mutex<Tables>,
+    tables: Mutex<RegistrationTables>,
     keep: bool,
-    device: Arc<sys::Device>,
+    device: Arc<sys::IbvDevice>,
 }
 
 impl Registrations {
-    pub(crate) fn new(device: &Arc<sys::Device>, keep: bool) -> Self {
+    pub(crate) fn new(device: &Arc<sys::IbvDevice>, keep: bool) -> Self {
         Self { tables: Mutex::default(), keep, device: device.clone() }
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, RegistrationTables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl Registrations {
         let gone = tables.purge();
         let domain = match tables.retired.pop() {
             Some(domain) => domain,
-            None => Domain { kept: Vec::new(), regions: 0, pd: Arc::new(sys::Pd::new(&self.device)?) },
+            None => Domain { kept: Vec::new(), regions: 0, pd: Arc::new(sys::RawPd::new(&self.device)?) },
         };
         let id = PdId(tables.next);
         tables.next = tables.next.wrapping_add(1);
@@ -112,7 +112,7 @@ impl Registrations {
         Ok(())
     }
 
-    pub(crate) fn pd(&self, id: PdId) -> Result<Arc<sys::Pd>, Error> {
+    pub(crate) fn pd(&self, id: PdId) -> Result<Arc<sys::RawPd>, Error> {
         self.tables().domains.get(&id).map(|domain| domain.pd.clone()).ok_or_else(|| unknown_pd(id))
     }
 
@@ -136,19 +136,19 @@ impl Registrations {
         if let Some(domain) = tables.domains.get_mut(&id) {
             domain.regions += 1;
         }
-        tables.regions.insert(keys.lkey, Region { mr, pd: id, access, memory: memory.clone() });
+        tables.regions.insert(keys.lkey, RegisteredRegion { mr, pd: id, access, memory: memory.clone() });
         Ok(keys)
     }
 
-    fn register(&self, pd: &Arc<sys::Pd>, memory: &Memory, access: Access) -> Result<sys::Mr, Error> {
+    fn register(&self, pd: &Arc<sys::RawPd>, memory: &Memory, access: Access) -> Result<sys::RawMr, Error> {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
-        match sys::Mr::new(pd, memory, access) {
+        match sys::RawMr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
                 // All kept registrations are dropped before the second attempt to register `memory`, because kept
                 // registrations pin memory, and the amount of pinned memory is limited.
                 let gone = self.tables().take_kept();
                 drop(gone);
-                sys::Mr::new(pd, memory, access).map_err(failed)
+                sys::RawMr::new(pd, memory, access).map_err(failed)
             }
             result => result.map_err(failed),
         }
@@ -168,7 +168,7 @@ impl Registrations {
     pub(crate) fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
         let mut tables = self.tables();
         let region = tables.regions.remove(&lkey).ok_or_else(|| unknown_mr(lkey))?;
-        let Region { mr, pd, access, memory } = region;
+        let RegisteredRegion { mr, pd, access, memory } = region;
         let Some(domain) = tables.domains.get_mut(&pd) else { return Ok(()) };
         domain.regions -= 1;
         let mut ended = Some(mr);
@@ -190,7 +190,7 @@ impl Registrations {
 /// before it drops a `Gone`, because dropping the removed objects takes long.
 type Gone = (Vec<Kept>, Vec<Domain>);
 
-impl Tables {
+impl RegistrationTables {
     /// Removes each kept registration whose `owner` was dropped. Then removes each protection domain in `retired` that
     /// has no kept registration any more. Returns the removed objects.
     #[must_use]

@@ -10,7 +10,7 @@ use verbs::{CmId, Error, WaitMode, Wake};
 
 use crate::{
     connection::Channel,
-    queue::{Interrupt, Queue},
+    queue::{IbvCq, Interrupt},
     sys,
 };
 
@@ -21,7 +21,7 @@ const STRIDE: u32 = 64;
 
 /// The objects that a thread waits for.
 pub(crate) struct Waiting<'a> {
-    pub(crate) queue: Option<&'a Queue>,
+    pub(crate) queue: Option<&'a IbvCq>,
     pub(crate) channel: Option<&'a Channel>,
     /// A file descriptor that ends a sleep when it is readable.
     pub(crate) beside: Option<BorrowedFd<'a>>,
@@ -49,7 +49,7 @@ impl Waiting<'_> {
     }
 
     fn queue_is_ready(&self) -> Result<bool, Error> {
-        self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
+        self.queue.map_or(Ok(false), IbvCq::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
     /// Returns true if the program can take a CM event. If `now` is given, the function requests events from the Linux

@@ -77,8 +77,8 @@ impl RejectReason {
     /// Reason 1: the rejecting side has no queue pair for the connection.
     pub const NO_QP: Self = Self(1);
     /// Reason 3: the rejecting side has no memory or no table entry for the connection, or too many connection requests
-    /// wait at the rejecting side. The embedded provider also gives reason 3 if the program does not respond to the
-    /// connection request in time.
+    /// wait at the rejecting side. The embedded provider also gives reason 3 if the program or the peer does not
+    /// respond in time.
     pub const NO_RESOURCES: Self = Self(3);
     /// Reason 4: the sender of the REJ waited too long for a message of the other side.
     pub const TIMEOUT: Self = Self(4);

@@ -260,8 +260,8 @@ pub trait Driver: Send + Sync + 'static {
     /// [`Error::Busy`] if another listener has the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
     /// Starts to connect `qp` to the TCP-space address `remote`. The program must call [`next_event`](Self::next_event)
-    /// or wait on `channel` until the attempt ends, because the verbs provider continues the attempt only during these
-    /// calls.
+    /// repeatedly or wait on `channel` until the attempt ends, because the verbs provider continues the attempt only
+    /// during these calls.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
@@ -298,9 +298,10 @@ pub trait Driver: Send + Sync + 'static {
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
     /// Waits like [`wait`](Self::wait) with [`WaitMode::Block`], and also returns [`Wake::Ready`] when `beside` is
     /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. If
-    /// another thread does the device's work, the embedded provider does not watch `beside`, but returns
-    /// [`Wake::TimedOut`] after at most half a millisecond. A program that sleeps on the file descriptor of
-    /// [`descriptor`](Self::descriptor) does not do the device's work itself, but leaves the work to other threads.
+    /// another thread does the device's work, the embedded provider does not watch `beside`, and the call returns after
+    /// at most half a millisecond, so that the program can check `beside` itself. A program that sleeps on the file
+    /// descriptor of [`descriptor`](Self::descriptor) does not do the device's work itself, but leaves the work to
+    /// other threads.
     fn wait_beside(
         &self,
         on: WaitOn,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is already in use, by another program or by another object of this program.
+    /// The address is already in use, by another program or by another device or listener of this program.
     #[error("{addr} is held by {holder}")]
     AddressInUse {
         /// The address and port that are already in use.
@@ -27,7 +27,7 @@ pub enum Error {
         what: &'static str,
         /// The limit that was reached: a number of objects or entries, or a number of bytes if the resource is memory.
         limit: u64,
-        /// The action by which the user or the program can free or raise the resource.
+        /// The action by which the user or the program can free the resource or raise the limit.
         remedy: &'static str,
     },
     /// No object of the device has this id.
@@ -54,7 +54,7 @@ pub enum Error {
     /// The state of the queue pair, which the text names, does not permit the call.
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// The call fails because other objects use the object or the port. The text says which objects these are.
+    /// The object or the port of the call is in use by other objects, which the text names.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.
@@ -77,8 +77,8 @@ impl Error {
     }
 }
 
-/// Returns advice for the user if `error` means that a limit of the process or of the machine is reached. The advice
-/// begins with "; ". Returns an empty text if there is no advice for `error`.
+/// Returns advice for the user if `error` means that no more files can be opened or that no more threads can be
+/// started. The advice begins with "; ". Returns an empty text if there is no advice for `error`.
 pub fn remedy(error: &std::io::Error) -> &'static str {
     /// The value of ENFILE in Linux (errno.h).
     const ENFILE: i32 = 23;
@@ -95,7 +95,7 @@ pub fn remedy(error: &std::io::Error) -> &'static str {
 
 /// Returns the text of an error and of its causes, each with its remedy if a remedy is known. A cause is left out if
 /// the text of the errors before it already contains the text of the cause.
-pub fn told(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn error_text(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     for cause in std::iter::successors(Some(error), |error| error.source()) {
         let remedy = cause.downcast_ref().map_or("", remedy);

@@ -28,21 +28,21 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod admission;
 mod cm;
 mod driver;
 mod error;
-pub mod lines;
+pub mod log_limit;
 pub mod memory;
 mod objects;
-pub mod peer;
-pub mod seats;
+pub mod source_network;
 mod wr;
 
 pub use cm::{CmEvent, CmId, ConnParam, Endpoints, EstablishedParam, RejectReason, Unreachable};
 pub use driver::{
     Access, ChannelId, CqId, DeviceAttr, Driver, MrKeys, PdId, QpCap, QpInit, QpNum, WaitMode, WaitOn, Wake,
 };
-pub use error::{Error, remedy, told};
+pub use error::{Error, error_text, remedy};
 pub use memory::Memory;
 pub use objects::{Channel, Context, Cq, Mr, Pd, Qp};
 pub use wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};

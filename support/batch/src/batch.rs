@@ -15,10 +15,10 @@ use naa_host::Error;
 
 use crate::{
     Call,
-    files::Source,
+    files::InputFile,
     names::{self, Files, Item},
-    offload::{Caller, Shared, Times},
-    output::{self, Sink},
+    offload::{BatchRegions, Caller, Times},
+    output::{self, ResultOutput},
     plan::{self, Plan},
     progress::{Flag, Progress as _},
     report::{Report, Status},
@@ -38,7 +38,7 @@ fn usual_sessions() -> usize {
 
 /// The result of one file.
 #[derive(Debug)]
-pub struct Ended {
+pub struct FileEnd {
     /// The index of the file in [`Batch::items`].
     pub index: usize,
     /// The report of the call, without its error.
@@ -54,14 +54,14 @@ pub struct Batch<'a> {
     items: Vec<Item>,
     resume: bool,
     sessions: usize,
-    shared: Option<Shared>,
-    queue: Mutex<Queue>,
+    shared: Option<BatchRegions>,
+    queue: Mutex<FileQueue>,
     stopped: &'a AtomicBool,
 }
 
 /// The files that no session has taken yet, and the number of sessions that take files.
 #[derive(Debug)]
-struct Queue {
+struct FileQueue {
     files: VecDeque<usize>,
     sessions: usize,
 }
@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
     pub fn new(call: Call<'a>, files: &Files, stopped: &'a AtomicBool) -> anyhow::Result<Self> {
         let items = names::items(files, call.target.code)?;
         for folder in folders(&items) {
-            naa_files::Folder::create(folder)
+            naa_files::ResultFolder::create(folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let sessions = files.sessions.unwrap_or_else(usual_sessions).min(items.len());
@@ -89,9 +89,9 @@ impl<'a> Batch<'a> {
         let small = items.iter().map(|item| item.bytes).filter(|&bytes| bytes <= SMALL).max();
         let shared = small.map(|bytes| {
             let input = bytes as usize;
-            Shared { input, room: plan::room_for(call.settings, call.target.code, input) }
+            BatchRegions { input, room: plan::room_for(call.settings, call.target.code, input) }
         });
-        let queue = Mutex::new(Queue { files: order.into(), sessions });
+        let queue = Mutex::new(FileQueue { files: order.into(), sessions });
         Ok(Self { call, items, resume: files.resume, sessions, shared, queue, stopped })
     }
 
@@ -107,16 +107,16 @@ impl<'a> Batch<'a> {
     /// The error of `listen`.
     pub fn run<T>(
         &self,
-        listen: impl FnOnce(mpsc::Receiver<Ended>) -> anyhow::Result<T>,
+        listen: impl FnOnce(mpsc::Receiver<FileEnd>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let (tell, told) = mpsc::channel();
+        let (sender, results) = mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..self.sessions {
-                let tell = tell.clone();
-                scope.spawn(move || self.work(&tell));
+                let sender = sender.clone();
+                scope.spawn(move || self.work(&sender));
             }
-            drop(tell);
-            listen(told)
+            drop(sender);
+            listen(results)
         })
     }
 
@@ -132,7 +132,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Takes files from the queue and offloads them over one session.
-    fn work(&self, tell: &mpsc::Sender<Ended>) {
+    fn work(&self, sender: &mpsc::Sender<FileEnd>) {
         let mut caller = Caller::new(self.call.peer, self.shared);
         while let Some(index) = self.next() {
             let (report, error) = self.offload(&mut caller, index);
@@ -141,7 +141,7 @@ impl<'a> Batch<'a> {
             }
             let lost = error.as_ref().is_some_and(is_lost);
             // The receiver is dropped when results cannot be printed any more. Then the work is over.
-            if tell.send(Ended { index, report, error }).is_err() {
+            if sender.send(FileEnd { index, report, error }).is_err() {
                 return;
             }
             if lost {
@@ -152,7 +152,7 @@ impl<'a> Batch<'a> {
         let _ = caller.finalize();
     }
 
-    fn with_queue<T>(&self, then: impl FnOnce(&mut Queue) -> T) -> T {
+    fn with_queue<T>(&self, then: impl FnOnce(&mut FileQueue) -> T) -> T {
         then(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -213,7 +213,7 @@ impl<'a> Batch<'a> {
             report.status = Status::Skipped;
             return Ok(());
         }
-        let mut inputs = [Source::open(&item.input)?];
+        let mut inputs = [InputFile::open(&item.input)?];
         report.bytes_in = inputs[0].len() as u64;
         // A result that is only printed has no output file.
         let mut plan = Plan::new(self.call, &inputs, item.output.iter().len())?;
@@ -222,7 +222,7 @@ impl<'a> Batch<'a> {
         let results = caller.results()?;
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
-            let sink = Sink::new(output, self.call.settings.sync)?;
+            let sink = ResultOutput::new(output, self.call.settings.sync)?;
             sink.write(result, || progress.tick(), || inputs[0].check_not_replaced())?;
         }
         report.conclude(self.call.target.code, &results);

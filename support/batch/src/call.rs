@@ -10,8 +10,8 @@ use mrsp::{
 
 use crate::{
     Progress,
-    files::Source,
-    offload::{Caller, Peer, Times, room_needed},
+    files::InputFile,
+    offload::{Accelerator, Caller, Times, room_needed},
     plan::{self, Plan},
     report::Report,
     target::Target,
@@ -19,7 +19,7 @@ use crate::{
 
 /// What the function is to do with its inputs.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CallConfig {
     /// The size of each output. If there is none, the sizes of outputs of built-in functions follow from the inputs.
     pub out_size: Vec<usize>,
     /// The compression level of zstd.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub sync: bool,
 }
 
-impl Default for Settings {
+impl Default for CallConfig {
     fn default() -> Self {
         Self {
             out_size: Vec::new(),
@@ -66,11 +66,11 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The accelerator.
-    pub peer: &'a Peer,
+    pub peer: &'a Accelerator,
     /// The function.
     pub target: &'a Target,
     /// What the function is to do.
-    pub settings: &'a Settings,
+    pub settings: &'a CallConfig,
 }
 
 impl Call<'_> {
@@ -97,7 +97,7 @@ impl Call<'_> {
         &self,
         caller: &mut Caller<'_>,
         plan: &mut Plan,
-        inputs: &mut [Source],
+        inputs: &mut [InputFile],
         times: &mut Times,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
@@ -123,7 +123,7 @@ impl Call<'_> {
 }
 
 /// The error of a call, which names its file if it is the file's content that cannot be read.
-fn of_file(error: anyhow::Error, inputs: &[Source]) -> anyhow::Error {
+fn of_file(error: anyhow::Error, inputs: &[InputFile]) -> anyhow::Error {
     let code = error.downcast_ref().and_then(naa_host::Error::return_code);
     match inputs {
         [input] if code == Some(ReturnCode::MALFORMED_INPUT) => match input.path() {

@@ -19,7 +19,7 @@ const STRIDE: usize = 4 << 20;
 
 /// The source of an input, which can be read several times.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct InputFile {
     path: PathBuf,
     len: usize,
     content: Content,
@@ -33,7 +33,7 @@ enum Content {
     Read(Vec<u8>),
 }
 
-impl Source {
+impl InputFile {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let what = || format!("cannot read {}", path.display());
         if path == Path::new("-") {
@@ -87,7 +87,7 @@ impl Source {
                 let mut copy = Vec::new();
                 for at in (0..self.len).step_by(STRIDE) {
                     let piece = at..self.len.min(at + STRIDE);
-                    match session.lease_mut(index) {
+                    match session.slice_mut(index) {
                         Ok(region) => {
                             file.read_exact(&mut region[piece]).with_context(failed)?;
                         }

@@ -2,9 +2,9 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | the accelerator, the function, and how it is to work | [`Peer`], [`Target`], [`Settings`], [`Call`] |
+//! | the accelerator, the function, and how it is to work | [`Accelerator`], [`Target`], [`CallConfig`], [`Call`] |
 //! | one call, whose files are all named | [`Single`] |
-//! | a call for each file, over several sessions at once | [`Batch`], [`Files`], [`Ended`] |
+//! | a call for each file, over several sessions at once | [`Batch`], [`Files`], [`FileEnd`] |
 //! | what is told about a call | [`Report`], [`Status`], [`Phase`] |
 //!
 //! Files are read straight into the regions of a session. A result appears under its name when it is complete.
@@ -12,8 +12,8 @@
 //! ```rust
 //! use std::{net::SocketAddr, sync::atomic::AtomicBool};
 //!
-//! use naa_batch::{Batch, Call, Files, Peer, Settings, Target};
-//! use naa_host::{Choice, Device, SessionConfig};
+//! use naa_batch::{Accelerator, Batch, Call, CallConfig, Files, Target};
+//! use naa_host::{Device, ProviderChoice, SessionConfig};
 //! use naa_server::{Config, Server, functions};
 //!
 //! let folder = std::env::temp_dir().join(format!("naa-batch-example-{}", std::process::id()));
@@ -21,18 +21,18 @@
 //! std::fs::write(folder.join("empty"), "")?;
 //!
 //! let mut config = Config::new(SocketAddr::new(naa_provider::free_loopback()?, 0));
-//! config.provider = Some(Choice::Embedded);
+//! config.provider = Some(ProviderChoice::Embedded);
 //! let server = Server::start(config, functions::builtins()?)?;
-//! let device = Device::towards_with(server.address(), Choice::Embedded)?;
-//! let peer = Peer { device, server: server.address(), config: SessionConfig::default() };
+//! let device = Device::towards_with(server.address(), ProviderChoice::Embedded)?;
+//! let peer = Accelerator { device, server: server.address(), config: SessionConfig::default() };
 //!
 //! let target = Target::find("crc32c", &peer)?;
-//! let call = Call { peer: &peer, target: &target, settings: &Settings::default() };
+//! let call = Call { peer: &peer, target: &target, settings: &CallConfig::default() };
 //! let files = Files { in_dir: vec![folder.clone()], ..Files::default() };
 //! let stopped = AtomicBool::new(false);
 //! let batch = Batch::new(call, &files, &stopped)?;
-//! batch.run(|told| {
-//!     for ended in told {
+//! batch.run(|results| {
+//!     for ended in results {
 //!         assert_eq!(ended.report.result.as_deref(), Some("00000000"));
 //!     }
 //!     Ok(())
@@ -57,10 +57,10 @@ pub mod room;
 mod single;
 mod target;
 
-pub use batch::{Batch, Ended, is_lost};
-pub use call::{Call, Settings};
+pub use batch::{Batch, FileEnd, is_lost};
+pub use call::{Call, CallConfig};
 pub use names::{Files, Item, expand};
-pub use offload::Peer;
+pub use offload::Accelerator;
 pub use output::is_stdout;
 pub use progress::{Interrupted, Phase, Progress};
 pub use report::{Report, Status};

@@ -44,7 +44,7 @@ pub struct Item {
 }
 
 /// A file, and its name below the folder of results.
-struct Found {
+struct NamedFile {
     path: PathBuf,
     below: PathBuf,
     meta: Result<Metadata, String>,
@@ -90,19 +90,19 @@ pub(crate) fn items(files: &Files, function: FunctionCode) -> anyhow::Result<Vec
     Ok(items)
 }
 
-fn named(path: &Path) -> Found {
+fn named(path: &Path) -> NamedFile {
     // Standard input has no name, so its result cannot have one either.
     let (name, file) = match path {
         path if path == Path::new("-") => (None, Path::new("/dev/stdin")),
         path => (path.file_name(), path),
     };
     let meta = file.metadata().map_err(|error| format!("cannot read {}: {error}", path.display()));
-    Found { path: path.into(), below: name.map(PathBuf::from).unwrap_or_default(), meta }
+    NamedFile { path: path.into(), below: name.map(PathBuf::from).unwrap_or_default(), meta }
 }
 
 /// Finds all files below a folder. Links are followed. Entries that are neither file nor folder are left out, and so
 /// are results of this command.
-fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
+fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<NamedFile>) {
     let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     let is_ours = |path: &Path, meta: Option<Metadata>| {
         naa_files::is_unfinished(path) || meta.is_some_and(|meta| naming.is_out_dir(&meta))
@@ -126,7 +126,7 @@ fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
         if same_folder && naming.is_result(&below) {
             continue;
         }
-        found.push(Found { path, below, meta });
+        found.push(NamedFile { path, below, meta });
     }
 }
 
@@ -170,8 +170,8 @@ impl<'a> Naming<'a> {
         !self.strips && !self.suffix.is_empty() && name.to_string_lossy().ends_with(self.suffix)
     }
 
-    fn item(&self, found: Found) -> Item {
-        let Found { path, below, meta } = found;
+    fn item(&self, found: NamedFile) -> Item {
+        let NamedFile { path, below, meta } = found;
         let (bytes, mut problem) = match meta {
             Ok(meta) => (meta.len(), None),
             Err(problem) => (0, Some(problem)),

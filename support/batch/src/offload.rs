@@ -15,7 +15,7 @@ use mrsp::{
 use naa_host::{Device, Error, Param, Session, SessionConfig};
 
 use crate::{
-    files::Source,
+    files::InputFile,
     plan::{Listed, Plan},
     progress::{Phase, Progress},
 };
@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The accelerator, and the device and the settings for sessions with it.
 #[derive(Debug)]
-pub struct Peer {
+pub struct Accelerator {
     /// The device to call from.
     pub device: Device,
     /// The address of the accelerator.
@@ -43,7 +43,7 @@ pub(crate) struct Times {
 
 /// The sizes of regions that small files share, so that one session serves many of them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct BatchRegions {
     pub(crate) input: usize,
     pub(crate) room: usize,
 }
@@ -51,22 +51,22 @@ pub(crate) struct Shared {
 /// Makes calls. It keeps one session as long as the session's regions fit.
 #[derive(Debug)]
 pub(crate) struct Caller<'a> {
-    peer: &'a Peer,
-    shared: Option<Shared>,
+    peer: &'a Accelerator,
+    shared: Option<BatchRegions>,
     open: Option<Open>,
 }
 
 #[derive(Debug)]
 struct Open {
     session: Session,
-    layout: Layout,
+    layout: CallParams,
     /// The number of bytes in each output that are a result.
     produced: Vec<usize>,
 }
 
 /// Where the parameters of a plan are.
 #[derive(Debug)]
-struct Layout {
+struct CallParams {
     lens: Vec<(Kind, usize)>,
     /// The indices of the parameters that get the input files, and of those that have the results, each in the order of
     /// the files.
@@ -83,9 +83,9 @@ enum Kind {
     InOut,
 }
 
-impl Layout {
-    fn new(plan: &Plan, inputs: &[Source], shared: Option<Shared>) -> Self {
-        let ins = inputs.iter().map(Source::len);
+impl CallParams {
+    fn new(plan: &Plan, inputs: &[InputFile], shared: Option<BatchRegions>) -> Self {
+        let ins = inputs.iter().map(InputFile::len);
         let count = inputs.len();
         let of = |kind| move |len| (kind, len);
         match plan {
@@ -142,7 +142,7 @@ impl Layout {
     }
 }
 
-impl Layout {
+impl CallParams {
     /// Whether regions of this layout are large enough for `wanted`, and do not need much more memory.
     fn fits(&self, wanted: &Self) -> bool {
         /// The total length of regions that is always acceptable, in bytes.
@@ -160,7 +160,7 @@ impl Layout {
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(peer: &'a Peer, shared: Option<Shared>) -> Self {
+    pub(crate) fn new(peer: &'a Accelerator, shared: Option<BatchRegions>) -> Self {
         Self { peer, shared, open: None }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Caller<'a> {
         &mut self,
         function: FunctionCode,
         plan: &Plan,
-        inputs: &mut [Source],
+        inputs: &mut [InputFile],
         times: &mut Times,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
@@ -185,11 +185,11 @@ impl<'a> Caller<'a> {
     fn connected(
         &mut self,
         plan: &Plan,
-        inputs: &[Source],
+        inputs: &[InputFile],
         times: &mut Times,
         progress: &mut dyn Progress,
-    ) -> anyhow::Result<(&'a Peer, &mut Open)> {
-        let layout = Layout::new(plan, inputs, self.shared);
+    ) -> anyhow::Result<(&'a Accelerator, &mut Open)> {
+        let layout = CallParams::new(plan, inputs, self.shared);
         let peer = self.peer;
         let open = match self.open.take().filter(|open| open.layout.fits(&layout)) {
             Some(open) => open,
@@ -220,10 +220,10 @@ impl<'a> Caller<'a> {
 impl Open {
     fn call(
         &mut self,
-        peer: &Peer,
+        peer: &Accelerator,
         function: FunctionCode,
         plan: &Plan,
-        inputs: &mut [Source],
+        inputs: &mut [InputFile],
         times: &mut Times,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
@@ -255,19 +255,19 @@ impl Open {
     }
 }
 
-impl Peer {
+impl Accelerator {
     /// Connects on a thread of its own, because a user who interrupts the program does not wait for it; the process
     /// ends then.
     fn connect(&self, params: Vec<Param<'static>>, progress: &mut dyn Progress) -> anyhow::Result<Session> {
         let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let connecting = std::thread::Builder::new().name("naa-connect".into()).spawn(move || {
             // Sending fails if nobody waits any more.
-            let _ = tell.send(Session::connect(&device, server, &params, &config));
+            let _ = sender.send(Session::connect(&device, server, &params, &config));
         });
         connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
         loop {
-            match told.recv_timeout(TICK) {
+            match receiver.recv_timeout(TICK) {
                 Ok(session) => return Ok(session?),
                 Err(mpsc::RecvTimeoutError::Timeout) => progress.tick()?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => bail!("connecting to {server} panicked"),
@@ -293,7 +293,7 @@ impl Peer {
 
     /// The number of bytes of each result. Built-in functions write it into the status block; for other functions, only
     /// the length of the last WRITE is known.
-    fn produced(&self, session: &Session, layout: &Layout, last: usize) -> Result<Vec<usize>, Error> {
+    fn produced(&self, session: &Session, layout: &CallParams, last: usize) -> Result<Vec<usize>, Error> {
         let status = layout.blocks.map(|_| session.status_block()).transpose()?;
         let all = layout.outputs.iter().enumerate();
         all.map(|(output, &index)| {

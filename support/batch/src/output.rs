@@ -17,7 +17,7 @@ const STRIDE: usize = 4 << 20;
 
 /// The destination of a result.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct ResultOutput {
     /// The file; `None` is standard output.
     destination: Option<Destination>,
     /// Whether the file is synced to disk before it gets its name.
@@ -32,7 +32,7 @@ pub fn is_stdout(path: &Path) -> bool {
     STDOUT.iter().any(|name| path == Path::new(name))
 }
 
-impl Sink {
+impl ResultOutput {
     /// Makes a sink. It fails at once if writing to it cannot succeed.
     pub(crate) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
         let destination = if is_stdout(path) { None } else { Some(Destination::new(path)?) };
@@ -71,12 +71,12 @@ impl Sink {
 
 /// Syncs `folder`, so that the names of results in it are on disk.
 pub(crate) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
-    let synced = naa_files::Folder::open(folder).and_then(|folder| folder.sync());
+    let synced = naa_files::ResultFolder::open(folder).and_then(|folder| folder.sync());
     synced.with_context(|| format!("cannot bring the results in {} to disk", folder.display()))
 }
 
 /// Refuses two results for the same file. Devices and pipes take any number of results.
-pub(crate) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
+pub(crate) fn check_distinct(sinks: &[ResultOutput]) -> anyhow::Result<()> {
     let mut taken = BTreeSet::<(u64, u64, OsString)>::new();
     let mut stdout = 0;
     for sink in sinks {
@@ -133,7 +133,7 @@ mod tests {
         let folder = folder("refused");
         let path = folder.join("result");
         fs::write(&path, "old").unwrap();
-        let sink = Sink::new(&path, true).unwrap();
+        let sink = ResultOutput::new(&path, true).unwrap();
         assert!(sink.write(b"new", || Ok(()), || bail!("changed")).is_err());
         assert!(sink.write(b"new", || Err(Interrupted), || Ok(())).is_err());
         assert_eq!((fs::read(&path).unwrap(), count(&folder)), (b"old".to_vec(), 1));
@@ -146,7 +146,8 @@ mod tests {
     fn two_results_are_not_for_one_place() {
         let folder = folder("distinct");
         let refusal = |names: &[&str]| {
-            let sinks: Vec<_> = names.iter().map(|name| Sink::new(Path::new(name), false).unwrap()).collect();
+            let sink = |name: &&str| ResultOutput::new(Path::new(name), false).unwrap();
+            let sinks: Vec<_> = names.iter().map(sink).collect();
             check_distinct(&sinks).err().map(|error| error.to_string())
         };
         let file = |name: &str| folder.join(name).display().to_string();

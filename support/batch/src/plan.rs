@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use mrsp::{
     FunctionCode,
-    builtin::{self, Arguments, Element, FftDirection, Group, SortOrder},
+    builtin::{self, Arguments, Element, FftDirection, FunctionGroup, SortOrder},
     catalogue::Direction,
     region::MAX_REGION_BYTES,
 };
 
-use crate::{Call, Refused, Settings, files::Source, room};
+use crate::{Call, CallConfig, Refused, files::InputFile, room};
 
 /// The regions of a function.
 #[derive(Debug)]
@@ -58,12 +58,12 @@ pub(crate) fn inputs_of(function: FunctionCode) -> Option<usize> {
 }
 
 /// Whether the size of the output cannot be known before the call.
-pub(crate) fn may_grow(settings: &Settings, function: FunctionCode) -> bool {
+pub(crate) fn may_grow(settings: &CallConfig, function: FunctionCode) -> bool {
     settings.out_size.is_empty() && [builtin::LZ4_DECOMPRESS, builtin::ZSTD_DECOMPRESS].contains(&function)
 }
 
 /// Checks the options that do not depend on the files.
-pub(crate) fn check(settings: &Settings, function: FunctionCode) -> anyhow::Result<()> {
+pub(crate) fn check(settings: &CallConfig, function: FunctionCode) -> anyhow::Result<()> {
     match function {
         builtin::VECTOR_ADD | builtin::SORT if settings.element.is_none() => {
             Err(Refused::error("say what the numbers are: --type u8, u32, i32, u64, i64, f32 or f64"))
@@ -77,7 +77,7 @@ impl Plan {
     /// Plans one call that has `outputs` places for its results.
     pub(crate) fn new(
         Call { target, settings, .. }: Call<'_>,
-        inputs: &[Source],
+        inputs: &[InputFile],
         outputs: usize,
     ) -> anyhow::Result<Self> {
         let function = target.code;
@@ -86,7 +86,7 @@ impl Plan {
             return listed(&target.name, &target.directions, files, given, &settings.out_size)
                 .map(Self::Listed);
         }
-        if Group::of(function) == Group::Naaice {
+        if FunctionGroup::of(function) == FunctionGroup::Naaice {
             return Self::in_out(inputs.len(), outputs);
         }
         let Some(count) = inputs_of(function) else { return Self::raw(settings, outputs) };
@@ -130,7 +130,7 @@ impl Plan {
         Ok(Self::InOut)
     }
 
-    fn raw(settings: &Settings, outputs: usize) -> anyhow::Result<Self> {
+    fn raw(settings: &CallConfig, outputs: usize) -> anyhow::Result<Self> {
         let sizes = settings.out_size.len();
         if outputs != sizes {
             let text = format!(
@@ -191,7 +191,7 @@ fn listed(
 }
 
 /// The most bytes of the result of a built-in function with one input of `len` bytes, or two inputs of `len` bytes each.
-pub(crate) fn room_for(settings: &Settings, function: FunctionCode, len: usize) -> usize {
+pub(crate) fn room_for(settings: &CallConfig, function: FunctionCode, len: usize) -> usize {
     let room = match function {
         builtin::SHA256 => 32,
         builtin::CRC32C => 4,
@@ -218,7 +218,7 @@ fn missing_inputs(count: usize) -> anyhow::Error {
 }
 
 /// The number of numbers in a file.
-fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
+fn whole(input: &InputFile, bytes: usize, what: &str) -> anyhow::Result<u64> {
     let len = input.len();
     if !len.is_multiple_of(bytes) {
         let file = input.path().display();
@@ -231,12 +231,12 @@ fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
     Ok((len / bytes) as u64)
 }
 
-fn elements(input: &Source, element: Element) -> anyhow::Result<u64> {
+fn elements(input: &InputFile, element: Element) -> anyhow::Result<u64> {
     whole(input, element.bytes(), &format!("{}s", element.name()))
 }
 
 /// The arguments of a transform. The length of the signal is that of its file.
-fn transform(settings: &Settings, input: &Source) -> anyhow::Result<Arguments> {
+fn transform(settings: &CallConfig, input: &InputFile) -> anyhow::Result<Arguments> {
     let n = whole(input, 16, "complex f64s")?;
     if let Some(asked) = settings.n.filter(|&asked| asked != n) {
         let file = input.path().display();
@@ -246,7 +246,7 @@ fn transform(settings: &Settings, input: &Source) -> anyhow::Result<Arguments> {
     Ok(Arguments::Fft { n, direction })
 }
 
-fn histogram(settings: &Settings, n: u64) -> anyhow::Result<Arguments> {
+fn histogram(settings: &CallConfig, n: u64) -> anyhow::Result<Arguments> {
     let element = settings.element.unwrap_or(Element::U8);
     let range = settings.range.clone().or((element == Element::U8).then_some(0.0..256.0));
     let Some(Range { start, end }) = range else {
@@ -259,14 +259,14 @@ fn histogram(settings: &Settings, n: u64) -> anyhow::Result<Arguments> {
     Ok(Arguments::Histogram { n, element, bins, lo: start.to_bits(), hi: end.to_bits() })
 }
 
-fn sort(settings: &Settings, input: &Source) -> anyhow::Result<Arguments> {
+fn sort(settings: &CallConfig, input: &InputFile) -> anyhow::Result<Arguments> {
     check(settings, builtin::SORT)?;
     let element = settings.element.unwrap_or(Element::U8);
     let order = if settings.descending { SortOrder::Descending } else { SortOrder::Ascending };
     Ok(Arguments::Sort { n: elements(input, element)?, element, order })
 }
 
-fn sum(settings: &Settings, inputs: &[Source]) -> anyhow::Result<Arguments> {
+fn sum(settings: &CallConfig, inputs: &[InputFile]) -> anyhow::Result<Arguments> {
     check(settings, builtin::VECTOR_ADD)?;
     let element = settings.element.unwrap_or(Element::U8);
     let lens = inputs.iter().map(|input| elements(input, element)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -278,7 +278,7 @@ fn sum(settings: &Settings, inputs: &[Source]) -> anyhow::Result<Arguments> {
 
 /// Plans a product of matrices. The third of m, n, k follows from the other two; for square matrices, all three follow from
 /// the sizes.
-fn product(settings: &Settings, inputs: &[Source]) -> anyhow::Result<Plan> {
+fn product(settings: &CallConfig, inputs: &[InputFile]) -> anyhow::Result<Plan> {
     let [left, right] = inputs else { return Err(missing_inputs(2)) };
     let (a, b) = (elements(left, Element::F64)?, elements(right, Element::F64)?);
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));

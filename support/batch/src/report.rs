@@ -68,7 +68,7 @@ impl Report {
         self.status = Status::Failed;
         let code = error.downcast_ref::<naa_host::Error>().and_then(naa_host::Error::return_code);
         self.code = code.map(mrsp::ReturnCode::get);
-        self.error = Some(verbs::told(error.as_ref()));
+        self.error = Some(verbs::error_text(error.as_ref()));
     }
 }
 

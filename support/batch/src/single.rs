@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::{
     Call, Phase, Progress, Report,
-    files::Source,
+    files::InputFile,
     offload::{Caller, Times},
-    output::{self, Sink},
+    output::{self, ResultOutput},
     plan::Plan,
 };
 
@@ -15,8 +15,8 @@ use crate::{
 pub struct Single<'a> {
     call: Call<'a>,
     caller: Caller<'a>,
-    sinks: Vec<Sink>,
-    inputs: Vec<Source>,
+    sinks: Vec<ResultOutput>,
+    inputs: Vec<InputFile>,
     plan: Plan,
     report: Report,
 }
@@ -29,12 +29,13 @@ impl<'a> Single<'a> {
     /// files that cannot be read or written.
     pub fn new(call: Call<'a>, inputs: &[PathBuf], outputs: &[PathBuf]) -> anyhow::Result<Self> {
         let sync = call.settings.sync;
-        let sinks = outputs.iter().map(|path| Sink::new(path, sync)).collect::<anyhow::Result<Vec<_>>>()?;
+        let sinks = outputs.iter().map(|path| ResultOutput::new(path, sync));
+        let sinks = sinks.collect::<anyhow::Result<Vec<_>>>()?;
         output::check_distinct(&sinks)?;
-        sinks.iter().for_each(Sink::remove_abandoned);
+        sinks.iter().for_each(ResultOutput::remove_abandoned);
         let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
         let mut report = Report { inputs: names(inputs), outputs: names(outputs), ..call.report() };
-        let inputs = inputs.iter().map(|path| Source::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let inputs = inputs.iter().map(|path| InputFile::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
         report.bytes_in = inputs.iter().map(|input| input.len() as u64).sum();
         let plan = Plan::new(call, &inputs, sinks.len())?;
         Ok(Self { call, caller: Caller::new(call.peer, None), sinks, inputs, plan, report })
@@ -67,7 +68,7 @@ impl<'a> Single<'a> {
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         for (sink, result) in sinks.iter().zip(&results) {
             progress.phase(Phase::Writing(result.len() as u64));
-            let unchanged = || inputs.iter().try_for_each(Source::check_unchanged);
+            let unchanged = || inputs.iter().try_for_each(InputFile::check_unchanged);
             sink.write(result, || progress.tick(), unchanged)?;
         }
         report.conclude(call.target.code, &results);

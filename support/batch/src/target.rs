@@ -3,11 +3,11 @@
 use anyhow::Context as _;
 use mrsp::{
     FunctionCode,
-    builtin::{self, Group},
+    builtin::{self, FunctionGroup},
     catalogue::Direction,
 };
 
-use crate::{Peer, Refused, plan};
+use crate::{Accelerator, Refused, plan};
 
 /// The function that is called.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Target {
     /// # Errors
     /// [`Refused`] if no call can have this number; the errors of the catalogue's call; and an error if the accelerator has
     /// no such function.
-    pub fn find(name: &str, peer: &Peer) -> anyhow::Result<Self> {
+    pub fn find(name: &str, peer: &Accelerator) -> anyhow::Result<Self> {
         let target = match (name.parse::<u8>(), builtin::by_name(name)) {
             (Ok(number), _) => {
                 let code = FunctionCode::new(number).ok_or_else(|| {
@@ -44,7 +44,7 @@ impl Target {
         Ok(target)
     }
 
-    fn look_up(name: &str, peer: &Peer) -> anyhow::Result<Self> {
+    fn look_up(name: &str, peer: &Accelerator) -> anyhow::Result<Self> {
         let server = peer.server;
         let catalogue = naa_host::functions_with(&peer.device, server, &peer.config)?;
         let found = catalogue.functions.into_iter().find(|offered| offered.name == name);
@@ -84,7 +84,7 @@ impl Target {
         match (plan::inputs_of(self.code), self.files()) {
             (Some(count), _) => count == 1,
             (None, Some(files)) => files == (1, 1),
-            (None, None) => Group::of(self.code) == Group::Naaice || sizes == 1,
+            (None, None) => FunctionGroup::of(self.code) == FunctionGroup::Naaice || sizes == 1,
         }
     }
 }

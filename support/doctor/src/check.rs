@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How good or bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum CheckLevel {
     /// Everything is as it should be.
     Ok,
     /// The finding is worth knowing, but nothing is wrong.
@@ -18,7 +18,7 @@ pub enum Level {
 
 /// The heading of the report under which a check is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum CheckGroup {
     /// What the verbs provider needs.
     Rdma,
     /// What the embedded provider needs.
@@ -33,18 +33,18 @@ pub struct Check {
     /// The name, which several checks may have.
     pub name: &'static str,
     /// How good or bad the finding is.
-    pub level: Level,
+    pub level: CheckLevel,
     /// The finding in one line.
     pub finding: String,
     /// What to type or to do, if anything helps.
     pub remedy: Option<String>,
     /// The heading under which the check is listed.
     #[serde(skip)]
-    pub group: Group,
+    pub group: CheckGroup,
 }
 
-impl Group {
-    pub(crate) fn check(self, name: &'static str, level: Level, finding: impl Into<String>) -> Check {
+impl CheckGroup {
+    pub(crate) fn check(self, name: &'static str, level: CheckLevel, finding: impl Into<String>) -> Check {
         Check { name, level, finding: finding.into(), remedy: None, group: self }
     }
 }

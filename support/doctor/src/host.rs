@@ -3,7 +3,7 @@
 use naa_measure::energy::{Counters, NoneFound};
 
 use crate::{
-    check::{Check, Group::Machine as Heading, Level},
+    check::{Check, CheckGroup::Machine as Heading, CheckLevel},
     machine::Machine,
 };
 
@@ -24,9 +24,9 @@ fn huge_pages(machine: &Machine) -> Option<Check> {
             _ => format!("echo madvise | sudo tee /{FILE}"),
         };
         let finding = format!("{finding}, so large regions take longer to set up");
-        Heading.check("huge-pages", Level::Warn, finding).remedy(remedy)
+        Heading.check("huge-pages", CheckLevel::Warn, finding).remedy(remedy)
     } else {
-        Heading.check("huge-pages", Level::Ok, finding)
+        Heading.check("huge-pages", CheckLevel::Ok, finding)
     })
 }
 
@@ -39,15 +39,15 @@ fn governor(machine: &Machine) -> Option<Check> {
     governors.dedup();
     if governors.is_empty() {
         let finding = "the clock is not this machine's to choose (no cpufreq)";
-        return Some(Heading.check("governor", Level::Ok, finding));
+        return Some(Heading.check("governor", CheckLevel::Ok, finding));
     }
     let finding = format!("CPU governor: {}", governors.join(", "));
     Some(if governors == ["performance"] {
-        Heading.check("governor", Level::Ok, finding)
+        Heading.check("governor", CheckLevel::Ok, finding)
     } else {
         let remedy = format!("{}cpupower frequency-set -g performance", machine.sudo());
         let finding = format!("{finding}; small calls are faster with performance");
-        Heading.check("governor", Level::Note, finding).remedy(remedy)
+        Heading.check("governor", CheckLevel::Note, finding).remedy(remedy)
     })
 }
 
@@ -61,12 +61,12 @@ fn cores(machine: &Machine) -> Option<Check> {
     };
     Some(match load {
         Some(load) if load >= cores as f64 => {
-            Heading.check("cores", Level::Note, format!("{finding}: busy, so times will vary"))
+            Heading.check("cores", CheckLevel::Note, format!("{finding}: busy, so times will vary"))
         }
         _ if cores == 1 => {
-            Heading.check("cores", Level::Note, format!("{finding}; waiting by spinning wants two"))
+            Heading.check("cores", CheckLevel::Note, format!("{finding}; waiting by spinning wants two"))
         }
-        _ => Heading.check("cores", Level::Ok, finding),
+        _ => Heading.check("cores", CheckLevel::Ok, finding),
     })
 }
 
@@ -76,13 +76,13 @@ fn energy(counters: &Result<Counters, NoneFound>, sudo: &str) -> Check {
     match counters {
         Ok(counters) => {
             let names = counters.names().collect::<Vec<_>>().join(", ");
-            Heading.check(NAME, Level::Ok, format!("energy counters: {names}"))
+            Heading.check(NAME, CheckLevel::Ok, format!("energy counters: {names}"))
         }
         Err(NoneFound::Denied(_)) => {
             let finding = "energy counters: for root only, since they tell about programs of others";
-            Heading.check(NAME, Level::Note, finding).remedy(format!("{sudo}{}", NoneFound::REMEDY))
+            Heading.check(NAME, CheckLevel::Note, finding).remedy(format!("{sudo}{}", NoneFound::REMEDY))
         }
-        Err(none) => Heading.check(NAME, Level::Ok, none.to_string()),
+        Err(none) => Heading.check(NAME, CheckLevel::Ok, none.to_string()),
     }
 }
 
@@ -98,7 +98,7 @@ fn count(list: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Level, NoneFound, count, energy};
+    use super::{CheckLevel, Counters, NoneFound, count, energy};
 
     #[test]
     fn counters_for_root_only_are_a_note_with_a_remedy() {
@@ -106,7 +106,7 @@ mod tests {
         let denied: Result<Counters, _> = Err(NoneFound::Denied("energy_uj".into()));
         let check = energy(&denied, "sudo ");
         let typed = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj";
-        assert_eq!((check.level, check.remedy.as_deref()), (Level::Note, Some(typed)));
+        assert_eq!((check.level, check.remedy.as_deref()), (CheckLevel::Note, Some(typed)));
     }
 
     #[test]

@@ -28,13 +28,13 @@ mod rules;
 mod self_test;
 mod trace;
 
-use naa_host::Choice;
+use naa_host::ProviderChoice;
 use serde::Serialize;
 
-pub use check::{Check, Group, Level};
-pub use providers::{CannotListen, Place, Provider};
+pub use check::{Check, CheckGroup, CheckLevel};
+pub use providers::{CannotListen, ProviderReport, ReadyAddress};
 pub use self_test::{SelfTest, Size};
-pub use trace::{Refused, Traced};
+pub use trace::{RefusedPackets, Traced};
 
 use machine::Machine;
 
@@ -44,7 +44,7 @@ pub struct Report {
     /// The checks, in the order in which they are to be read.
     pub checks: Vec<Check>,
     /// The embedded provider, then the verbs provider.
-    pub providers: Vec<Provider>,
+    pub providers: Vec<ProviderReport>,
 }
 
 /// Examines the machine on which this program runs.
@@ -73,9 +73,9 @@ impl Report {
     }
 }
 
-fn test(provider: &mut Provider) {
-    let Some(address) = providers::place_to_test(provider).filter(|_| provider.ready) else { return };
-    let choice = if provider.name == "verbs" { Choice::Verbs } else { Choice::Embedded };
+fn test(provider: &mut ProviderReport) {
+    let Some(address) = providers::address_to_test(provider).filter(|_| provider.ready) else { return };
+    let choice = if provider.name == "verbs" { ProviderChoice::Verbs } else { ProviderChoice::Embedded };
     let tested = self_test::run(address, choice);
     if !tested.ok {
         provider.ready = false;

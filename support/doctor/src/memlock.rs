@@ -1,7 +1,7 @@
 //! Checks RLIMIT_MEMLOCK: registered memory is locked memory, and users may lock little.
 
 use crate::{
-    check::{Check, Group::Rdma, Level},
+    check::{Check, CheckGroup::Rdma, CheckLevel},
     machine::{Capability, Machine},
 };
 
@@ -23,12 +23,13 @@ fn limits(machine: &Machine) -> Option<(Limit, Limit)> {
 
 pub(crate) fn check(machine: &Machine) -> Check {
     let Some((soft, hard)) = limits(machine) else {
-        return Rdma.check("memlock", Level::Note, "the kernel does not tell how much memory may be locked");
+        let finding = "the kernel does not tell how much memory may be locked";
+        return Rdma.check("memlock", CheckLevel::Note, finding);
     };
     let Some(bytes) = soft else {
         return Rdma.check(
             "memlock",
-            Level::Ok,
+            CheckLevel::Ok,
             "any amount of memory may be locked, so any may be registered",
         );
     };
@@ -37,7 +38,7 @@ pub(crate) fn check(machine: &Machine) -> Check {
         let who = if machine.is_root() { "you are root" } else { "this process has CAP_IPC_LOCK" };
         let finding = format!("the limit is {size}, but {who}: it does not bind");
         let idle = machine.devices().is_empty();
-        let check = Rdma.check("memlock", if idle { Level::Ok } else { Level::Note }, finding);
+        let check = Rdma.check("memlock", if idle { CheckLevel::Ok } else { CheckLevel::Note }, finding);
         return if idle || bytes >= ENOUGH {
             check
         } else {
@@ -47,17 +48,18 @@ pub(crate) fn check(machine: &Machine) -> Check {
     let root = if machine.is_root() { " (root in a container is not exempt)" } else { "" };
     match bytes {
         _ if bytes >= ENOUGH => {
-            Rdma.check("memlock", Level::Ok, format!("{size} may be locked, so that much may be registered"))
+            let finding = format!("{size} may be locked, so that much may be registered");
+            Rdma.check("memlock", CheckLevel::Ok, finding)
         }
         _ if machine.devices().is_empty() => {
             let finding = format!(
                 "{size} may be locked{root}: verbs would need more; the embedded provider locks none"
             );
-            Rdma.check("memlock", Level::Note, finding).remedy(remedy(bytes, hard))
+            Rdma.check("memlock", CheckLevel::Note, finding).remedy(remedy(bytes, hard))
         }
         _ => {
             let small = bytes < LEAST;
-            let level = if small { Level::Bad } else { Level::Warn };
+            let level = if small { CheckLevel::Bad } else { CheckLevel::Warn };
             let so = if small { ", so only small calls work over verbs" } else { "" };
             let finding = format!("only {size} may be locked{root}{so}; registering 1 GiB needs 1 GiB");
             Rdma.check("memlock", level, finding).remedy(remedy(bytes, hard))

@@ -9,9 +9,9 @@ use roce_udp::socket::InterfaceAddress;
 
 use crate::{
     Report,
-    check::{Check, Level},
+    check::{Check, CheckLevel},
     machine::{Machine, Socket},
-    providers::Provider,
+    providers::ProviderReport,
     rules::Rules,
 };
 
@@ -124,7 +124,7 @@ fn check<'a>(report: &'a Report, name: &str) -> &'a Check {
 }
 
 #[track_caller]
-fn provider<'a>(report: &'a Report, name: &str) -> &'a Provider {
+fn provider<'a>(report: &'a Report, name: &str) -> &'a ProviderReport {
     report.providers.iter().find(|provider| provider.name == name).expect("two providers")
 }
 
@@ -143,7 +143,7 @@ fn remedy(check: &Check) -> &str {
 fn without_rdma_embedded_is_ready_and_verbs_names_the_remedy() {
     let files = Files::plain("none");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "device").level, Level::Note);
+    assert_eq!(check(&report, "device").level, CheckLevel::Note);
     let embedded = provider(&report, "embedded");
     assert!(embedded.ready);
     assert_eq!(embedded.why, "ready on 127.0.0.1 (lo), 10.0.0.5 (eth0)");
@@ -152,7 +152,7 @@ fn without_rdma_embedded_is_ready_and_verbs_names_the_remedy() {
     assert_eq!(verbs.why, "not available: no RDMA device");
     let typed = "sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev eth0";
     assert_eq!(verbs.remedy.as_deref(), Some(typed));
-    assert!(report.checks.iter().all(|check| check.level != Level::Bad), "{:?}", report.checks);
+    assert!(report.checks.iter().all(|check| check.level != CheckLevel::Bad), "{:?}", report.checks);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn the_way_to_a_device_fits_the_kernel() {
 fn with_rxe_verbs_is_ready_and_the_kernel_holds_the_port() {
     let files = Files::rxe("rxe");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "device").level, Level::Ok);
+    assert_eq!(check(&report, "device").level, CheckLevel::Ok);
     assert_eq!(check(&report, "device").finding, "rxe0 port 1 over eth0: ACTIVE, RoCE v2 on 10.0.0.5");
     let verbs = provider(&report, "verbs");
     assert!(verbs.ready, "{verbs:?}");
@@ -192,7 +192,7 @@ fn a_small_memlock_keeps_users_from_verbs_but_not_root() {
     files.user("1000", "0", "65536 65536");
     let report = Report::of(&files.machine());
     let memlock = check(&report, "memlock");
-    assert_eq!(memlock.level, Level::Bad);
+    assert_eq!(memlock.level, CheckLevel::Bad);
     assert_says(&memlock.finding, &["only 64 KiB may be locked", "1 GiB"]);
     assert_says(remedy(memlock), &["ulimit -l unlimited", "limits.d", "LimitMEMLOCK=infinity"]);
     assert!(!provider(&report, "verbs").ready);
@@ -204,18 +204,18 @@ fn a_small_memlock_keeps_users_from_verbs_but_not_root() {
 
     files.user("0", ROOT, "65536 65536");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "memlock").level, Level::Note);
+    assert_eq!(check(&report, "memlock").level, CheckLevel::Note);
     assert_says(&check(&report, "memlock").finding, &["you are root: it does not bind"]);
     assert!(provider(&report, "verbs").ready);
 
     files.with("proc/self/uid_map", "0 100000 65536\n");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "memlock").level, Level::Bad);
+    assert_eq!(check(&report, "memlock").level, CheckLevel::Bad);
     assert_says(&check(&report, "memlock").finding, &["root in a container is not exempt"]);
 
     files.user("1000", "0", "8388608 unlimited");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "memlock").level, Level::Warn);
+    assert_eq!(check(&report, "memlock").level, CheckLevel::Warn);
     assert!(remedy(check(&report, "memlock")).starts_with("ulimit -l unlimited;"));
     assert!(provider(&report, "verbs").ready);
 }
@@ -225,7 +225,7 @@ fn memlock_without_a_device_is_a_note() {
     let files = Files::plain("memlock-none");
     files.user("1000", "0", "65536 65536");
     let report = Report::of(&files.machine());
-    assert_eq!(check(&report, "memlock").level, Level::Note);
+    assert_eq!(check(&report, "memlock").level, CheckLevel::Note);
     assert_says(
         &check(&report, "memlock").finding,
         &["64 KiB may be locked", "embedded provider locks none"],
@@ -240,18 +240,18 @@ fn missing_libraries_name_the_packages() {
     machine.libraries = Err("librdmacm.so.1 cannot be loaded".into());
     let report = Report::of(&machine);
     let libraries = check(&report, "libraries");
-    assert_eq!(libraries.level, Level::Bad);
+    assert_eq!(libraries.level, CheckLevel::Bad);
     assert_eq!(remedy(libraries), "sudo apt install librdmacm1 ibverbs-providers");
     assert!(!provider(&report, "verbs").ready);
     assert_eq!(provider(&report, "verbs").remedy.as_deref(), Some(remedy(libraries)));
 
     machine.libraries = Ok(());
     files.without("etc/libibverbs.d");
-    assert_eq!(check(&Report::of(&machine), "libraries").level, Level::Warn);
+    assert_eq!(check(&Report::of(&machine), "libraries").level, CheckLevel::Warn);
 
     files.without("sys/class");
     machine.libraries = Err("librdmacm.so.1 cannot be loaded".into());
-    assert_eq!(check(&Report::of(&machine), "libraries").level, Level::Note);
+    assert_eq!(check(&Report::of(&machine), "libraries").level, CheckLevel::Note);
 }
 
 #[test]
@@ -260,14 +260,14 @@ fn modules_and_device_files_that_are_missing_are_told() {
     files.without("dev/infiniband/rdma_cm");
     let report = Report::of(&files.machine());
     let missing = check(&report, "device-files");
-    assert_eq!(missing.level, Level::Bad);
+    assert_eq!(missing.level, CheckLevel::Bad);
     assert_says(&missing.finding, &["/dev/infiniband/rdma_cm cannot be opened"]);
     assert_says(remedy(missing), &["--device=/dev/infiniband"]);
 
     files.without("sys/class/misc");
     let report = Report::of(&files.machine());
     let modules = check(&report, "modules");
-    assert_eq!((modules.level, remedy(modules)), (Level::Bad, "sudo modprobe -a rdma_ucm"));
+    assert_eq!((modules.level, remedy(modules)), (CheckLevel::Bad, "sudo modprobe -a rdma_ucm"));
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_held_port_names_its_holder() {
     std::os::unix::fs::symlink("socket:[4711]", files.0.join("proc/42/fd/3")).expect("a link");
     let report = Report::of(&files.machine());
     let port = check(&report, "port-4791");
-    assert_eq!(port.level, Level::Note);
+    assert_eq!(port.level, CheckLevel::Note);
     assert_eq!(port.finding, "UDP port 4791 on 10.0.0.5 is held by process 42 (naa)");
     let embedded = provider(&report, "embedded");
     assert!(embedded.ready);
@@ -312,13 +312,16 @@ fn small_buffers_and_missing_offloads_are_told() {
     machine.socket = Ok(Socket { receive_buffer: 425_984, gso: false, gro: true });
     let report = Report::of(&machine);
     let buffer = check(&report, "receive-buffer");
-    assert_eq!((buffer.level, remedy(buffer)), (Level::Warn, "sudo sysctl -w net.core.rmem_max=4194304"));
+    assert_eq!(
+        (buffer.level, remedy(buffer)),
+        (CheckLevel::Warn, "sudo sysctl -w net.core.rmem_max=4194304")
+    );
     assert_says(&buffer.finding, &["208 KiB", "49 packets", "128 in flight"]);
     assert_says(&check(&report, "gso-gro").finding, &["UDP GSO is missing"]);
     // Root gets a larger buffer than others are permitted.
     machine.socket = Ok(Socket { receive_buffer: 8 << 20, gso: true, gro: true });
     let report = Report::of(&machine);
-    assert_eq!(check(&report, "receive-buffer").level, Level::Note);
+    assert_eq!(check(&report, "receive-buffer").level, CheckLevel::Note);
     assert_says(&check(&report, "receive-buffer").finding, &["Without root there is room for 49"]);
 }
 
@@ -326,21 +329,21 @@ fn small_buffers_and_missing_offloads_are_told() {
 fn a_firewall_is_read_or_not_guessed_at() {
     let files = Files::plain("firewall");
     let mut machine = files.machine();
-    let mut said = |rules: Rules| {
+    let mut checked = |rules: Rules| {
         machine.rules = rules;
         check(&Report::of(&machine), "firewall").clone()
     };
-    assert_eq!(said(Rules::Read(String::new())).level, Level::Ok);
-    let unseen = said(Rules::NotLooked("needs root".into()));
-    assert_eq!((unseen.level, &*unseen.finding), (Level::Note, "not looked at: needs root"));
+    assert_eq!(checked(Rules::Read(String::new())).level, CheckLevel::Ok);
+    let unseen = checked(Rules::NotLooked("needs root".into()));
+    assert_eq!((unseen.level, &*unseen.finding), (CheckLevel::Note, "not looked at: needs root"));
     let closed = "table inet filter {\nchain input {\ntype filter hook input priority filter; policy drop;\n";
-    let warned = said(Rules::Read(closed.into()));
-    assert_eq!(warned.level, Level::Warn);
+    let warned = checked(Rules::Read(closed.into()));
+    assert_eq!(warned.level, CheckLevel::Warn);
     assert_says(&warned.finding, &["inet filter input"]);
-    let open = said(Rules::Read(format!("{closed}udp dport 4791 accept\n")));
-    assert_eq!(open.level, Level::Ok);
-    let shut = said(Rules::Read("-A INPUT -p udp -m udp --dport 4791 -j DROP\n".into()));
-    assert_eq!(shut.level, Level::Warn);
+    let open = checked(Rules::Read(format!("{closed}udp dport 4791 accept\n")));
+    assert_eq!(open.level, CheckLevel::Ok);
+    let shut = checked(Rules::Read("-A INPUT -p udp -m udp --dport 4791 -j DROP\n".into()));
+    assert_eq!(shut.level, CheckLevel::Warn);
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn links_without_room_and_slow_pages_and_clocks_are_told() {
     files.with("proc/loadavg", "9.10 0.20 0.30 1/100 1000\n");
     let report = Report::of(&files.machine());
     assert_eq!(provider(&report, "embedded").why, "ready on 127.0.0.1 (lo)");
-    assert_eq!(check(&report, "huge-pages").level, Level::Warn);
+    assert_eq!(check(&report, "huge-pages").level, CheckLevel::Warn);
     assert_says(&check(&report, "governor").finding, &["powersave"]);
     assert_says(&check(&report, "cores").finding, &["4 cores", "load 9.10", "busy"]);
     let eth0 = report.checks.iter().find(|check| check.finding.starts_with("eth0")).expect("a check of eth0");
@@ -362,9 +365,12 @@ fn links_without_room_and_slow_pages_and_clocks_are_told() {
 #[test]
 fn energy_counters_are_named_or_said_to_be_missing() {
     let files = Files::plain("energy");
-    let said = || check(&Report::of(&files.machine()), "energy-counters").clone();
-    let none = said();
-    assert_eq!((none.level, &*none.finding), (Level::Ok, "this machine has no energy counters (powercap)"));
+    let checked = || check(&Report::of(&files.machine()), "energy-counters").clone();
+    let none = checked();
+    assert_eq!(
+        (none.level, &*none.finding),
+        (CheckLevel::Ok, "this machine has no energy counters (powercap)")
+    );
     for (zone, name) in
         [("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:0:1", "dram")]
     {
@@ -372,6 +378,6 @@ fn energy_counters_are_named_or_said_to_be_missing() {
         files.with(&format!("sys/class/powercap/{zone}/energy_uj"), "1000\n");
         files.with(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), "262143328850\n");
     }
-    let found = said();
-    assert_eq!((found.level, &*found.finding), (Level::Ok, "energy counters: package-0, dram"));
+    let found = checked();
+    assert_eq!((found.level, &*found.finding), (CheckLevel::Ok, "energy counters: package-0, dram"));
 }

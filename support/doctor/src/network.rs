@@ -3,7 +3,7 @@
 use roce_udp::socket::{Held, Holder};
 
 use crate::{
-    check::{Check, Group::Network, Level},
+    check::{Check, CheckGroup::Network, CheckLevel},
     machine::Machine,
     rules::{self, Rules},
 };
@@ -32,7 +32,8 @@ fn interfaces(machine: &Machine) -> Vec<Check> {
     names.dedup();
     if names.is_empty() {
         let remedy = format!("{}ip link set lo up", machine.sudo());
-        return vec![Network.check("interface", Level::Bad, "no interface has an address").remedy(remedy)];
+        let finding = "no interface has an address";
+        return vec![Network.check("interface", CheckLevel::Bad, finding).remedy(remedy)];
     }
     let mut seen = Vec::new();
     names.retain(|name| {
@@ -48,24 +49,24 @@ fn interface(machine: &Machine, name: &str) -> Check {
     let sudo = machine.sudo();
     let interface = machine.interface(name);
     let Some(mtu) = interface.mtu else {
-        return Network.check("interface", Level::Note, format!("{name}: its MTU is not told"));
+        return Network.check("interface", CheckLevel::Note, format!("{name}: its MTU is not told"));
     };
     if !interface.up {
         let remedy = format!("{sudo}ip link set {name} up");
-        return Network.check("interface", Level::Warn, format!("{name}: is down")).remedy(remedy);
+        return Network.check("interface", CheckLevel::Warn, format!("{name}: is down")).remedy(remedy);
     }
     match roce_udp::path_mtu(mtu, None) {
-        Ok(4096) => Network.check("interface", Level::Ok, format!("{name}: MTU {mtu}, path MTU 4096")),
+        Ok(4096) => Network.check("interface", CheckLevel::Ok, format!("{name}: MTU {mtu}, path MTU 4096")),
         Ok(path) => {
             let finding =
                 format!("{name}: MTU {mtu}, so packets carry {path} bytes; 4096 need an MTU of 4192");
             let remedy = format!("where network and peers have it too: {sudo}ip link set {name} mtu 4200");
-            Network.check("interface", Level::Note, finding).remedy(remedy)
+            Network.check("interface", CheckLevel::Note, finding).remedy(remedy)
         }
         Err(_) => {
             let remedy = format!("{sudo}ip link set {name} mtu 1500");
             let finding = format!("{name}: MTU {mtu} has no room for RoCE packets");
-            Network.check("interface", Level::Warn, finding).remedy(remedy)
+            Network.check("interface", CheckLevel::Warn, finding).remedy(remedy)
         }
     }
 }
@@ -85,7 +86,7 @@ pub(crate) fn holder(machine: &Machine, held: &Held) -> String {
 fn port(machine: &Machine) -> Vec<Check> {
     let held = machine.holders();
     if held.is_empty() {
-        return vec![Network.check("port-4791", Level::Ok, "UDP port 4791 is free on every address")];
+        return vec![Network.check("port-4791", CheckLevel::Ok, "UDP port 4791 is free on every address")];
     }
     let mut found: Vec<Check> = Vec::new();
     for held in &held {
@@ -93,14 +94,14 @@ fn port(machine: &Machine) -> Vec<Check> {
         let soft = machine.soft_roce().is_some() && !matches!(held.holder, Holder::Process { .. });
         let check = if !held.address.is_unspecified() {
             let finding = format!("UDP port 4791 on {} is held by {who}", held.address);
-            Network.check("port-4791", Level::Note, finding)
+            Network.check("port-4791", CheckLevel::Note, finding)
         } else if soft {
             let finding = format!("UDP port 4791 is held by {who}: embedded servers cannot listen here");
-            Network.check("port-4791", Level::Note, finding)
+            Network.check("port-4791", CheckLevel::Note, finding)
         } else {
             let finding = format!("UDP port 4791 is held on every address by {who}");
             Network
-                .check("port-4791", Level::Warn, finding)
+                .check("port-4791", CheckLevel::Warn, finding)
                 .remedy("stop it, or use another network namespace")
         };
         if !found.contains(&check) {
@@ -119,7 +120,7 @@ fn receive_buffer(machine: &Machine) -> Check {
     let remedy = format!("{sudo}sysctl -w net.core.rmem_max={WANTED}");
     let got = match &machine.socket {
         Ok(socket) => socket.receive_buffer,
-        Err(why) => return Network.check("receive-buffer", Level::Bad, format!("no UDP socket: {why}")),
+        Err(why) => return Network.check("receive-buffer", CheckLevel::Bad, format!("no UDP socket: {why}")),
     };
     let packets = got / CHARGE;
     let room = format!(
@@ -128,15 +129,17 @@ fn receive_buffer(machine: &Machine) -> Check {
     let finding = format!("{limit}: {room}");
     match most {
         _ if packets < IN_FLIGHT => Network
-            .check("receive-buffer", Level::Warn, format!("{finding}, so some get lost"))
+            .check("receive-buffer", CheckLevel::Warn, format!("{finding}, so some get lost"))
             .remedy(remedy),
         // A buffer above the limit means that this process has CAP_NET_ADMIN.
         Some(most) if most < WANTED && got as u64 > 2 * most => {
             let finding = format!("{finding}. Without root there is room for {}", 2 * most as usize / CHARGE);
-            Network.check("receive-buffer", Level::Note, finding).remedy(remedy)
+            Network.check("receive-buffer", CheckLevel::Note, finding).remedy(remedy)
         }
-        Some(most) if most < WANTED => Network.check("receive-buffer", Level::Note, finding).remedy(remedy),
-        _ => Network.check("receive-buffer", Level::Ok, finding),
+        Some(most) if most < WANTED => {
+            Network.check("receive-buffer", CheckLevel::Note, finding).remedy(remedy)
+        }
+        _ => Network.check("receive-buffer", CheckLevel::Ok, finding),
     }
 }
 
@@ -148,22 +151,24 @@ fn send_buffer(machine: &Machine) -> Option<Check> {
     });
     let finding = format!("net.core.wmem_default is {}{most}", naa_measure::bytes(default));
     Some(if default >= LEAST_SEND {
-        Network.check("send-buffer", Level::Ok, finding)
+        Network.check("send-buffer", CheckLevel::Ok, finding)
     } else {
         let remedy = format!("{}sysctl -w net.core.wmem_default=212992", machine.sudo());
         let finding = format!("{finding}: little for packets that leave 64 KiB at a time");
-        Network.check("send-buffer", Level::Warn, finding).remedy(remedy)
+        Network.check("send-buffer", CheckLevel::Warn, finding).remedy(remedy)
     })
 }
 
 fn batches(machine: &Machine) -> Check {
     const NAME: &str = "gso-gro";
     let Ok(socket) = &machine.socket else {
-        return Network.check(NAME, Level::Note, "not looked at: no UDP socket");
+        return Network.check(NAME, CheckLevel::Note, "not looked at: no UDP socket");
     };
     let newer = "a kernel from 5.0 on has both";
     match (socket.gso, socket.gro) {
-        (true, true) => Network.check(NAME, Level::Ok, "the kernel takes and gives many packets in one call"),
+        (true, true) => {
+            Network.check(NAME, CheckLevel::Ok, "the kernel takes and gives many packets in one call")
+        }
         (gso, gro) => {
             let missing = match (gso, gro) {
                 (false, false) => "UDP GSO and GRO are",
@@ -171,7 +176,7 @@ fn batches(machine: &Machine) -> Check {
                 _ => "UDP GRO is",
             };
             let finding = format!("{missing} missing: the embedded provider is several times slower");
-            Network.check(NAME, Level::Warn, finding).remedy(newer)
+            Network.check(NAME, CheckLevel::Warn, finding).remedy(newer)
         }
     }
 }
@@ -180,27 +185,27 @@ fn firewall(machine: &Machine) -> Check {
     const NAME: &str = "firewall";
     let text = match &machine.rules {
         Rules::NotLooked(why) => {
-            let check = Network.check(NAME, Level::Note, format!("not looked at: {why}"));
+            let check = Network.check(NAME, CheckLevel::Note, format!("not looked at: {why}"));
             let needs_root = why == "needs root";
             return if needs_root { check.remedy("sudo naa doctor") } else { check };
         }
         Rules::Read(text) => text,
     };
-    let verdict = rules::judge(text);
+    let verdict = rules::assess(text);
     let open = format!("{}nft insert rule TABLE CHAIN udp dport 4791 accept", machine.sudo());
     let list = |lines: &[String]| lines.join(" | ");
     match (verdict.named.as_slice(), verdict.closed.as_slice()) {
-        ([], []) => Network.check(NAME, Level::Ok, "no rule drops or names UDP port 4791"),
+        ([], []) => Network.check(NAME, CheckLevel::Ok, "no rule drops or names UDP port 4791"),
         ([], closed) => {
             let finding =
                 format!("{} drops what no rule accepts, and none names UDP port 4791", list(closed));
-            Network.check(NAME, Level::Warn, finding).remedy(open)
+            Network.check(NAME, CheckLevel::Warn, finding).remedy(open)
         }
         (named, _) => {
             let text = list(named);
             let lower = text.to_lowercase();
             let refuses = ["drop", "reject"].iter().any(|word| lower.contains(word));
-            let level = if refuses { Level::Warn } else { Level::Ok };
+            let level = if refuses { CheckLevel::Warn } else { CheckLevel::Ok };
             Network.check(NAME, level, format!("rules for port 4791: {text}"))
         }
     }

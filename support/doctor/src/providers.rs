@@ -6,7 +6,7 @@ use roce_udp::socket::Held;
 use serde::Serialize;
 
 use crate::{
-    check::{Check, Group, Level},
+    check::{Check, CheckGroup, CheckLevel},
     machine::Machine,
     network, rdma,
     self_test::SelfTest,
@@ -14,7 +14,7 @@ use crate::{
 
 /// An address at which a provider is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ReadyAddress {
     /// The address of this machine.
     pub address: IpAddr,
     /// The name of the RDMA device or of the network interface.
@@ -32,14 +32,14 @@ pub struct CannotListen {
 
 /// What a provider can do on this machine.
 #[derive(Clone, Debug, Serialize)]
-pub struct Provider {
+pub struct ProviderReport {
     /// `embedded` or `verbs`.
     pub name: &'static str,
     /// Whether the provider can serve and call here.
     pub ready: bool,
     /// The addresses at which it can serve and call.
     #[serde(serialize_with = "texts")]
-    pub addresses: Vec<Place>,
+    pub addresses: Vec<ReadyAddress>,
     /// Addresses from which the provider can call, but at which it cannot serve.
     pub cannot_listen: Vec<CannotListen>,
     /// The reason, in one line.
@@ -50,12 +50,12 @@ pub struct Provider {
     pub self_test: Option<SelfTest>,
 }
 
-fn texts<S: serde::Serializer>(places: &[Place], serializer: S) -> Result<S::Ok, S::Error> {
+fn texts<S: serde::Serializer>(places: &[ReadyAddress], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(places.iter().map(|place| place.address))
 }
 
 /// Examines the embedded provider. `verbs` tells whether the verbs provider is ready.
-pub(crate) fn embedded(machine: &Machine, verbs: bool) -> Provider {
+pub(crate) fn embedded(machine: &Machine, verbs: bool) -> ProviderReport {
     let held = machine.holders();
     let (mut addresses, mut cannot_listen) = (Vec::new(), Vec::new());
     for entry in machine.usable_addresses() {
@@ -65,7 +65,7 @@ pub(crate) fn embedded(machine: &Machine, verbs: bool) -> Provider {
             continue;
         }
         match held.iter().find(|held| holds(held, entry.address)) {
-            None => addresses.push(Place { address: entry.address, device: interface.name }),
+            None => addresses.push(ReadyAddress { address: entry.address, device: interface.name }),
             Some(held) => {
                 let why = format!("UDP port 4791 is held by {}", network::holder(machine, held));
                 cannot_listen.push(CannotListen { address: entry.address, why });
@@ -96,7 +96,7 @@ pub(crate) fn embedded(machine: &Machine, verbs: bool) -> Provider {
             None => format!("stop what holds the port, or {elsewhere}"),
         }
     });
-    Provider { name: "embedded", ready, addresses, cannot_listen, why, remedy, self_test: None }
+    ProviderReport { name: "embedded", ready, addresses, cannot_listen, why, remedy, self_test: None }
 }
 
 /// Whether a socket holds the port of an address. A socket on the unspecified address of IPv6 mostly holds the port of
@@ -105,11 +105,12 @@ fn holds(held: &Held, address: IpAddr) -> bool {
     held.address == address || held.address.is_unspecified() && (held.address.is_ipv6() || address.is_ipv4())
 }
 
-pub(crate) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
+pub(crate) fn verbs(machine: &Machine, checks: &[Check]) -> ProviderReport {
     let served = rdma::served(machine);
-    let bad: Vec<_> =
-        checks.iter().filter(|check| check.group == Group::Rdma && check.level == Level::Bad).collect();
-    let addresses: Vec<_> = served.into_iter().map(|(address, device)| Place { address, device }).collect();
+    let is_bad = |check: &&Check| check.group == CheckGroup::Rdma && check.level == CheckLevel::Bad;
+    let bad: Vec<_> = checks.iter().filter(is_bad).collect();
+    let ready = |(address, device)| ReadyAddress { address, device };
+    let addresses: Vec<_> = served.into_iter().map(ready).collect();
     let unavailable = |why: &str, remedy: Option<String>| (false, format!("not available: {why}"), remedy);
     let (ready, why, remedy) = if let Some(first) = bad.first() {
         (false, format!("not ready: {}", first.finding), first.remedy.clone())
@@ -118,16 +119,17 @@ pub(crate) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
     } else if machine.devices().is_empty() {
         unavailable("no RDMA device", Some(rdma::how_to_get_one(machine)))
     } else {
-        let port = checks.iter().find(|check| check.name == "device" && check.level != Level::Ok);
+        let port = checks.iter().find(|check| check.name == "device" && check.level != CheckLevel::Ok);
         let remedy = port.and_then(|check| check.remedy.clone());
         unavailable(port.map_or("no RDMA device has an address here", |check| &check.finding), remedy)
     };
     let addresses = if ready { addresses } else { Vec::new() };
-    Provider { name: "verbs", ready, addresses, cannot_listen: Vec::new(), why, remedy, self_test: None }
+    let cannot_listen = Vec::new();
+    ProviderReport { name: "verbs", ready, addresses, cannot_listen, why, remedy, self_test: None }
 }
 
 /// The places as text, such as `10.0.0.5 and fd00::5 (eth0), 127.0.0.1 (lo)`.
-fn list(places: &[Place]) -> String {
+fn list(places: &[ReadyAddress]) -> String {
     let mut devices: Vec<&str> = Vec::new();
     for place in places {
         if !devices.contains(&place.device.as_str()) {
@@ -147,7 +149,7 @@ fn refusals(refused: &[CannotListen]) -> String {
 }
 
 /// The address for the self-test: a loopback address that no other program uses, if there is one.
-pub(crate) fn place_to_test(provider: &Provider) -> Option<IpAddr> {
+pub(crate) fn address_to_test(provider: &ProviderReport) -> Option<IpAddr> {
     let first = provider.addresses.first()?.address;
     let loopback = provider.addresses.iter().any(|place| place.address == Ipv4Addr::LOCALHOST);
     let free = (provider.name == "embedded" && loopback).then(roce_udp::free_loopback);

@@ -5,7 +5,7 @@ use std::{fs::OpenOptions, io, net::IpAddr};
 use verbs_ibv::{RdmaDevice, RdmaPort};
 
 use crate::{
-    check::{Check, Group::Rdma, Level},
+    check::{Check, CheckGroup::Rdma, CheckLevel},
     machine::{Machine, Module},
     memlock,
 };
@@ -45,7 +45,7 @@ pub(crate) fn how_to_get_one(machine: &Machine) -> String {
 fn devices(machine: &Machine) -> Vec<Check> {
     let devices = machine.devices();
     if devices.is_empty() {
-        let check = Rdma.check("device", Level::Note, "no RDMA device");
+        let check = Rdma.check("device", CheckLevel::Note, "no RDMA device");
         return vec![check.remedy(how_to_get_one(machine))];
     }
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
@@ -59,27 +59,28 @@ fn device_port(machine: &Machine, device: &RdmaDevice, port: &RdmaPort) -> Check
     let netdev = netdev.or_else(|| machine.read(&format!("sys/class/infiniband/{}/parent", device.name)));
     let on = netdev.as_deref().map_or(String::new(), |netdev| format!(" over {netdev}"));
     let interface = netdev.as_deref().unwrap_or("INTERFACE");
-    let told = |level, what: &str| Rdma.check("device", level, format!("{name}{on}: {state}, {what}"));
+    let found = |level, what: &str| Rdma.check("device", level, format!("{name}{on}: {state}, {what}"));
     let sudo = machine.sudo();
     if !port.is_active() {
-        return told(Level::Warn, "so it cannot be used").remedy(format!("{sudo}ip link set {interface} up"));
+        let remedy = format!("{sudo}ip link set {interface} up");
+        return found(CheckLevel::Warn, "so it cannot be used").remedy(remedy);
     }
     if port.link_layer != "Ethernet" {
-        return told(Level::Note, &format!("{}; naa speaks RoCE v2 over Ethernet", port.link_layer));
+        return found(CheckLevel::Note, &format!("{}; naa speaks RoCE v2 over Ethernet", port.link_layer));
     }
     let gids = addresses(port);
     let here: Vec<_> = gids.iter().filter(|&&ip| machine.addresses.iter().any(|a| a.address == ip)).collect();
     if !here.is_empty() {
         let list = here.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        return told(Level::Ok, &format!("{V2} on {list}"));
+        return found(CheckLevel::Ok, &format!("{V2} on {list}"));
     }
     if gids.is_empty() {
         let remedy = format!("{sudo}ip address add ADDRESS/BITS dev {interface}");
-        return told(Level::Warn, &format!("but no GID of {V2} with an address")).remedy(remedy);
+        return found(CheckLevel::Warn, &format!("but no GID of {V2} with an address")).remedy(remedy);
     }
     let list = gids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let what = format!("{V2} on {list}, not an address here: another network namespace has it");
-    told(Level::Warn, &what).remedy("run in that namespace (`ip netns exec NAME ...`)")
+    found(CheckLevel::Warn, &what).remedy("run in that namespace (`ip netns exec NAME ...`)")
 }
 
 /// The addresses for which the RoCE v2 GIDs of a port stand, without link-local ones.
@@ -128,11 +129,11 @@ fn modules(machine: &Machine) -> Check {
         states.iter().map(|(name, state)| format!("{name} {}", words(*state))).collect::<Vec<_>>().join(", ")
     };
     match () {
-        () if missing.is_empty() => Rdma.check("modules", Level::Ok, finding),
-        () if machine.devices().is_empty() => Rdma.check("modules", Level::Note, finding),
+        () if missing.is_empty() => Rdma.check("modules", CheckLevel::Ok, finding),
+        () if machine.devices().is_empty() => Rdma.check("modules", CheckLevel::Note, finding),
         () => {
             let remedy = format!("{}modprobe -a {}", machine.sudo(), missing.join(" "));
-            Rdma.check("modules", Level::Bad, finding).remedy(remedy)
+            Rdma.check("modules", CheckLevel::Bad, finding).remedy(remedy)
         }
     }
 }
@@ -154,7 +155,7 @@ fn files(machine: &Machine) -> Option<Check> {
     let failures: Vec<_> = wanted.iter().filter_map(open).collect();
     let Some((name, error)) = failures.first() else {
         let finding = format!("/dev/infiniband: {} can be opened", wanted.join(", "));
-        return Some(Rdma.check("device-files", Level::Ok, finding));
+        return Some(Rdma.check("device-files", CheckLevel::Ok, finding));
     };
     let finding = format!("/dev/infiniband/{name} cannot be opened: {error}");
     let remedy = match error.kind() {
@@ -170,7 +171,7 @@ fn files(machine: &Machine) -> Option<Check> {
         }
         _ => format!("{}dmesg | tail says why", machine.sudo()),
     };
-    Some(Rdma.check("device-files", Level::Bad, finding).remedy(remedy))
+    Some(Rdma.check("device-files", CheckLevel::Bad, finding).remedy(remedy))
 }
 
 fn libraries(machine: &Machine) -> Check {
@@ -185,14 +186,14 @@ fn libraries(machine: &Machine) -> Check {
     };
     match &machine.libraries {
         Err(why) => {
-            let level = if idle { Level::Note } else { Level::Bad };
+            let level = if idle { CheckLevel::Note } else { CheckLevel::Bad };
             Rdma.check("libraries", level, why.clone()).remedy(install)
         }
         Ok(()) if !idle && machine.names("etc/libibverbs.d").is_empty() => {
             let finding =
                 "librdmacm and libibverbs load, but drivers of libibverbs (/etc/libibverbs.d) are missing";
-            Rdma.check("libraries", Level::Warn, finding).remedy(install)
+            Rdma.check("libraries", CheckLevel::Warn, finding).remedy(install)
         }
-        Ok(()) => Rdma.check("libraries", Level::Ok, "librdmacm and libibverbs of rdma-core load"),
+        Ok(()) => Rdma.check("libraries", CheckLevel::Ok, "librdmacm and libibverbs of rdma-core load"),
     }
 }

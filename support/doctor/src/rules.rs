@@ -11,7 +11,7 @@ use std::{
 use crate::machine::{Capability, Machine, Module};
 
 /// Time limit of a program that lists rules.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rules {
@@ -51,7 +51,7 @@ pub(crate) fn read(machine: &Machine) -> Rules {
     }
     let mut text = String::new();
     for command in wanted {
-        match output(command, PATIENCE) {
+        match output(command, TIME_LIMIT) {
             Ok(listed) => text.push_str(&listed),
             Err(why) => return Rules::NotLooked(why),
         }
@@ -60,7 +60,7 @@ pub(crate) fn read(machine: &Machine) -> Rules {
 }
 
 /// The output of a program, if it succeeds within the time limit.
-fn output(command: &[&str], patience: Duration) -> Result<String, String> {
+fn output(command: &[&str], limit: Duration) -> Result<String, String> {
     let name = command[0];
     let start = |program: &str| {
         let mut start = Command::new(program);
@@ -70,13 +70,13 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
     let child = start(name).or_else(|_| start(&format!("/usr/sbin/{name}")));
     let mut child = child.map_err(|_| format!("there is no `{name}` here to ask"))?;
     let mut stdout = child.stdout.take().expect("it is piped");
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();
         // Sending fails if reading took too long and nobody waits any more.
-        let _ = tell.send(stdout.read_to_string(&mut text).map(|_| text));
+        let _ = sender.send(stdout.read_to_string(&mut text).map(|_| text));
     });
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + limit;
     let ended = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status.success(),
@@ -85,18 +85,18 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
                 // This fails only if the program has ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("`{name}` did not answer within {patience:?}"));
+                return Err(format!("`{name}` did not answer within {limit:?}"));
             }
         }
     };
     // A process that the program started may hold the output open after the program itself has ended.
     let left = deadline.saturating_duration_since(Instant::now());
-    let text = told.recv_timeout(left).ok().and_then(Result::ok).filter(|_| ended);
+    let text = receiver.recv_timeout(left).ok().and_then(Result::ok).filter(|_| ended);
     text.ok_or_else(|| format!("`{}` failed", command.join(" ")))
 }
 
 /// Evaluates the text of [`Rules::Read`].
-pub(crate) fn judge(text: &str) -> Verdict {
+pub(crate) fn assess(text: &str) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut table, mut chain, mut input) = (String::new(), String::new(), false);
     for line in text.lines().map(str::trim) {
@@ -136,17 +136,17 @@ mod tests {
         let text = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\
                     \t\tct state established accept\n\t}\n\tchain forward {\n\t\ttype filter hook forward priority \
                     filter; policy drop;\n\t}\n}\n";
-        let verdict = judge(text);
+        let verdict = assess(text);
         assert_eq!(verdict, Verdict { named: vec![], closed: vec!["inet filter input".into()] });
         let text = "table inet x {\n chain in {\n type filter hook input priority 0; policy accept;\n udp dport { \
                     53, 4791 } accept\n reject with icmpx admin-prohibited\n }\n}";
-        let verdict = judge(text);
+        let verdict = assess(text);
         assert_eq!(verdict.closed, ["inet x in"]);
         assert_eq!(verdict.named, ["udp dport { 53, 4791 } accept"]);
-        let legacy = judge("-P INPUT DROP\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT\n");
+        let legacy = assess("-P INPUT DROP\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT\n");
         assert_eq!((legacy.closed.len(), legacy.named.len()), (1, 1));
         assert_eq!(
-            judge("-P INPUT ACCEPT\n-A INPUT -p udp -m udp --dport 47910 -j DROP\n"),
+            assess("-P INPUT ACCEPT\n-A INPUT -p udp -m udp --dport 47910 -j DROP\n"),
             Verdict::default()
         );
     }
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn a_program_that_hangs_or_is_missing_is_given_up() {
         let short = Duration::from_millis(50);
-        assert_eq!(output(&["printf", "x"], PATIENCE).unwrap(), "x");
+        assert_eq!(output(&["printf", "x"], TIME_LIMIT).unwrap(), "x");
         assert!(output(&["sleep", "100"], short).unwrap_err().contains("did not answer"));
         assert!(output(&["naa-no-such-program"], short).unwrap_err().contains("there is no"));
-        assert!(output(&["false"], PATIENCE).unwrap_err().contains("failed"));
+        assert!(output(&["false"], TIME_LIMIT).unwrap_err().contains("failed"));
     }
 }

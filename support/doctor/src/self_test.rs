@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use mrsp::builtin::INCREMENT;
-use naa_host::{CallTimeout, Choice, Device, Param, Session, SessionConfig};
+use naa_host::{CallTimeout, Device, Param, ProviderChoice, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
 use serde::Serialize;
 
 /// The length of the one in-out region of the calls, and the number of calls.
 const CALLS: [(usize, u32); 2] = [(64, 50), (1 << 20, 10)];
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// The result of the self-test of a provider.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +45,7 @@ pub struct Size {
     pub median_microseconds: f64,
 }
 
-pub(crate) fn run(address: IpAddr, choice: Choice) -> SelfTest {
+pub(crate) fn run(address: IpAddr, choice: ProviderChoice) -> SelfTest {
     let start = Instant::now();
     let (done, result) = mpsc::channel();
     // If the thread hangs, nobody waits for it, and it ends with the process.
@@ -55,9 +55,9 @@ pub(crate) fn run(address: IpAddr, choice: Choice) -> SelfTest {
     });
     let sizes = match tested {
         Err(error) => Err(format!("no thread for it: {error}; raise `ulimit -u`")),
-        Ok(_) => match result.recv_timeout(PATIENCE) {
-            Ok(result) => result.map_err(|error| verbs::told(error.as_ref())),
-            Err(_) => Err(format!("it did not end within {PATIENCE:?}")),
+        Ok(_) => match result.recv_timeout(TIME_LIMIT) {
+            Ok(result) => result.map_err(|error| verbs::error_text(error.as_ref())),
+            Err(_) => Err(format!("it did not end within {TIME_LIMIT:?}")),
         },
     };
     let microseconds = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -69,10 +69,10 @@ pub(crate) fn run(address: IpAddr, choice: Choice) -> SelfTest {
     SelfTest { ok: error.is_none(), address, calls, microseconds, sizes, error }
 }
 
-fn session(address: IpAddr, choice: Choice) -> anyhow::Result<Vec<Size>> {
+fn session(address: IpAddr, choice: ProviderChoice) -> anyhow::Result<Vec<Size>> {
     let mut config = Config::new(SocketAddr::new(address, 0));
     config.provider = Some(choice);
-    config.pool.workers = 1;
+    config.pool.pool_threads = 1;
     config.max_sessions = CALLS.len();
     let server = Server::start(config, functions::builtins()?)?;
     let device = Device::open_with(address, choice)?;

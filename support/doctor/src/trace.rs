@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use naa_host::Choice;
+use naa_host::ProviderChoice;
 use naa_provider::{RefusedPacket, Trace};
 use naa_server::{Config, Server, functions};
 
@@ -20,7 +20,7 @@ pub struct Traced {
 
 /// The packets that were refused since the last look.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusedPackets {
     /// The first packets.
     pub packets: Vec<RefusedPacket>,
     /// The number of packets after the first ones.
@@ -35,7 +35,7 @@ impl Traced {
     pub fn start(address: IpAddr) -> anyhow::Result<Self> {
         let trace = Trace::default();
         let mut config = Config::new(SocketAddr::new(address, 0));
-        config.provider = Some(Choice::Embedded);
+        config.provider = Some(ProviderChoice::Embedded);
         config.device.trace = Some(trace.clone());
         let server = Server::start(config, functions::builtins()?)?;
         Ok(Self { server, trace, counts: BTreeMap::new() })
@@ -48,7 +48,7 @@ impl Traced {
 
     /// Takes the packets that were refused since the last call, `most` of them with their headers. A peer decides how many
     /// packets are refused.
-    pub fn take(&mut self, most: usize) -> Refused {
+    pub fn take(&mut self, most: usize) -> RefusedPackets {
         let mut taken = self.trace.take();
         for packet in &taken.packets {
             *self.counts.entry(packet.cause.name()).or_default() += 1;
@@ -58,7 +58,7 @@ impl Traced {
             *self.counts.entry("not recorded").or_default() += taken.missed;
         }
         taken.packets.truncate(most);
-        Refused { packets: taken.packets, more }
+        RefusedPackets { packets: taken.packets, more }
     }
 
     /// Ends the server. Returns the number of refused packets that were taken, by the name of the cause.

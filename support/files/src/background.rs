@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Folder, Unfinished};
+use crate::{ResultFolder, Unfinished};
 
 /// Results wait so long for others, so that many of them cost as much as one.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub struct Background {
 
 #[derive(Debug)]
 struct Shared {
-    folder: Arc<Folder>,
+    folder: Arc<ResultFolder>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,7 +51,7 @@ impl Background {
     ///
     /// # Errors
     /// Fails if the operating system starts no thread.
-    pub fn start(folder: Arc<Folder>) -> io::Result<Self> {
+    pub fn start(folder: Arc<ResultFolder>) -> io::Result<Self> {
         let shared = Arc::new(Shared { folder, state: Mutex::default(), changed: Condvar::new() });
         let own = shared.clone();
         let thread = std::thread::Builder::new().name("naa-sync".into()).spawn(move || own.run())?;

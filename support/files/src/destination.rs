@@ -16,7 +16,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{CannotWrite, Folder, Unfinished, folder::kind, other};
+use crate::{CannotWrite, ResultFolder, Unfinished, other, result_folder::kind};
 
 /// Symbolic links that are followed at most, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -28,7 +28,7 @@ const MOST_LINKS: usize = 40;
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
-    folder: Folder,
+    folder: ResultFolder,
     name: OsString,
     kind: Kind,
 }
@@ -60,7 +60,7 @@ impl Destination {
                 _ => Path::new("."),
             };
             let is_folder = || other("it is a folder; name a file in it");
-            let folder = Folder::open(above)?;
+            let folder = ResultFolder::open(above)?;
             let name = at.file_name().filter(|_| !at.as_os_str().as_bytes().ends_with(b"/"));
             let name = name.ok_or_else(is_folder)?.to_owned();
             let found = |folder, name, kind| Ok(Self { path: path.to_owned(), folder, name, kind });
@@ -93,7 +93,7 @@ impl Destination {
     }
 
     /// The folder that the file appears in.
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &ResultFolder {
         &self.folder
     }
 
@@ -178,7 +178,7 @@ impl Destination {
 }
 
 /// Where a link leads that this user or root made.
-fn own_link(folder: &Folder, name: &OsStr) -> io::Result<PathBuf> {
+fn own_link(folder: &ResultFolder, name: &OsStr) -> io::Result<PathBuf> {
     let link = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let owner = fstat(&link)?.st_uid;
     let target = readlinkat(&link, "", Vec::new())?;

@@ -6,8 +6,8 @@
 //! In two cases a file has a temporary name that nobody can predict, `.naa-….partial`. A complete result has a
 //! temporary name for a moment before it replaces a file. On file systems that have no files without names, a result
 //! has a temporary name until it is complete. If the process is killed while a file has a temporary name, the file
-//! stays. The writer locks the file, so [`Folder::create`] and [`Folder::remove_abandoned`] recognize abandoned files
-//! and remove them.
+//! stays. The writer locks the file, so [`ResultFolder::create`] and [`ResultFolder::remove_abandoned`] recognize
+//! abandoned files and remove them.
 //!
 //! Folders are opened once, and files are named relative to the open folder. No result is written through a symbolic
 //! link that appears at the place of the result or of an unfinished file.
@@ -33,13 +33,13 @@
 
 mod background;
 mod destination;
-mod folder;
+mod result_folder;
 
 use std::{env, io, path::PathBuf};
 
 pub use background::Background;
 pub use destination::Destination;
-pub use folder::{Folder, Unfinished, is_unfinished};
+pub use result_folder::{ResultFolder, Unfinished, is_unfinished};
 
 /// Why there is no result, and what to do about it.
 #[derive(Debug, thiserror::Error)]

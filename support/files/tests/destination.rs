@@ -11,11 +11,11 @@ use std::{
     sync::Arc,
 };
 
-use naa_files::{Background, CannotWrite, Destination, Folder};
+use naa_files::{Background, CannotWrite, Destination, ResultFolder};
 
-struct Temporary(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Temporary {
+impl TempFolder {
     fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("naa-destination-{test}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -27,7 +27,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -39,7 +39,7 @@ fn refusal(path: PathBuf) -> String {
 
 #[test]
 fn an_own_link_stands_for_its_target_and_one_of_another_user_is_refused() {
-    let there = Temporary::new("links");
+    let there = TempFolder::new("links");
     let (target, link) = (there.path("target"), there.path("link"));
     fs::write(&target, "old").unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
@@ -67,7 +67,7 @@ fn an_own_link_stands_for_its_target_and_one_of_another_user_is_refused() {
 
 #[test]
 fn what_cannot_be_written_is_refused_at_once() {
-    let there = Temporary::new("refused");
+    let there = TempFolder::new("refused");
     symlink("loop", there.path("loop")).unwrap();
     assert!(refusal(there.0.clone()).contains("it is a folder"), "{}", refusal(there.0.clone()));
     assert!(refusal(there.path("no/file")).contains("no is no folder; create it"));
@@ -77,7 +77,7 @@ fn what_cannot_be_written_is_refused_at_once() {
 
 #[test]
 fn devices_and_descriptors_are_written_to() {
-    let there = Temporary::new("devices");
+    let there = TempFolder::new("devices");
     let null = Destination::new("/dev/null".as_ref()).unwrap();
     assert!(!null.is_file());
     null.replace(b"nothing").unwrap();
@@ -99,7 +99,7 @@ fn devices_and_descriptors_are_written_to() {
 
 #[test]
 fn permissions_of_another_user_and_special_bits_are_not_taken_over() {
-    let there = Temporary::new("modes");
+    let there = TempFolder::new("modes");
     let path = there.path("result");
     let replaced = |mode: u32, owner: Option<u32>| {
         fs::write(&path, "old").unwrap();
@@ -121,7 +121,7 @@ fn permissions_of_another_user_and_special_bits_are_not_taken_over() {
 
 #[test]
 fn a_refused_result_leaves_what_was_there() {
-    let there = Temporary::new("kept");
+    let there = TempFolder::new("kept");
     let path = there.path("result");
     fs::write(&path, "old").unwrap();
     let to = Destination::new(&path).unwrap();
@@ -134,8 +134,8 @@ fn a_refused_result_leaves_what_was_there() {
 
 #[test]
 fn a_stream_of_results_is_on_disk_when_it_is_finished() {
-    let there = Temporary::new("stream");
-    let folder = Arc::new(Folder::open(&there.0).unwrap());
+    let there = TempFolder::new("stream");
+    let folder = Arc::new(ResultFolder::open(&there.0).unwrap());
     for count in [0, 1, 100] {
         let mut disk = Background::start(folder.clone()).unwrap();
         for at in 0..count {
@@ -150,8 +150,8 @@ fn a_stream_of_results_is_on_disk_when_it_is_finished() {
 
 #[test]
 fn a_stream_of_results_replaces_nothing() {
-    let there = Temporary::new("stream-taken");
-    let folder = Arc::new(Folder::open(&there.0).unwrap());
+    let there = TempFolder::new("stream-taken");
+    let folder = Arc::new(ResultFolder::open(&there.0).unwrap());
     fs::write(there.path("taken"), "old").unwrap();
     let mut disk = Background::start(folder.clone()).unwrap();
     let mut file = folder.begin().unwrap();

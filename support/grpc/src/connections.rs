@@ -1,7 +1,7 @@
-//! TCP connections of a server: no more than it has seats, and the seats are shared fairly among sources.
+//! TCP connections of a server: their number is limited, and shared fairly among source networks.
 //!
-//! A newcomer is never left waiting behind others. When all seats are taken, a connection of the source with most of them
-//! is ended for it, or the newcomer itself is, as [`verbs::seats`] decides.
+//! A newcomer is never left waiting behind others. At the limit, a connection of the source network with most of them
+//! is ended for it, or the newcomer itself is, as [`verbs::admission`] decides.
 
 use std::{
     collections::BTreeMap,
@@ -23,94 +23,96 @@ use tokio::{
     time::{Sleep, sleep},
 };
 use tonic::transport::server::Connected;
-use verbs::seats::{Room, Seats, Standing};
+use verbs::admission::{Activity, Admission, Decision};
 
 /// How long [`accept`] waits after it failed to accept: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server takes.
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections at a time.
-    pub seats: usize,
+    pub connections: usize,
     /// A connection without a request that was let in ends after this time.
-    pub patience: Duration,
+    pub request_timeout: Duration,
     /// Connections from other addresses are ended at once.
     pub permits: Box<dyn Fn(IpAddr) -> bool + Send>,
 }
 
-impl fmt::Debug for Limits {
+impl fmt::Debug for ConnectionLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seats, patience, .. } = self;
-        f.debug_struct("Limits").field("seats", seats).field("patience", patience).finish_non_exhaustive()
+        let Self { connections, request_timeout, .. } = self;
+        let mut shown = f.debug_struct("ConnectionLimits");
+        shown.field("connections", connections).field("request_timeout", request_timeout);
+        shown.finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    seats: Seats<u64>,
-    connections: BTreeMap<u64, Seated>,
+struct AdmittedTable {
+    admission: Admission<u64>,
+    connections: BTreeMap<u64, AdmittedConnection>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Seated {
-    /// Tells the connection that it has lost its seat.
+struct AdmittedConnection {
+    /// Notifies the connection that it has to end for another one.
     lost: oneshot::Sender<()>,
     requests: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Shared(Arc<Mutex<Table>>);
+struct Shared(Arc<Mutex<AdmittedTable>>);
 
 impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, AdmittedTable> {
         // If another thread panicked while it held the lock, the table is still whole: each change is one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` if the newcomer is refused.
-    fn seat(&self, most: usize, from: IpAddr) -> Option<(Seat, oneshot::Receiver<()>)> {
+    fn admit(&self, most: usize, from: IpAddr) -> Option<(AdmissionGuard, oneshot::Receiver<()>)> {
         let mut table = self.table();
-        match table.seats.room(most, from.into()) {
-            Room::Free => {}
-            Room::InPlaceOf(key) => {
-                table.seats.leave(key);
-                if let Some(seated) = table.connections.remove(&key) {
+        match table.admission.decide(most, from.into()) {
+            Decision::Admit => {}
+            Decision::InPlaceOf(key) => {
+                table.admission.leave(key);
+                if let Some(admitted) = table.connections.remove(&key) {
                     // Nobody receives this if the connection has ended already.
-                    let _ = seated.lost.send(());
+                    let _ = admitted.lost.send(());
                 }
             }
-            Room::None => return None,
+            Decision::Refuse => return None,
         }
         let key = table.next;
         table.next += 1;
-        let (lost, told) = oneshot::channel();
-        table.seats.take(key, from.into());
-        table.connections.insert(key, Seated { lost, requests: 0 });
-        Some((Seat { key, shared: self.clone() }, told))
+        let (lost, is_lost) = oneshot::channel();
+        table.admission.admit(key, from.into());
+        table.connections.insert(key, AdmittedConnection { lost, requests: 0 });
+        Some((AdmissionGuard { key, shared: self.clone() }, is_lost))
     }
 
     fn count(&self, key: u64, change: impl FnOnce(u32) -> u32) {
         let table = &mut *self.table();
-        if let Some(seated) = table.connections.get_mut(&key) {
-            seated.requests = change(seated.requests);
-            let standing = if seated.requests > 0 { Standing::Busy } else { Standing::Idle };
-            table.seats.set(key, standing);
+        if let Some(admitted) = table.connections.get_mut(&key) {
+            admitted.requests = change(admitted.requests);
+            let activity = if admitted.requests > 0 { Activity::Busy } else { Activity::Idle };
+            table.admission.set(key, activity);
         }
     }
 }
 
-/// A seat that is given back when this is dropped.
+/// The admission of a connection, which ends when this is dropped.
 #[derive(Debug)]
-struct Seat {
+struct AdmissionGuard {
     key: u64,
     shared: Shared,
 }
 
-impl Drop for Seat {
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
         let mut table = self.shared.table();
-        table.seats.leave(self.key);
+        table.admission.leave(self.key);
         table.connections.remove(&self.key);
     }
 }
@@ -140,10 +142,10 @@ impl Requests {
     /// Ends the connection, also if requests of it are in progress.
     pub fn end(&self) {
         let mut table = self.shared.table();
-        table.seats.leave(self.key);
-        if let Some(seated) = table.connections.remove(&self.key) {
+        table.admission.leave(self.key);
+        if let Some(admitted) = table.connections.remove(&self.key) {
             // Nobody receives this if the connection has ended already.
-            let _ = seated.lost.send(());
+            let _ = admitted.lost.send(());
         }
     }
 
@@ -165,21 +167,21 @@ impl Drop for InProgress {
     }
 }
 
-/// A connection and its seat. It fails once it has lost that, or its time is over.
+/// A connection that was admitted. It fails once it has to end for another one, or its time is over.
 #[derive(Debug)]
-pub struct Connection {
+pub struct TcpConnection {
     stream: TcpStream,
-    seat: Seat,
+    guard: AdmissionGuard,
     lost: Option<oneshot::Receiver<()>>,
     any_request: Arc<AtomicBool>,
     /// The time at which a connection without a request ends.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl Connection {
+impl TcpConnection {
     /// Counts the connection's requests.
     pub fn requests(&self) -> Requests {
-        let Seat { key, shared } = &self.seat;
+        let AdmissionGuard { key, shared } = &self.guard;
         let peer = self.stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
         Requests { key: *key, peer, shared: shared.clone(), any: self.any_request.clone() }
     }
@@ -207,26 +209,30 @@ impl Connection {
 }
 
 /// Accepts connections until nobody takes them any more.
-pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<io::Result<Connection>>) {
-    let (shared, mut told) = (Shared::default(), false);
+pub async fn accept(
+    listener: TcpListener,
+    limits: ConnectionLimits,
+    taken: mpsc::Sender<io::Result<TcpConnection>>,
+) {
+    let (shared, mut logged) = (Shared::default(), false);
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // This is reported once, until a connection is accepted again.
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut logged, true) {
                     tracing::warn!("cannot accept a connection: {error}; raise the limit of open files");
                 }
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        told = false;
+        logged = false;
         if !(limits.permits)(from.ip()) {
             tracing::debug!("{from} is not allowed to connect");
             continue;
         }
-        let Some((seat, lost)) = shared.seat(limits.seats, from.ip()) else {
+        let Some((guard, lost)) = shared.admit(limits.connections, from.ip()) else {
             tracing::debug!(
                 "{from} finds no seat: its source has most of them, all with requests in progress"
             );
@@ -234,15 +240,16 @@ pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<i
         };
         // A connection that is broken already fails when it is read.
         let _ = stream.set_nodelay(true);
-        let until = Some(Box::pin(sleep(limits.patience)));
-        let connection = Connection { stream, seat, lost: Some(lost), any_request: Arc::default(), until };
+        let until = Some(Box::pin(sleep(limits.request_timeout)));
+        let (lost, any_request) = (Some(lost), Arc::default());
+        let connection = TcpConnection { stream, guard, lost, any_request, until };
         if taken.send(Ok(connection)).await.is_err() {
             return;
         }
     }
 }
 
-impl Connected for Connection {
+impl Connected for TcpConnection {
     type ConnectInfo = Requests;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -250,7 +257,7 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for TcpConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -261,7 +268,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for TcpConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

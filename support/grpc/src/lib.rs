@@ -12,15 +12,15 @@
 //!
 //! ```rust
 //! # use std::{convert::Infallible, future::{Ready, ready}, task::{Context, Poll}};
-//! # use naa_grpc::{Answer, Settings, Token, begin, serve};
+//! # use naa_grpc::{GrpcServerConfig, HttpResponse, Token, begin, serve};
 //! # use tonic::{Status, body::Body, codegen::Service};
 //! #[derive(Clone)]
 //! struct Checked(Token);
 //!
 //! impl Service<http::Request<Body>> for Checked {
-//!     type Response = Answer;
+//!     type Response = HttpResponse;
 //!     type Error = Infallible;
-//!     type Future = Ready<Result<Answer, Infallible>>;
+//!     type Future = Ready<Result<HttpResponse, Infallible>>;
 //!
 //!     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
 //!         Poll::Ready(Ok(()))
@@ -34,8 +34,8 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let settings = Settings { seats: 16, streams: 8, threads: 1, permits: None, tls: None };
-//! let server = serve(settings, "127.0.0.1:0".parse()?, Checked(Token::new(Some("secret".into()))?))?;
+//! let config = GrpcServerConfig { connections: 16, streams: 8, threads: 1, permits: None, tls: None };
+//! let server = serve(config, "127.0.0.1:0".parse()?, Checked(Token::new(Some("secret".into()))?))?;
 //! println!("clients connect to {}", server.address());
 //! # Ok(())
 //! # }
@@ -53,5 +53,5 @@ pub use auth::{BadToken, SCHEME, Token, check_token};
 pub use connect::{
     AtEnd, Bearer, CONNECT, Calls, Connector, Credentials, CredentialsError, Reach, innermost,
 };
-pub use server::{Answer, Permits, ServeError, Server, Settings, begin, serve, until_sent};
+pub use server::{GrpcServer, GrpcServerConfig, HttpResponse, Permits, ServeError, begin, serve, until_sent};
 pub use tls::{Certificate, ClientTls, Failures, ServerTls, TlsError, TlsFailure};

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::{
     auth::BadToken,
-    connections::{self, InProgress, Limits, Requests},
+    connections::{self, ConnectionLimits, InProgress, Requests},
     tls::{self, InForce, Reload, ServerTls, TlsError},
 };
 
@@ -67,9 +67,9 @@ fn remedy(kind: io::ErrorKind) -> &'static str {
 pub type Permits = Box<dyn Fn(IpAddr) -> bool + Send>;
 
 /// Limits, threads and TLS of a server.
-pub struct Settings {
+pub struct GrpcServerConfig {
     /// The most connections at a time, of all source networks together.
-    pub seats: usize,
+    pub connections: usize,
     /// The most requests that are in progress on one connection at a time.
     pub streams: u32,
     /// Threads that serve requests. If there is more than one, another thread waits for the end of the server.
@@ -80,24 +80,24 @@ pub struct Settings {
     pub tls: Option<ServerTls>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for GrpcServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seats, streams, threads, permits, tls } = self;
-        let mut shown = f.debug_struct("Settings");
-        shown.field("seats", seats).field("streams", streams).field("threads", threads);
+        let Self { connections, streams, threads, permits, tls } = self;
+        let mut shown = f.debug_struct("GrpcServerConfig");
+        shown.field("connections", connections).field("streams", streams).field("threads", threads);
         shown.field("permits", &permits.is_some()).field("tls", tls).finish()
     }
 }
 
 /// A server that runs until it is dropped. Requests that are in progress are cut off then.
-pub struct Server {
+pub struct GrpcServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The HTTP response of a gRPC service.
-pub type Answer = http::Response<Body>;
+pub type HttpResponse = http::Response<Body>;
 
 /// Serves `service` at an address. Port 0 stands for any free port. Files of certificates are read again when they change, for
 /// new connections. A changed file that cannot be used has no effect, and the log says so once.
@@ -106,12 +106,12 @@ pub type Answer = http::Response<Body>;
 ///
 /// # Errors
 /// Fails if the address cannot be bound, a thread cannot be started, or a file of certificates cannot be used.
-pub fn serve<S>(settings: Settings, address: SocketAddr, service: S) -> Result<Server, ServeError>
+pub fn serve<S>(config: GrpcServerConfig, address: SocketAddr, service: S) -> Result<GrpcServer, ServeError>
 where
-    S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,
+    S: Service<http::Request<Body>, Response = HttpResponse, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    let Settings { seats, streams, threads, permits, tls } = settings;
+    let GrpcServerConfig { connections, streams, threads, permits, tls } = config;
     let tls = tls.map(tls::reload).transpose()?;
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
@@ -125,24 +125,24 @@ where
     let runtime = builder.build().map_err(ServeError::Thread)?;
     let (stop, stopped) = oneshot::channel();
     let permits = permits.unwrap_or_else(|| Box::new(|_| true));
-    let limits = Limits { seats, patience: FIRST_REQUEST, permits };
+    let limits = ConnectionLimits { connections, request_timeout: FIRST_REQUEST, permits };
     let run = move || {
         run(&runtime, (listener, limits, streams), tls, service, stopped);
         // The end does not wait for a task that reads a certificate's file, because that may hang.
         runtime.shutdown_background();
     };
     let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
-    Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
+    Ok(GrpcServer { address: bound, stop: Some(stop), thread: Some(thread) })
 }
 
 fn run<S>(
     runtime: &Runtime,
-    (listener, limits, streams): (TcpListener, Limits, u32),
+    (listener, limits, streams): (TcpListener, ConnectionLimits, u32),
     tls: Option<(InForce, Reload)>,
     service: S,
     stopped: oneshot::Receiver<()>,
 ) where
-    S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,
+    S: Service<http::Request<Body>, Response = HttpResponse, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     runtime.block_on(async {
@@ -178,7 +178,7 @@ fn run<S>(
     });
 }
 
-impl Server {
+impl GrpcServer {
     /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for GrpcServer {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
@@ -201,9 +201,9 @@ impl Drop for Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for GrpcServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("GrpcServer").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -171,15 +171,15 @@ mod tests {
     use super::*;
 
     /// A made-up `/sys/class/powercap`, which goes with the test.
-    struct Folder(PathBuf);
+    struct TempFolder(PathBuf);
 
-    impl Drop for Folder {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
-    impl Folder {
+    impl TempFolder {
         fn new(test: &str) -> Self {
             let folder = Self(std::env::temp_dir().join(format!("naa-energy-{test}-{}", std::process::id())));
             fs::create_dir_all(&folder.0).unwrap();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn packages_and_memory_are_counted_and_nothing_twice() {
-        let folder = Folder::machine("zones");
+        let folder = TempFolder::machine("zones");
         let counters = folder.counters().unwrap();
         assert_eq!(counters.names().collect::<Vec<_>>(), ["package-0", "dram", "package-1-die-1"]);
         let before = counters.read().unwrap();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_starts_over_goes_on_counting() {
-        let folder = Folder::new("wrap");
+        let folder = TempFolder::new("wrap");
         folder.zone("intel-rapl:0", "package-0", 262_143_328_850 - 1_000_000);
         let counters = folder.counters().unwrap();
         let before = counters.read().unwrap();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_counter_out_of_its_range_is_no_panic() {
-        let folder = Folder::new("range");
+        let folder = TempFolder::new("range");
         folder.zone("intel-rapl:0", "package-0", u64::MAX);
         let counters = folder.counters().unwrap();
         let before = counters.read().unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_zone_that_goes_away_leaves_no_reading() {
-        let folder = Folder::machine("gone");
+        let folder = TempFolder::machine("gone");
         let counters = folder.counters().unwrap();
         fs::write(folder.0.join("intel-rapl:1/energy_uj"), "").unwrap();
         assert!(counters.read().is_none());
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn without_counters_the_reason_is_told() {
-        let folder = Folder::new("none");
-        let reason = |folder: &Folder| folder.counters().unwrap_err();
+        let folder = TempFolder::new("none");
+        let reason = |folder: &TempFolder| folder.counters().unwrap_err();
         let nowhere = Counters::under(&folder.0.join("nowhere")).unwrap_err();
         assert_eq!((nowhere, reason(&folder)), (NoneFound::Absent, NoneFound::Absent));
         folder.zone("intel-rapl:0", "psys", 1);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn links_that_lead_nowhere_are_a_containers() {
-        let folder = Folder::new("hidden");
+        let folder = TempFolder::new("hidden");
         std::os::unix::fs::symlink("../../nowhere", folder.0.join("intel-rapl:0")).unwrap();
         let reason = folder.counters().unwrap_err();
         assert_eq!(reason, NoneFound::Hidden);
@@ -285,7 +285,7 @@ mod tests {
             Some(file) if file == "energy_uj" => Err(io::ErrorKind::PermissionDenied.into()),
             _ => number(path),
         };
-        let folder = Folder::machine("denied");
+        let folder = TempFolder::machine("denied");
         let reason = found(&folder.0, refused).unwrap_err();
         let path = folder.0.join("intel-rapl:0/energy_uj");
         assert_eq!(reason, NoneFound::Denied(path.clone()));

@@ -99,16 +99,16 @@ impl Row {
             ours: median(&ours),
             reference: median(&references),
             ratio: repeats.median,
-            ..Self::judged(measure.into(), unit, target, repeats)
+            ..Self::with_verdict(measure.into(), unit, target, repeats)
         }
     }
 
     /// A figure by itself.
     pub fn alone(measure: impl Into<String>, unit: &'static str, target: Target, ours: &[f64]) -> Self {
-        Self::judged(measure.into(), unit, target, Repeats::of(ours))
+        Self::with_verdict(measure.into(), unit, target, Repeats::of(ours))
     }
 
-    fn judged(measure: String, unit: &'static str, target: Target, repeats: Repeats) -> Self {
+    fn with_verdict(measure: String, unit: &'static str, target: Target, repeats: Repeats) -> Self {
         let pass = match target {
             Target::Report => Some(repeats.median.is_some()),
             _ => repeats.conclusive().map(|value| target.is_met(value)),
@@ -197,7 +197,7 @@ impl Row {
     }
 }
 
-/// What the figures to be judged come to.
+/// What the figures of a row come to.
 #[derive(Clone, Copy, Debug)]
 struct Repeats {
     count: usize,

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_store::{Batch, Change, Settings, SqliteStore, Store as _, Term};
+use naa_store::{Batch, Change, SqliteConfig, SqliteStore, Store as _, Term};
 
 const CALLERS: u64 = 64;
 const ROUNDS: usize = 7;
@@ -24,7 +24,7 @@ fn main() {
     let folder = env::var_os("NAA_BENCH_FOLDER").map_or_else(env::temp_dir, Into::into);
     let folder = folder.join(format!("naa-store-bench-{}", process::id()));
     fs::create_dir_all(&folder).expect("the folder can be written");
-    let store = SqliteStore::open(&folder.join("store"), &Settings::default()).expect("a new store");
+    let store = SqliteStore::open(&folder.join("store"), &SqliteConfig::default()).expect("a new store");
     store.claim(Term(0), Term(1)).expect("the first term");
     let mut ratios = Vec::new();
     println!("{CALLERS} callers in {}", folder.display());

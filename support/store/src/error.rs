@@ -41,7 +41,8 @@ pub enum Error {
     /// Too many batches, or batches with too many bytes, wait to be stored.
     #[error("{MAX_WAITING} batches, or too many bytes, wait to be stored: try again when some are done")]
     Busy,
-    /// The store's file cannot grow, because the disk, a quota or [`Settings::max_bytes`](crate::Settings::max_bytes)
+    /// The store's file cannot grow, because the disk, a quota or
+    /// [`SqliteConfig::max_bytes`](crate::SqliteConfig::max_bytes)
     /// is exhausted.
     #[error("{} cannot grow: {why}; nothing was changed, and writing goes on when there is room", .path.display())]
     Full {

@@ -10,12 +10,12 @@
 //! storage can implement it, too.
 //!
 //! ```rust
-//! use naa_store::{Batch, Change, Settings, SqliteStore, Store, Term};
+//! use naa_store::{Batch, Change, SqliteConfig, SqliteStore, Store, Term};
 //!
 //! # fn main() -> Result<(), naa_store::Error> {
 //! # let folder = std::env::temp_dir().join(format!("naa-store-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder).unwrap();
-//! let store = SqliteStore::open(&folder.join("records"), &Settings::default())?;
+//! let store = SqliteStore::open(&folder.join("records"), &SqliteConfig::default())?;
 //! let seen = store.load()?.term;
 //! let term = Term(seen.0 + 1);
 //! store.claim(seen, term)?;
@@ -47,7 +47,7 @@ pub use batch::{
 pub use error::Error;
 pub use history::{MAX_HISTORY_BATCHES, MAX_HISTORY_BYTES};
 pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
-pub use sqlite::{Restored, Settings, SqliteStore, restore, revision_of};
+pub use sqlite::{Restored, SqliteConfig, SqliteStore, restore, revision_of};
 
 /// What is called with the result of [`Store::append_with`]. It runs on a thread of the store, so it must not block and
 /// must not call the store's blocking methods.

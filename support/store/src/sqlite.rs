@@ -25,7 +25,7 @@ use crate::{
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct SqliteConfig {
     /// Bytes that the file may have at most.
     pub max_bytes: u64,
     /// The name of the virtual file system of SQLite that reads and writes the file, one that was registered in this process;
@@ -33,7 +33,7 @@ pub struct Settings {
     pub vfs: Option<String>,
 }
 
-impl Default for Settings {
+impl Default for SqliteConfig {
     fn default() -> Self {
         Self { max_bytes: 256 << 20, vfs: None }
     }
@@ -66,10 +66,10 @@ impl SqliteStore {
     /// Fails with [`Error::InUse`] if another process, or another part of this process, has the store open. Fails with
     /// [`Error::Corrupt`], [`Error::Lost`], [`Error::Newer`] or [`Error::NotAStore`] if the file is not a sound store.
     /// Fails with [`Error::Full`], [`Error::ReadOnly`] or [`Error::Io`] if the operating system refuses an operation.
-    pub fn open(path: &Path, settings: &Settings) -> Result<Self, Error> {
+    pub fn open(path: &Path, config: &SqliteConfig) -> Result<Self, Error> {
         let path = &lock::resolve(path)?;
         let (lock, mark) = Lock::take(path)?;
-        let database = database::Database::open(path, settings, mark, Check::Everything)?;
+        let database = database::Database::open(path, config, mark, Check::Everything)?;
         let queue = Arc::new(Queue::default());
         let history = Arc::new(History::new(database.state().revision));
         let writer = Writer::new(database, lock, history.clone());

@@ -9,18 +9,18 @@ use std::{
 };
 
 use common::{
-    Folder, batch, claimed,
+    TempFolder, batch, claimed,
     disk::{Disk, Faults},
     open, put,
 };
-use naa_store::{Error, Revision, Settings, Store as _, Term, restore};
+use naa_store::{Error, Revision, SqliteConfig, Store as _, Term, restore};
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
     format!("{}{ending}", path.display()).into()
 }
 
 /// What FILE and FILE-wal have of a store that was killed after three changes.
-fn killed(folder: &Folder, name: &str) -> PathBuf {
+fn killed(folder: &TempFolder, name: &str) -> PathBuf {
     let copy = folder.path().join(name);
     let store = claimed(&folder.store());
     for n in 0..3 {
@@ -42,7 +42,7 @@ fn cannot_copy<T>(result: Result<T, Error>, expected: &str) {
 
 #[test]
 fn a_backup_is_not_written_over_a_file_of_the_store_itself() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     store.append(batch(1, [put("a", "1")])).unwrap();
     let [link, linked, hard] = ["link", "linked", "hard"].map(|name| folder.path().join(name));
@@ -66,62 +66,62 @@ fn a_backup_is_not_written_over_a_file_of_the_store_itself() {
 
 #[test]
 fn a_store_is_not_restored_from_itself() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = killed(&folder, "killed");
     let link = folder.path().join("link");
     symlink(&store, &link).unwrap();
     for (from, to) in [(&store, &store), (&link, &store), (&store, &link)] {
-        cannot_copy(restore(from, to, &Settings::default()), "name a backup");
+        cannot_copy(restore(from, to, &SqliteConfig::default()), "name a backup");
     }
     assert_eq!(open(&store).unwrap().load().unwrap().entries.len(), 3);
 }
 
 #[test]
 fn the_file_of_a_store_that_was_not_closed_is_no_backup() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = killed(&folder, "killed");
     let to = folder.path().join("new");
     let link = folder.path().join("link");
     symlink(&store, &link).unwrap();
     for from in [&store, &link] {
-        cannot_copy(restore(from, &to, &Settings::default()), "killed-wal; make a backup of that store");
+        cannot_copy(restore(from, &to, &SqliteConfig::default()), "killed-wal; make a backup of that store");
         assert!(!to.exists());
     }
     // The remedy that the error names.
     let backup = folder.path().join("backup");
     open(&store).unwrap().backup(&backup).unwrap();
-    assert_eq!(restore(&backup, &to, &Settings::default()).unwrap().keys, 3);
+    assert_eq!(restore(&backup, &to, &SqliteConfig::default()).unwrap().keys, 3);
     // When it was closed, all is in the file.
     let closed = folder.path().join("closed");
-    assert_eq!(restore(&store, &closed, &Settings::default()).unwrap().keys, 3);
+    assert_eq!(restore(&store, &closed, &SqliteConfig::default()).unwrap().keys, 3);
 }
 
 #[test]
 fn a_store_whose_newest_term_cannot_be_read_is_replaced_only_if_it_is_damaged() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup");
     let store = claimed(&folder.store());
     store.backup(&backup).unwrap();
     store.claim(Term(1), Term(7)).unwrap();
     drop(store);
     let whole = fs::read(folder.store()).unwrap();
-    let refused = |settings: &Settings, is: fn(&Error) -> bool| {
+    let refused = |settings: &SqliteConfig, is: fn(&Error) -> bool| {
         let before = fs::read(folder.store()).unwrap();
         let why = restore(&backup, &folder.store(), settings).unwrap_err();
         assert!(is(&why), "{why}");
         assert_eq!(fs::read(folder.store()).unwrap(), before);
     };
     let disk = Disk::new(Faults { broken: true, ..Faults::default() });
-    let broken = Settings { vfs: Some(disk.name()), ..Settings::default() };
+    let broken = SqliteConfig { vfs: Some(disk.name()), ..SqliteConfig::default() };
     refused(&broken, |why| matches!(why, Error::Io { .. }));
     let other = rusqlite::Connection::open(folder.store()).unwrap();
     other.execute_batch("PRAGMA user_version = 99;").unwrap();
     drop(other);
-    refused(&Settings::default(), |why| matches!(why, Error::Newer { .. }));
+    refused(&SqliteConfig::default(), |why| matches!(why, Error::Newer { .. }));
     let mut newest = Term(7);
     for damaged in [&whole[..whole.len() / 2], b"something else"] {
         fs::write(folder.store(), damaged).unwrap();
-        let restored = restore(&backup, &folder.store(), &Settings::default()).unwrap();
+        let restored = restore(&backup, &folder.store(), &SqliteConfig::default()).unwrap();
         assert_eq!(restored.term, Term(newest.0 + (1 << 24)), "the lock has the newest one");
         newest = restored.term;
     }
@@ -130,7 +130,7 @@ fn a_store_whose_newest_term_cannot_be_read_is_replaced_only_if_it_is_damaged() 
 #[test]
 fn a_term_is_claimed_only_when_the_mark_that_outlives_the_file_is_on_disk() {
     // The null device takes the mark, but nothing brings it to disk.
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     symlink("/dev/null", beside(&folder.store(), ".lock")).unwrap();
     let store = open(&folder.store()).unwrap();
     let claimed = store.claim(Term(0), Term(1));

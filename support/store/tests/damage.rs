@@ -8,15 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Folder, batch, claimed, open, put, remove};
-use naa_store::{Error, Settings, Snapshot, Store as _, restore};
+use common::{TempFolder, batch, claimed, open, put, remove};
+use naa_store::{Error, Snapshot, SqliteConfig, Store as _, restore};
 use simnet::Random;
 
 /// The file, its log and its lock, as bytes.
 type Files = [(&'static str, Vec<u8>); 3];
 
 /// A store with something in its file and something in its log, and what it holds.
-fn files(folder: &Folder) -> (Files, Snapshot) {
+fn files(folder: &TempFolder) -> (Files, Snapshot) {
     let path = folder.store();
     let fill = |store: &naa_store::SqliteStore, numbers: Range<usize>| {
         for n in numbers {
@@ -39,7 +39,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn open_damaged(files: &Files) -> Result<Snapshot, Error> {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for (ending, bytes) in files {
         fs::write(beside(&folder.store(), ending), bytes).unwrap();
     }
@@ -72,7 +72,7 @@ fn found(seed: u64, files: &Files, expected: &Snapshot) -> bool {
 
 /// Damages one of the files many times; gives how often it was found.
 fn damage(file: usize, how: impl Fn(&mut Vec<u8>, &mut Random)) -> (u64, u64) {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (files, expected) = files(&folder);
     assert_eq!(open_damaged(&files).unwrap(), expected);
     let seeds = common::repetitions("NAA_SEEDS", 50);
@@ -125,7 +125,7 @@ fn a_damaged_log_is_found() {
 
 #[test]
 fn a_damaged_file_without_a_log_is_found_or_makes_no_difference() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     for n in 0..100 {
         store.append(batch(1, [put(&format!("key {n}"), &n.to_string().repeat(n))])).unwrap();
@@ -148,7 +148,7 @@ fn a_damaged_file_without_a_log_is_found_or_makes_no_difference() {
 
 #[test]
 fn a_damaged_backup_is_refused_and_the_store_stays() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup of the store");
     let store = claimed(&folder.store());
     for n in 0..100 {
@@ -164,7 +164,7 @@ fn a_damaged_backup_is_refused_and_the_store_stays() {
         let mut bytes = whole.clone();
         flip_a_bit(&mut bytes, &mut Random::new(seed, 0));
         fs::write(&backup, &bytes).unwrap();
-        if let Ok(restored) = restore(&backup, &folder.store(), &Settings::default()) {
+        if let Ok(restored) = restore(&backup, &folder.store(), &SqliteConfig::default()) {
             // A bit that nobody reads. The former store comes back for the next one.
             let store = open(&folder.store()).unwrap();
             assert_eq!(store.load().unwrap().entries.len(), 100, "seed {seed}");
@@ -181,7 +181,7 @@ fn a_damaged_backup_is_refused_and_the_store_stays() {
 
 #[test]
 fn an_older_file_put_in_its_place_is_found() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "1")])).unwrap();
     drop(store);
@@ -199,7 +199,7 @@ fn an_older_file_put_in_its_place_is_found() {
 
 #[test]
 fn what_is_no_store_is_refused_and_left_alone() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     fs::write(folder.store(), "something else ".repeat(1000)).unwrap();
     let why = open(&folder.store()).unwrap_err();
     assert!(matches!(why, Error::NotAStore { .. }), "{why}");
@@ -208,7 +208,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
 
 #[test]
 fn a_database_of_something_else_is_refused_and_left_alone() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let connection = rusqlite::Connection::open(folder.store()).unwrap();
     connection.execute_batch("CREATE TABLE other (x); INSERT INTO other VALUES (1);").unwrap();
     drop(connection);

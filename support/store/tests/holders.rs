@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use common::{Folder, batch, claimed, open, put, remove};
-use naa_store::{Error, MAX_CHANGES, MAX_HISTORY_BYTES, Revision, Settings, Store as _, restore};
+use common::{TempFolder, batch, claimed, open, put, remove};
+use naa_store::{Error, MAX_CHANGES, MAX_HISTORY_BYTES, Revision, SqliteConfig, Store as _, restore};
 
 #[test]
 fn a_watch_may_wait_without_end() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let mut watch = store.watch(Revision(0)).unwrap();
     store.append(batch(1, [put("k", "v")])).unwrap();
@@ -23,7 +23,7 @@ fn a_watch_may_wait_without_end() {
 
 #[test]
 fn a_store_may_be_dropped_by_the_thread_that_answers() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = Arc::new(claimed(&folder.store()));
     let (sender, ended) = mpsc::channel::<bool>();
     let (hold, held) = mpsc::channel::<()>();
@@ -48,7 +48,7 @@ fn a_store_may_be_dropped_by_the_thread_that_answers() {
 
 #[test]
 fn a_store_under_two_names_is_open_once() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let backup = folder.path().join("backup");
     store.backup(&backup).unwrap();
@@ -56,14 +56,14 @@ fn a_store_under_two_names_is_open_once() {
     symlink(folder.store(), &link).unwrap();
     let why = open(&link).unwrap_err();
     assert!(matches!(&why, Error::InUse { holder, .. } if holder.starts_with("process ")), "{why}");
-    let restored = restore(&backup, &link, &Settings::default());
+    let restored = restore(&backup, &link, &SqliteConfig::default());
     assert!(matches!(restored, Err(Error::InUse { .. })), "{restored:?}");
     store.append(batch(1, [put("k", "v")])).unwrap();
 }
 
 #[test]
 fn a_store_that_another_program_reads_is_not_replaced() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup");
     let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "v")])).unwrap();
@@ -71,13 +71,13 @@ fn a_store_that_another_program_reads_is_not_replaced() {
     drop(store);
     let other = rusqlite::Connection::open(folder.store()).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE;").unwrap();
-    let restored = restore(&backup, &folder.store(), &Settings::default());
+    let restored = restore(&backup, &folder.store(), &SqliteConfig::default());
     assert!(matches!(restored, Err(Error::InUse { .. })), "{restored:?}");
 }
 
 #[test]
 fn a_file_without_bytes_under_an_old_mark_is_lost() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "v")])).unwrap();
     drop(store);
@@ -91,7 +91,7 @@ fn a_file_without_bytes_under_an_old_mark_is_lost() {
 
 #[test]
 fn many_small_changes_count_for_the_history_as_what_they_take() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let changes: Vec<_> = (0..MAX_CHANGES).map(|n| remove(&n.to_string())).collect();
     for n in 1..=100 {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{
-    Folder,
+    TempFolder,
     load::{self, Acknowledged, WRITERS},
 };
 use naa_store::{Error, Revision, Store as _, Term};
@@ -77,7 +77,7 @@ fn what_was_acknowledged_outlives_the_process() {
     let mut batches = 0;
     let mut kill = 0;
     while kill < kills {
-        let (folder, seed) = (Folder::new(), random.next_u64());
+        let (folder, seed) = (TempFolder::new(), random.next_u64());
         let mut known = Acknowledged::default();
         // Several in one store, so that what one left is what the next one goes on with.
         for _ in 0..5.min(kills - kill) {

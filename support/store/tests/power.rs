@@ -5,18 +5,18 @@ mod common;
 use std::sync::Mutex;
 
 use common::{
-    Folder,
+    TempFolder,
     disk::{Disk, Faults, Unsynced},
     load::{self, Acknowledged, WRITERS},
 };
-use naa_store::{Error, Settings, SqliteStore, Store as _, Term};
+use naa_store::{Error, SqliteConfig, SqliteStore, Store as _, Term};
 use simnet::Random;
 
 /// Power cuts that follow each other in one store.
 const CUTS: usize = 4;
 
-fn settings(disk: &Disk) -> Settings {
-    Settings { vfs: Some(disk.name()), ..Settings::default() }
+fn settings(disk: &Disk) -> SqliteConfig {
+    SqliteConfig { vfs: Some(disk.name()), ..SqliteConfig::default() }
 }
 
 /// Has all writers append until they fail.
@@ -40,7 +40,7 @@ fn run(store: &SqliteStore, seed: u64, known: &mut Acknowledged) {
 
 /// Gives the number of batches that were stored.
 fn cut_again_and_again(seed: u64) -> u64 {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.store();
     let mut random = Random::new(seed, 0);
     let mut known = Acknowledged::default();
@@ -78,7 +78,7 @@ fn what_was_acknowledged_outlives_power_cuts() {
 fn the_disk_loses_what_was_not_synced() {
     // The test of the test: a store that does not sync loses batches on this disk.
     let lost = (0..50).any(|seed| {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let path = folder.store();
         let disk = Disk::new(Faults::default());
         let connection = rusqlite::Connection::open_with_flags_and_vfs(
@@ -102,7 +102,7 @@ fn the_disk_loses_what_was_not_synced() {
 #[test]
 fn a_sync_that_fails_acknowledges_nothing_that_a_power_cut_takes() {
     for seed in 0..common::repetitions("NAA_SEEDS", 100) {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let mut random = Random::new(seed, 1);
         let mut known = Acknowledged::default();
         let disk = Disk::new(Faults::default());

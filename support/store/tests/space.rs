@@ -3,14 +3,14 @@
 mod common;
 
 use common::{
-    Folder, batch,
+    TempFolder, batch,
     disk::{Disk, Faults},
     put,
 };
-use naa_store::{Error, Revision, Settings, SqliteStore, Store as _, Term};
+use naa_store::{Error, Revision, SqliteConfig, SqliteStore, Store as _, Term};
 
-fn on(disk: &Disk, folder: &Folder) -> SqliteStore {
-    let settings = Settings { vfs: Some(disk.name()), ..Settings::default() };
+fn on(disk: &Disk, folder: &TempFolder) -> SqliteStore {
+    let settings = SqliteConfig { vfs: Some(disk.name()), ..SqliteConfig::default() };
     let store = SqliteStore::open(&folder.store(), &settings).unwrap();
     store.claim(Term(0), Term(1)).unwrap();
     store.append(batch(1, [put("first", "1")])).unwrap();
@@ -23,7 +23,7 @@ fn refuses_and_recovers(
     end: impl Fn(&mut Faults),
     is: impl Fn(&Error) -> bool,
 ) {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let disk = Disk::new(Faults::default());
     let store = on(&disk, &folder);
     let before = store.load().unwrap();
@@ -75,8 +75,8 @@ fn a_disk_that_fails_leaves_a_change_unknown_until_it_works() {
 
 #[test]
 fn one_large_batch_keeps_no_small_one_from_the_room_that_is_left() {
-    let folder = Folder::new();
-    let settings = Settings { max_bytes: 400_000, ..Settings::default() };
+    let folder = TempFolder::new();
+    let settings = SqliteConfig { max_bytes: 400_000, ..SqliteConfig::default() };
     let store = SqliteStore::open(&folder.store(), &settings).unwrap();
     store.claim(Term(0), Term(1)).unwrap();
     let (sender, results) = std::sync::mpsc::channel();
@@ -98,9 +98,9 @@ fn one_large_batch_keeps_no_small_one_from_the_room_that_is_left() {
 #[test]
 fn a_new_store_on_a_disk_without_room_can_be_made_later() {
     for room in [0, 4096, 8192, 20_000, 40_000] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let disk = Disk::new(Faults { room: Some(room), ..Faults::default() });
-        let settings = Settings { vfs: Some(disk.name()), ..Settings::default() };
+        let settings = SqliteConfig { vfs: Some(disk.name()), ..SqliteConfig::default() };
         match SqliteStore::open(&folder.store(), &settings) {
             Ok(_) => {}
             Err(why) => assert!(matches!(why, Error::Full { .. }), "{room}: {why:?}"),
@@ -112,7 +112,7 @@ fn a_new_store_on_a_disk_without_room_can_be_made_later() {
 
 #[test]
 fn several_batches_share_a_sync() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let disk = Disk::new(Faults::default());
     let store = on(&disk, &folder);
     let before = disk.syncs();

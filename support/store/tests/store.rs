@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, panic, path::Path, sync::mpsc, thread, time::Duration};
 
-use common::{Folder, batch, claimed, open, put, remove};
+use common::{TempFolder, batch, claimed, open, put, remove};
 use naa_store::{
     Error, InvalidBatch, MAX_BATCH_BYTES, MAX_CHANGES, MAX_KEY_BYTES, MAX_VALUE_BYTES, MAX_WAITING, Revision,
     Store as _, Term, restore,
@@ -17,7 +17,7 @@ fn entries(store: &naa_store::SqliteStore) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_appended_is_loaded_now_and_after_opening_again() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     assert_eq!(store.append(batch(1, [put("b", "1"), put("a", "2")])), Ok(Revision(1)));
     assert_eq!(
@@ -35,7 +35,7 @@ fn what_is_appended_is_loaded_now_and_after_opening_again() {
 
 #[test]
 fn only_the_newest_term_writes() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = open(&folder.store()).unwrap();
     let claim = |seen, next| store.claim(Term(seen), Term(next));
     let append = |term| store.append(batch(term, [put("k", "v")]));
@@ -56,7 +56,7 @@ fn only_the_newest_term_writes() {
 
 #[test]
 fn a_refused_batch_takes_no_other_down() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let (sender, results) = mpsc::channel();
     // They are sent faster than a transaction takes, so that several are in one.
@@ -83,7 +83,7 @@ fn a_refused_batch_takes_no_other_down() {
 
 #[test]
 fn limits_are_named() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let refused = |changes: Vec<_>| match store.append(batch(1, changes)) {
         Err(Error::Invalid(why)) => why,
@@ -109,7 +109,7 @@ fn limits_are_named() {
 
 #[test]
 fn what_waits_is_bounded_and_nothing_is_forgotten() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let (sender, results) = mpsc::channel();
@@ -132,7 +132,7 @@ fn what_waits_is_bounded_and_nothing_is_forgotten() {
 
 #[test]
 fn what_waits_when_the_store_is_dropped_is_stored() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let (sender, results) = mpsc::channel();
     for n in 0..100 {
@@ -146,7 +146,7 @@ fn what_waits_when_the_store_is_dropped_is_stored() {
 
 #[test]
 fn a_callers_panic_concerns_nobody_else() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     panic::set_hook(Box::new(|_| {}));
     store.append_with(batch(1, [put("a", "")]), Box::new(|_| panic!("on purpose")));
@@ -156,7 +156,7 @@ fn a_callers_panic_concerns_nobody_else() {
 
 #[test]
 fn a_watch_gets_each_batch_once_in_order_and_the_end() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     store.append(batch(1, [put("before", "")])).unwrap();
     let mut watch = store.watch(store.load().unwrap().revision).unwrap();
@@ -182,13 +182,14 @@ fn a_watch_gets_each_batch_once_in_order_and_the_end() {
 
 #[test]
 fn a_store_is_open_once_and_the_error_says_where() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = claimed(&folder.store());
     let holder = format!("process {}", std::process::id());
     let in_use = Error::InUse { path: folder.store(), holder };
     assert_eq!(open(&folder.store()).unwrap_err(), in_use);
     store.backup(&folder.path().join("backup")).unwrap();
-    let restored = restore(&folder.path().join("backup"), &folder.store(), &naa_store::Settings::default());
+    let config = naa_store::SqliteConfig::default();
+    let restored = restore(&folder.path().join("backup"), &folder.store(), &config);
     assert_eq!(restored, Err(in_use));
     drop(store);
     open(&folder.store()).unwrap();
@@ -196,7 +197,7 @@ fn a_store_is_open_once_and_the_error_says_where() {
 
 #[test]
 fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup");
     let store = claimed(&folder.store());
     let revision = thread::scope(|scope| {
@@ -215,7 +216,7 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
     store.append(batch(5, [put("later", "")])).unwrap();
     drop(store);
 
-    let settings = naa_store::Settings::default();
+    let settings = naa_store::SqliteConfig::default();
     let restored = restore(&backup, &folder.store(), &settings).unwrap();
     assert_eq!((restored.revision, restored.term), (revision, Term(5 + (1 << 24))), "above the newest term");
     let store = open(&folder.store()).unwrap();
@@ -239,7 +240,7 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
 #[test]
 fn a_restored_store_takes_nothing_from_the_one_before() {
     // The former store was left with a log, which belongs to it alone.
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let [backup, left] = ["backup", "left"].map(|name| folder.path().join(name));
     let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "old")])).unwrap();
@@ -250,13 +251,13 @@ fn a_restored_store_takes_nothing_from_the_one_before() {
         fs::copy(name(&folder.store()), name(&left)).unwrap();
     }
     drop(store);
-    restore(&backup, &left, &naa_store::Settings::default()).unwrap();
+    restore(&backup, &left, &naa_store::SqliteConfig::default()).unwrap();
     assert_eq!(entries(&open(&left).unwrap()), [("k".to_owned(), "old".to_owned())]);
 }
 
 #[test]
 fn a_file_of_version_1_is_read() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.store");
     if std::env::var_os("NAA_WRITE_FIXTURE").is_some() {
         let store = claimed(&folder.store());

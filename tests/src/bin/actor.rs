@@ -26,7 +26,7 @@ fn host(server: SocketAddr, local: &str) {
         Session::connect(&device, server, &params, &SessionConfig::default()).expect("a session");
     for round in 1u64.. {
         session.call(INCREMENT).expect("a call");
-        assert!(session.lease(0).expect("between calls").iter().all(|&b| b == round as u8), "round {round}");
+        assert!(session.slice(0).expect("between calls").iter().all(|&b| b == round as u8), "round {round}");
         if round == 1 {
             say("calling");
         }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use naa_provider::Choice;
-use naa_tests::capi::{self, Options, Row};
+use naa_provider::ProviderChoice;
+use naa_tests::capi::{self, Row, RunConfig};
 
 /// NAAICE's.
 const PORT: u16 = 12_345;
@@ -85,9 +85,9 @@ fn main() -> ExitCode {
             .and_then(|choice| capi::serve(bind, port, choice))
             .map(|()| true),
         Role::Run { programs, root, library, provider, address, jobs, only, long, slowness, seed } => {
-            provider.parse::<Choice>().map_err(|bad| bad.to_string()).and_then(|choice| {
+            provider.parse::<ProviderChoice>().map_err(|bad| bad.to_string()).and_then(|choice| {
                 let seed = seed.unwrap_or_else(by_time);
-                run(&Options {
+                run(&RunConfig {
                     programs,
                     root,
                     library,
@@ -117,11 +117,11 @@ fn by_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs() % 1_000_000)
 }
 
-fn run(options: &Options) -> Result<bool, String> {
-    let mut tell = |row: &Row| {
+fn run(options: &RunConfig) -> Result<bool, String> {
+    let mut on_row = |row: &Row| {
         // A reader that has gone is no failure of the suite.
         let _ = writeln!(std::io::stdout(), "ROW|{row}");
     };
-    let rows = capi::run(options, &mut tell)?;
+    let rows = capi::run(options, &mut on_row)?;
     Ok(rows.iter().all(Row::passed))
 }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use naa_tests::hostile::{self, Family, Kind, Options, Outcome};
+use naa_tests::hostile::{self, Family, Kind, Outcome, RunConfig};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 
 fn suite(args: &Args) -> Result<bool, String> {
     let ci = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false");
-    let mut options = Options {
+    let mut options = RunConfig {
         only: args.only.clone(),
         quick: args.quick,
         seed: args.seed,

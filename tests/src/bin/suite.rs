@@ -7,8 +7,8 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use naa_provider::Choice;
-use naa_tests::suite::{self, Options, Row, Set};
+use naa_provider::ProviderChoice;
+use naa_tests::suite::{self, Row, RunConfig, Set};
 
 /// TCP port of the far side's requests, unless told otherwise.
 const PORT: u16 = 7400;
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
         Role::Host { server, port, local, provider, path_mtu, only, set, ack_timeout, label, json } => {
             let control = SocketAddr::new(server, port);
             let options =
-                |choice| Options { control, local, choice, path_mtu, only, sets: set.sets(), ack_timeout };
+                |choice| RunConfig { control, local, choice, path_mtu, only, sets: set.sets(), ack_timeout };
             choose(provider.as_deref()).and_then(|choice| host(&options(choice), &label, json))
         }
         Role::List => list(),
@@ -124,12 +124,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn choose(provider: Option<&str>) -> Result<Choice, String> {
-    let choice = provider.map_or_else(Choice::from_env, str::parse);
+fn choose(provider: Option<&str>) -> Result<ProviderChoice, String> {
+    let choice = provider.map_or_else(ProviderChoice::from_env, str::parse);
     choice.map_err(|bad| bad.to_string())
 }
 
-fn host(options: &Options, label: &str, json: bool) -> Result<bool, String> {
+fn host(options: &RunConfig, label: &str, json: bool) -> Result<bool, String> {
     if suite::list(options).is_empty() {
         return Err("no case has that in its name; `suite list` names them".into());
     }
@@ -148,9 +148,9 @@ fn host(options: &Options, label: &str, json: bool) -> Result<bool, String> {
 fn list() -> Result<bool, String> {
     let control = SocketAddr::from(([127, 0, 0, 1], PORT));
     let sets = vec![Set::Bytes, Set::Rest, Set::Long];
-    let (local, choice) = (control.ip(), Choice::Auto);
+    let (local, choice) = (control.ip(), ProviderChoice::Auto);
     let options =
-        Options { control, local, choice, path_mtu: None, only: None, sets, ack_timeout: ACK_TIMEOUT };
+        RunConfig { control, local, choice, path_mtu: None, only: None, sets, ack_timeout: ACK_TIMEOUT };
     for case in suite::list(&options) {
         println!("{:?}: {}", case.set, case.name);
     }

@@ -1,4 +1,4 @@
-//! Ends of measurements through the seam, and the table of what was measured: for `cargo xtask rxe-bench`.
+//! Ends of measurements through the driver interface, and the table of what was measured: for `cargo xtask rxe-bench`.
 
 use std::{
     io::{Read, Write as _},
@@ -10,7 +10,7 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum};
 use naa_measure::{Json, row};
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 use naa_tests::wire;
 use verbs::WaitMode;
 
@@ -41,7 +41,7 @@ enum Role {
         port: u16,
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
-        provider: Choice,
+        provider: ProviderChoice,
         /// Bytes of the region; what writers give
         #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..))]
         bytes: u32,
@@ -57,7 +57,7 @@ enum Role {
         local: Option<IpAddr>,
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
-        provider: Choice,
+        provider: ProviderChoice,
         /// Bytes of a message
         #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..))]
         bytes: u32,
@@ -76,7 +76,7 @@ enum Role {
         server: SocketAddr,
         /// auto, verbs or embedded
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = choice)]
-        provider: Choice,
+        provider: ProviderChoice,
         /// Bytes of each buffer
         #[arg(long, default_value_t = 64 << 20)]
         bytes: usize,
@@ -114,7 +114,7 @@ impl From<Wait> for WaitMode {
     }
 }
 
-fn choice(text: &str) -> Result<Choice, String> {
+fn choice(text: &str) -> Result<ProviderChoice, String> {
     text.parse().map_err(|bad: naa_provider::BadChoice| bad.to_string())
 }
 

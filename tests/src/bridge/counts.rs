@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use ejfat::reassembly::Cause;
+use ejfat::reassembly::SegmentDropCause;
 use ejfat_bridge::Snapshot;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Counts {
             kernel_drops: snapshot.kernel_drops,
             segments: snapshot.reassembly.segments,
             dropped: snapshot.reassembly.dropped_of_any_cause(),
-            late: snapshot.reassembly.dropped(Cause::Late),
+            late: snapshot.reassembly.dropped(SegmentDropCause::Late),
             timed_out: snapshot.reassembly.timed_out,
         }
     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 
 use super::{
     counts::Counts,
@@ -25,15 +25,15 @@ const START: Duration = Duration::from_secs(60);
 
 /// Where a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WorkerLocation {
     /// On the bridge's machine, in memory that both map.
     Local,
     /// By RDMA; in a network namespace, if it is not in this process's own. `.init` is that of the machine.
-    Remote { ip: IpAddr, provider: Choice, namespace: Option<String> },
+    Remote { ip: IpAddr, provider: ProviderChoice, namespace: Option<String> },
 }
 
 /// `local`, `embedded@127.0.10.2`, `verbs@10.9.0.1@.init`.
-impl std::str::FromStr for Place {
+impl std::str::FromStr for WorkerLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,7 +48,7 @@ impl std::str::FromStr for Place {
     }
 }
 
-impl Place {
+impl WorkerLocation {
     fn program(&self, program: &Path) -> Command {
         let Self::Remote { namespace: Some(namespace), .. } = self else { return Command::new(program) };
         let mut command = Command::new(if namespace == ".init" { "nsenter" } else { "ip" });
@@ -63,7 +63,7 @@ impl Place {
 
 /// What a worker printed last.
 #[derive(Debug, Default)]
-struct Heard {
+struct WorkerOutput {
     ready: AtomicBool,
     /// Events that all processes of this worker took, one after the other.
     events: AtomicU64,
@@ -72,68 +72,68 @@ struct Heard {
     ended: AtomicBool,
 }
 
-/// A worker's place, and its process while it lives.
+/// A worker's location, and its process while it lives.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct WorkerProcess {
     pub(super) name: String,
-    place: Place,
+    place: WorkerLocation,
     ack_timeout: u8,
     /// Whether it asks for events of workers that ended.
-    again: bool,
+    redelivery: bool,
     program: PathBuf,
     ledger: Arc<Ledger>,
-    heard: Arc<Heard>,
+    output: Arc<WorkerOutput>,
     process: Option<Process>,
 }
 
-impl Worker {
+impl WorkerProcess {
     pub(super) fn new(
         name: String,
-        place: Place,
+        place: WorkerLocation,
         program: &Path,
-        (ack_timeout, again): (u8, bool),
+        (ack_timeout, redelivery): (u8, bool),
         ledger: &Arc<Ledger>,
     ) -> Self {
         let (program, ledger) = (program.to_owned(), ledger.clone());
-        Self { name, place, ack_timeout, again, program, ledger, heard: Arc::default(), process: None }
+        Self { name, place, ack_timeout, redelivery, program, ledger, output: Arc::default(), process: None }
     }
 
     /// It need not find the bridge at once.
-    pub(super) fn start(&mut self, bridge: &serve::Settings) -> Result<(), String> {
+    pub(super) fn start(&mut self, bridge: &serve::BridgeProcessConfig) -> Result<(), String> {
         let mut command = self.place.program(&self.program);
         command.args(["worker", "--name", &self.name, "--ack-timeout", &self.ack_timeout.to_string()]);
-        if self.again {
+        if self.redelivery {
             command.arg("--again");
         }
         match &self.place {
-            Place::Local => command.arg("--source").arg(format!("unix:{}", bridge.local.display())),
-            Place::Remote { ip, provider, .. } => command
+            WorkerLocation::Local => command.arg("--source").arg(format!("unix:{}", bridge.local.display())),
+            WorkerLocation::Remote { ip, provider, .. } => command
                 .args(["--source", &bridge.workers().to_string(), "--local", &ip.to_string()])
                 .args(["--provider", provider.name()]),
         };
-        let (name, ledger, heard) = (self.name.clone(), self.ledger.clone(), self.heard.clone());
-        heard.ready.store(false, Relaxed);
-        let hear = move |line: &str| {
+        let (name, ledger, output) = (self.name.clone(), self.ledger.clone(), self.output.clone());
+        output.ready.store(false, Relaxed);
+        let take_line = move |line: &str| {
             if let Some(taken) = Taken::read(line) {
                 ledger.taken(&name, taken);
-                heard.instance.store(taken.instance, Relaxed);
-                heard.events.fetch_add(1, Relaxed);
+                output.instance.store(taken.instance, Relaxed);
+                output.events.fetch_add(1, Relaxed);
             } else if line.starts_with("READY ") {
-                heard.ready.store(true, Relaxed);
+                output.ready.store(true, Relaxed);
             } else if line.starts_with("END ") {
-                heard.ended.store(true, Relaxed);
+                output.ended.store(true, Relaxed);
             } else {
                 ledger.fault(format!("{name} said {line:?}"));
             }
         };
-        self.process = Some(Process::start(command, hear)?);
+        self.process = Some(Process::start(command, take_line)?);
         Ok(())
     }
 
     pub(super) fn await_ready(&mut self) -> Result<(), String> {
-        let (heard, process) = (self.heard.clone(), &mut self.process);
+        let (output, process) = (self.output.clone(), &mut self.process);
         let is_over = |process: &mut Option<Process>| process.as_mut().is_none_or(Process::is_over);
-        let ready = || heard.ready.load(Relaxed);
+        let ready = || output.ready.load(Relaxed);
         if until(START, || ready() || is_over(process)) && ready() {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Worker {
     pub(super) fn end(&mut self) -> Result<(), String> {
         let process = self.process.take().ok_or_else(|| format!("{} does not run", self.name))?;
         process.end(START).map_err(|why| format!("{}: {why}", self.name))?;
-        if self.heard.ended.load(Relaxed) {
+        if self.output.ended.load(Relaxed) {
             Ok(())
         } else {
             Err(format!("{} did not say that it ends", self.name))
@@ -158,12 +158,12 @@ impl Worker {
 
     /// Events that it told.
     pub(super) fn events(&self) -> u64 {
-        self.heard.events.load(Relaxed)
+        self.output.events.load(Relaxed)
     }
 
     /// The bridge of the latest of them.
     pub(super) fn instance(&self) -> u64 {
-        self.heard.instance.load(Relaxed)
+        self.output.instance.load(Relaxed)
     }
 
     /// Ended, though nobody said that it should.
@@ -174,15 +174,15 @@ impl Worker {
 
 /// A bridge, which tells its counts all the while; each of them must add up.
 #[derive(Debug)]
-pub(super) struct Bridge {
+pub(super) struct BridgeProcess {
     process: Process,
     counts: Arc<Mutex<Option<Counts>>>,
 }
 
-impl Bridge {
+impl BridgeProcess {
     pub(super) fn start(
         program: &Path,
-        settings: &serve::Settings,
+        settings: &serve::BridgeProcessConfig,
         ledger: &Arc<Ledger>,
     ) -> Result<Self, String> {
         let mut command = Command::new(program);
@@ -190,17 +190,17 @@ impl Bridge {
         command.args(["--placing", settings.placing.name(), "--instance", &settings.instance.to_string()]);
         command.arg("--local").arg(&settings.local);
         let counts = Arc::<Mutex<Option<Counts>>>::default();
-        let (heard, ledger) = (counts.clone(), ledger.clone());
-        let hear = move |line: &str| match line.parse::<Counts>() {
+        let (output, ledger) = (counts.clone(), ledger.clone());
+        let take_line = move |line: &str| match line.parse::<Counts>() {
             Ok(now) => {
                 if let Err(why) = now.check() {
                     ledger.fault(why);
                 }
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+                *output.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
             }
             Err(why) => ledger.fault(why),
         };
-        let mut process = Process::start(command, hear)?;
+        let mut process = Process::start(command, take_line)?;
         let is_there = || counts.lock().is_ok_and(|counts| counts.is_some());
         if !until(START, || is_there() || process.is_over()) || !is_there() {
             return Err("the bridge does not start".into());

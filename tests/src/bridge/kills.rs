@@ -2,37 +2,37 @@
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use ejfat::ring::Placing;
-use naa_provider::Choice;
+use ejfat::ring::DeliveryMode;
+use naa_provider::ProviderChoice;
 use simnet::Random;
 
 use super::{
     contents::Contents,
     counts::Counts,
-    far::{Bridge, Place, Worker},
+    far::{BridgeProcess, WorkerLocation, WorkerProcess},
     ledger::Ledger,
     senders::{Pace, Senders},
-    serve::Settings,
+    serve::BridgeProcessConfig,
     until,
 };
 
 /// A dead peer is noticed within about 2 s, and the worst of machines is slow.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Between two kills, at most, in microseconds.
 const PAUSE: u64 = 300_000;
-const PACE: Pace = Pace { rate: 0.05e9, patience: Duration::from_millis(100), mtu: 9000 };
+const PACE: Pace = Pace { rate: 0.05e9, limit: Duration::from_millis(100), mtu: 9000 };
 
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Kills {
     /// The bridge's address. The provider of its device is `provider`.
     pub bind: IpAddr,
-    pub provider: Choice,
-    pub placing: Placing,
-    pub workers: Vec<Place>,
+    pub provider: ProviderChoice,
+    pub placing: DeliveryMode,
+    pub workers: Vec<WorkerLocation>,
     pub rounds: u32,
     /// Whether workers ask for events that killed workers had. Then no bridge is killed.
-    pub again: bool,
+    pub redelivery: bool,
     pub seed: u64,
     /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
     pub ack_timeout: u8,
@@ -40,13 +40,13 @@ pub struct Kills {
     pub program: PathBuf,
 }
 
-struct Scene<'a> {
+struct Environment<'a> {
     case: &'a Kills,
-    settings: Settings,
+    config: BridgeProcessConfig,
     ledger: Arc<Ledger>,
     /// The bridge while it runs.
-    bridge: Option<Bridge>,
-    workers: Vec<Worker>,
+    bridge: Option<BridgeProcess>,
+    workers: Vec<WorkerProcess>,
     random: Random,
     bridges_killed: u32,
     workers_killed: u32,
@@ -57,19 +57,19 @@ struct Scene<'a> {
 pub fn kills(case: &Kills) -> Result<String, String> {
     let local = std::env::temp_dir().join(format!("naa-kills-{}-{}.sock", case.bind, std::process::id()));
     let Kills { bind, provider, placing, seed, .. } = *case;
-    let settings = Settings { bind, provider, placing, local, instance: 1 };
+    let config = BridgeProcessConfig { bind, provider, placing, local, instance: 1 };
     let ledger = Arc::<Ledger>::default();
-    let bridge = Some(Bridge::start(&case.program, &settings, &ledger)?);
-    let worker = |(n, place): (usize, &Place)| {
-        let asks = (case.ack_timeout, case.again);
-        Worker::new(format!("w{n}"), place.clone(), &case.program, asks, &ledger)
+    let bridge = Some(BridgeProcess::start(&case.program, &config, &ledger)?);
+    let worker = |(n, place): (usize, &WorkerLocation)| {
+        let asks = (case.ack_timeout, case.redelivery);
+        WorkerProcess::new(format!("w{n}"), place.clone(), &case.program, asks, &ledger)
     };
     let workers = case.workers.iter().enumerate().map(worker).collect();
     let random = Random::new(seed, u64::MAX);
     let (bridges_killed, workers_killed) = (0, 0);
-    let mut scene = Scene {
+    let mut env = Environment {
         case,
-        settings,
+        config,
         ledger: ledger.clone(),
         bridge,
         workers,
@@ -77,30 +77,30 @@ pub fn kills(case: &Kills) -> Result<String, String> {
         bridges_killed,
         workers_killed,
     };
-    for at in 0..scene.workers.len() {
-        scene.workers[at].start(&scene.settings)?;
+    for at in 0..env.workers.len() {
+        env.workers[at].start(&env.config)?;
     }
-    scene.workers.iter_mut().try_for_each(Worker::await_ready)?;
+    env.workers.iter_mut().try_for_each(WorkerProcess::await_ready)?;
     let contents = Arc::new(Contents::new(seed));
-    let senders = Senders::start(scene.settings.segments(), &contents, &ledger, None, PACE)?;
+    let senders = Senders::start(env.config.segments(), &contents, &ledger, None, PACE)?;
     for round in 0..case.rounds {
-        let told = |why| format!("seed {seed}, round {round}: {why}");
-        scene.round(round % 5 == 2 && !case.again).map_err(told)?;
-        ledger.judge().map_err(told)?;
+        let with_seed = |why| format!("seed {seed}, round {round}: {why}");
+        env.round(round % 5 == 2 && !case.redelivery).map_err(with_seed)?;
+        ledger.check().map_err(with_seed)?;
     }
     let _ = senders.end()?;
-    let note = scene.finish().map_err(|why| format!("seed {seed}, at the end: {why}"))?;
-    ledger.judge().map_err(|why| format!("seed {seed}: {why}"))?;
-    let _ = std::fs::remove_file(&scene.settings.local);
+    let note = env.finish().map_err(|why| format!("seed {seed}, at the end: {why}"))?;
+    ledger.check().map_err(|why| format!("seed {seed}: {why}"))?;
+    let _ = std::fs::remove_file(&env.config.local);
     Ok(note)
 }
 
-impl Scene<'_> {
+impl Environment<'_> {
     /// Kills somebody, now and then two; the others go on, and who was killed comes back. So few rounds as there may be,
     /// the bridge is to be among those who are killed.
     fn round(&mut self, with_bridge: bool) -> Result<(), String> {
         std::thread::sleep(Duration::from_micros(self.random.below(PAUSE)));
-        let all = self.workers.len() as u64 + u64::from(!self.case.again);
+        let all = self.workers.len() as u64 + u64::from(!self.case.redelivery);
         let mut victims = vec![self.random.below(all) as usize];
         if self.random.chance(200_000) {
             victims.push(self.random.below(all) as usize);
@@ -117,13 +117,13 @@ impl Scene<'_> {
             self.kill(victim);
         }
         if bridge_dies {
-            self.settings.instance += 1;
-            self.bridge = Some(Bridge::start(&self.case.program, &self.settings, &self.ledger)?);
+            self.config.instance += 1;
+            self.bridge = Some(BridgeProcess::start(&self.case.program, &self.config, &self.ledger)?);
         } else {
             self.await_events("goes on", |at| !victims.contains(&at))?;
         }
         for at in victims.into_iter().filter(|&at| at < count) {
-            self.workers[at].start(&self.settings)?;
+            self.workers[at].start(&self.config)?;
         }
         self.await_events("is back", |_| true)
     }
@@ -145,12 +145,12 @@ impl Scene<'_> {
 
     /// Each of these workers gets another event, of the bridge that lives.
     fn await_events(&mut self, what: &str, which: impl Fn(usize) -> bool) -> Result<(), String> {
-        let before: Vec<_> = self.workers.iter().map(Worker::events).collect();
-        let instance = self.settings.instance;
+        let before: Vec<_> = self.workers.iter().map(WorkerProcess::events).collect();
+        let instance = self.config.instance;
         let mut waited: Vec<_> = (0..self.workers.len()).filter(|&at| which(at)).collect();
         let workers = &mut self.workers;
         let mut ended = None;
-        let done = until(PATIENCE, || {
+        let done = until(TIME_LIMIT, || {
             waited.retain(|&at| workers[at].events() == before[at] || workers[at].instance() != instance);
             ended = waited.iter().copied().find(|&at| workers[at].is_over());
             waited.is_empty() || ended.is_some()
@@ -164,7 +164,7 @@ impl Scene<'_> {
         }
         let names: Vec<_> = waited.iter().map(name).collect();
         let counts = self.bridge.as_ref().map(|bridge| bridge.counts().to_string()).unwrap_or_default();
-        Err(format!("none of these {what} within {PATIENCE:?}: {}; {counts}", names.join(", ")))
+        Err(format!("none of these {what} within {TIME_LIMIT:?}: {}; {counts}", names.join(", ")))
     }
 
     /// Nothing more is sent: the bridge that lives comes to an end with all it was given, and its sums hold.
@@ -174,7 +174,7 @@ impl Scene<'_> {
         let mut stays = 0;
         let workers = self.workers.len() as u64;
         // Its counts are a moment old.
-        let done = until(PATIENCE, || {
+        let done = until(TIME_LIMIT, || {
             let now = bridge.counts();
             let is_quiet = now.is_done() && now.workers == workers && now == last;
             stays = if is_quiet { stays + 1 } else { 0 };
@@ -184,13 +184,13 @@ impl Scene<'_> {
         if !done {
             return Err(format!("the bridge is not done: {last}"));
         }
-        self.workers.iter_mut().try_for_each(Worker::end)?;
-        let taken = self.ledger.of_instance(self.settings.instance);
+        self.workers.iter_mut().try_for_each(WorkerProcess::end)?;
+        let taken = self.ledger.of_instance(self.config.instance);
         if taken > last.sent || taken < last.released {
             return Err(format!("workers took {taken} events of the last bridge: {last}"));
         }
-        if self.case.again {
-            self.check_again(&last)?;
+        if self.case.redelivery {
+            self.check_redelivery(&last)?;
         }
         bridge.end()?;
         let totals = self.ledger.totals();
@@ -205,7 +205,7 @@ impl Scene<'_> {
     }
 
     /// Checks that each complete event was taken by a worker, or is counted as held by a killed worker and not delivered again.
-    fn check_again(&self, last: &Counts) -> Result<(), String> {
+    fn check_redelivery(&self, last: &Counts) -> Result<(), String> {
         let complete = last.opened - last.incomplete - last.lost;
         let (taken, counted) = (self.ledger.totals().taken, last.held_by_ended - last.delivered_again);
         if taken > complete || complete - taken > counted {

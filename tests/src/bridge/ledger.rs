@@ -26,7 +26,7 @@ pub(super) struct Taken {
     /// The bridge it came from.
     pub(super) instance: u64,
     /// Whether the bridge says that another worker had it.
-    pub(super) again: bool,
+    pub(super) delivered_again: bool,
 }
 
 #[derive(Debug)]
@@ -81,18 +81,18 @@ impl Ledger {
         self.sent_bytes.fetch_add(len, Relaxed);
     }
 
-    pub(super) fn taken(&self, who: &str, Taken { name, digest, instance, again }: Taken) {
+    pub(super) fn taken(&self, who: &str, Taken { name, digest, instance, delivered_again }: Taken) {
         let mut state = self.state();
         // Several workers' lines are read in any order, so a marked delivery may come before the first one.
         let fault = match state.events.get_mut(&name) {
             None => "was never sent",
             Some(entry) if entry.digest != digest => "has other bytes than were sent",
-            Some(entry) if !again && entry.first => {
+            Some(entry) if !delivered_again && entry.first => {
                 "came before, to it or another worker, and does not say so"
             }
             Some(entry) if entry.times > MOST_AGAIN => "came more often than it may",
             Some(entry) => {
-                entry.first |= !again;
+                entry.first |= !delivered_again;
                 entry.times += 1;
                 if entry.times > 1 {
                     state.twice += 1;
@@ -131,7 +131,7 @@ impl Ledger {
         self.state().taken.get(&instance).copied().unwrap_or(0)
     }
 
-    pub(super) fn judge(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let state = self.state();
         match state.fault_count {
             0 => Ok(()),
@@ -150,14 +150,14 @@ impl State {
 }
 
 impl Taken {
-    pub(super) fn of(name: Name, bytes: &[u8], instance: u64, again: bool) -> Self {
-        Self { name, digest: sha256::compute(bytes), instance, again }
+    pub(super) fn of(name: Name, bytes: &[u8], instance: u64, delivered_again: bool) -> Self {
+        Self { name, digest: sha256::compute(bytes), instance, delivered_again }
     }
 
     pub(super) fn read(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("EVENT ")?.split(' ');
         let name = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let (hex, instance, again) =
+        let (hex, instance, delivered_again) =
             (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let mut digest = [0; 32];
         if hex.len() != 64 || !hex.is_ascii() || words.next().is_some() {
@@ -166,7 +166,7 @@ impl Taken {
         for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
             *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
         }
-        Some(Self { name, digest, instance, again })
+        Some(Self { name, digest, instance, delivered_again })
     }
 }
 
@@ -174,7 +174,7 @@ impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "EVENT {} {} ", self.name.0, self.name.1)?;
         self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, " {} {}", self.instance, self.again)
+        write!(f, " {} {}", self.instance, self.delivered_again)
     }
 }
 
@@ -197,11 +197,11 @@ mod tests {
         ledger.sending((1, 2), b"right");
         let right = Taken::of((1, 2), b"right", 9, false);
         ledger.taken("w", right);
-        assert_eq!((ledger.judge(), ledger.of_instance(9), ledger.totals().taken), (Ok(()), 1, 1));
+        assert_eq!((ledger.check(), ledger.of_instance(9), ledger.totals().taken), (Ok(()), 1, 1));
         ledger.taken("w", right);
         ledger.taken("w", Taken::of((1, 2), b"wrong", 9, false));
         ledger.taken("w", Taken::of((1, 3), b"right", 9, false));
-        let told = ledger.judge().unwrap_err();
+        let told = ledger.check().unwrap_err();
         for part in ["3 faults", "came before", "other bytes", "never sent"] {
             assert!(told.contains(part), "{told}");
         }
@@ -213,11 +213,11 @@ mod tests {
         let ledger = Ledger::default();
         ledger.sending((1, 2), b"right");
         // Marked and unmarked deliveries may be read in any order.
-        for again in [true, false, true] {
-            ledger.taken("w", Taken::of((1, 2), b"right", 9, again));
+        for delivered_again in [true, false, true] {
+            ledger.taken("w", Taken::of((1, 2), b"right", 9, delivered_again));
         }
-        assert_eq!((ledger.judge(), ledger.totals().taken, ledger.twice()), (Ok(()), 1, 2));
+        assert_eq!((ledger.check(), ledger.totals().taken, ledger.twice()), (Ok(()), 1, 2));
         ledger.taken("w", Taken::of((1, 2), b"right", 9, true));
-        assert!(ledger.judge().unwrap_err().contains("more often"));
+        assert!(ledger.check().unwrap_err().contains("more often"));
     }
 }

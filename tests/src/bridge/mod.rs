@@ -5,7 +5,7 @@
 //! | `contents`, `ledger` | what is sent, and what became of each event |
 //! | `senders` | threads that send |
 //! | `serve`, `counts` | a bridge, in this process or one of its own, and what it counts |
-//! | `worker`, `process`, `far` | workers and bridges as processes: what they do, how they are started and heard |
+//! | `worker`, `process`, `far` | workers and bridges as processes: what they do, how they are started, what they print |
 //! | `stream` | every event arrives once and whole |
 //! | `kills` | whoever is killed costs what it had, and nothing else |
 //! | `role` | the command line of all that |
@@ -22,7 +22,7 @@ mod serve;
 mod stream;
 mod worker;
 
-pub use far::Place;
+pub use far::WorkerLocation;
 pub use kills::{Kills, kills};
 pub use stream::{Streaming, stream};
 
@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::Placing;
+use ejfat::ring::DeliveryMode;
 
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -47,7 +47,7 @@ fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-fn placing(text: &str) -> Result<Placing, String> {
-    let ways = [Placing::Store, Placing::Cut];
+fn placing(text: &str) -> Result<DeliveryMode, String> {
+    let ways = [DeliveryMode::Store, DeliveryMode::Cut];
     ways.into_iter().find(|way| way.name() == text).ok_or_else(|| format!("{text}: write store or cut"))
 }

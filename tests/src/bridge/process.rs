@@ -27,10 +27,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// `hear` gets each line, without those that were cut short by a kill.
+    /// `take_line` gets each line, without those that were cut short by a kill.
     pub(super) fn start(
         mut command: Command,
-        mut hear: impl FnMut(&str) + Send + 'static,
+        mut take_line: impl FnMut(&str) + Send + 'static,
     ) -> Result<Self, String> {
         let shown = format!("{command:?}");
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -41,7 +41,7 @@ impl Process {
             let (mut out, mut line) = (BufReader::new(stdout), String::new());
             while out.read_line(&mut line).is_ok_and(|read| read > 0) {
                 if let Some(line) = line.strip_suffix('\n') {
-                    hear(line);
+                    take_line(line);
                 }
                 line.clear();
             }
@@ -51,7 +51,7 @@ impl Process {
 
     /// Ends the process by SIGKILL. When this returns, all its output was read.
     pub(super) fn kill(mut self) {
-        self.bury();
+        self.reap();
     }
 
     /// Closes the standard input of the process, and waits until the process ends by itself.
@@ -74,7 +74,7 @@ impl Process {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -84,6 +84,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.bury();
+        self.reap();
     }
 }

@@ -3,17 +3,17 @@
 use std::{io::Write as _, net::IpAddr, path::PathBuf, thread, time::Duration};
 
 use clap::{Parser, Subcommand};
-use naa_events::Source;
-use naa_provider::Choice;
+use naa_events::BridgeAddress;
+use naa_provider::ProviderChoice;
 
 use super::{
-    Kills, Place, Streaming, kills, placing, process,
+    Kills, Streaming, WorkerLocation, kills, placing, process,
     serve::{self, Serving},
     stream, worker,
 };
 
 /// The time between two lines of counts.
-const TOLD: Duration = Duration::from_millis(50);
+const COUNT_PERIOD: Duration = Duration::from_millis(50);
 
 /// Events through a bridge to workers, on real sockets
 #[derive(Debug, Parser)]
@@ -29,7 +29,7 @@ enum Role {
         #[arg(long)]
         bind: IpAddr,
         #[arg(long)]
-        provider: Choice,
+        provider: ProviderChoice,
         #[arg(long)]
         placing: String,
         #[arg(long)]
@@ -40,13 +40,13 @@ enum Role {
     /// Be a worker until standard input ends; prints each event
     Worker {
         #[arg(long)]
-        source: Source,
+        source: BridgeAddress,
         #[arg(long)]
         name: String,
         #[arg(long)]
         local: Option<IpAddr>,
         #[arg(long, default_value = "embedded")]
-        provider: Choice,
+        provider: ProviderChoice,
         #[arg(long, default_value_t = 15)]
         ack_timeout: u8,
         #[arg(long)]
@@ -55,14 +55,14 @@ enum Role {
     /// Stream events to workers: each must arrive once and whole
     Stream {
         #[command(flatten)]
-        scene: Scene,
+        args: CaseArgs,
         #[arg(short = 'n', long, default_value_t = 5000)]
         events: u64,
     },
     /// The same, while workers and the bridge are killed
     Kills {
         #[command(flatten)]
-        scene: Scene,
+        args: CaseArgs,
         #[arg(long, default_value_t = 10)]
         rounds: u32,
         /// Let workers ask for events that killed workers had; then no bridge is killed
@@ -72,17 +72,17 @@ enum Role {
 }
 
 #[derive(Debug, clap::Args)]
-struct Scene {
+struct CaseArgs {
     /// Address of the bridge
     #[arg(long)]
     bind: IpAddr,
     #[arg(long, default_value = "embedded")]
-    provider: Choice,
+    provider: ProviderChoice,
     #[arg(long, default_value = "store")]
     placing: String,
     /// local, PROVIDER@ADDRESS or PROVIDER@ADDRESS@NAMESPACE; repeat for more
     #[arg(long = "worker", required = true)]
-    workers: Vec<Place>,
+    workers: Vec<WorkerLocation>,
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[arg(long, default_value_t = 15)]
@@ -100,39 +100,42 @@ pub fn run(args: Args) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot tell this program's path: {e}"))?;
     match args.role {
         Role::Serve { bind, provider, placing: way, local, instance } => {
-            serve(&serve::Settings { bind, provider, placing: placing(&way)?, local, instance })
+            serve(&serve::BridgeProcessConfig { bind, provider, placing: placing(&way)?, local, instance })
         }
         Role::Worker { source, name, local, provider, ack_timeout, again } => {
-            worker::run(&worker::Settings { source, name, local, provider, ack_timeout, again })
+            let redelivery = again;
+            let config =
+                worker::WorkerProcessConfig { source, name, local, provider, ack_timeout, redelivery };
+            worker::run(&config)
         }
-        Role::Stream { scene, events } => {
-            let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
+        Role::Stream { args, events } => {
+            let CaseArgs { bind, provider, workers, seed, ack_timeout, .. } = &args;
             let case = Streaming {
                 bind: *bind,
                 provider: *provider,
-                placing: placing(&scene.placing)?,
+                placing: placing(&args.placing)?,
                 workers: workers.clone(),
                 events,
                 seed: *seed,
                 ack_timeout: *ack_timeout,
                 program,
             };
-            row(&scene.label, &format!("{events} events, {}", scene.placing), || stream(&case))
+            row(&args.label, &format!("{events} events, {}", args.placing), || stream(&case))
         }
-        Role::Kills { scene, rounds, again } => {
-            let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
+        Role::Kills { args, rounds, again } => {
+            let CaseArgs { bind, provider, workers, seed, ack_timeout, .. } = &args;
             let case = Kills {
                 bind: *bind,
                 provider: *provider,
-                placing: placing(&scene.placing)?,
+                placing: placing(&args.placing)?,
                 workers: workers.clone(),
                 rounds,
-                again,
+                redelivery: again,
                 seed: *seed,
                 ack_timeout: *ack_timeout,
                 program,
             };
-            row(&scene.label, &format!("{rounds} kills, {}", scene.placing), || kills(&case))
+            row(&args.label, &format!("{rounds} kills, {}", args.placing), || kills(&case))
         }
     }
 }
@@ -149,14 +152,14 @@ fn row(label: &str, case: &str, run: impl FnOnce() -> Result<String, String>) ->
     result.map(drop)
 }
 
-fn serve(settings: &serve::Settings) -> Result<(), String> {
+fn serve(settings: &serve::BridgeProcessConfig) -> Result<(), String> {
     let serving = Serving::start(settings)?;
-    let (told, ended) = std::sync::mpsc::channel::<()>();
-    process::on_stdin_end(move || drop(told));
+    let (to_end, ended) = std::sync::mpsc::channel::<()>();
+    process::on_stdin_end(move || drop(to_end));
     let mut out = std::io::stdout().lock();
     while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
         writeln!(out, "{}", serving.counts()).and_then(|()| out.flush()).map_err(|e| e.to_string())?;
-        thread::sleep(TOLD);
+        thread::sleep(COUNT_PERIOD);
     }
     serving.end();
     Ok(())

@@ -26,7 +26,7 @@ pub(super) struct Pace {
     /// Bits per second of each.
     pub(super) rate: f64,
     /// What nobody took for so long will not be taken by anybody.
-    pub(super) patience: Duration,
+    pub(super) limit: Duration,
     /// The longest packets, in bytes.
     pub(super) mtu: u16,
 }
@@ -83,7 +83,7 @@ impl Senders {
                 ledger: ledger.clone(),
                 stop: stop.clone(),
                 forgiven: forgiven.clone(),
-                patience: pace.patience,
+                limit: pace.limit,
             };
             threads.push(thread::spawn(move || thread.send(events)));
         }
@@ -114,7 +114,7 @@ struct Thread {
     ledger: Arc<Ledger>,
     stop: Arc<AtomicBool>,
     forgiven: Arc<Forgiven>,
-    patience: Duration,
+    limit: Duration,
 }
 
 impl Thread {
@@ -150,7 +150,7 @@ impl Thread {
             }
             if now.taken != taken {
                 (since, taken) = (Instant::now(), now.taken);
-            } else if since.elapsed() > self.patience {
+            } else if since.elapsed() > self.limit {
                 self.forgiven.events.store(now.sent.saturating_sub(now.taken), Relaxed);
                 self.forgiven.bytes.store(now.sent_bytes.saturating_sub(now.taken_bytes), Relaxed);
             }

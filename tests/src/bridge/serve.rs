@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ejfat::{bridge, listen::Listen, reassembly, ring::Placing};
-use ejfat_bridge::{Bridge, BridgeConfig, Handle};
-use naa_provider::Choice;
+use ejfat::{bridge, listen::Listen, reassembly, ring::DeliveryMode};
+use ejfat_bridge::{Bridge, BridgeConfig, BridgeHandle};
+use naa_provider::ProviderChoice;
 use naa_server::{Config, Server, functions};
 
 use super::counts::Counts;
@@ -23,15 +23,15 @@ const OPEN: u32 = 1024;
 const STREAM_SENDS: u32 = 1024;
 
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct BridgeProcessConfig {
     pub(super) bind: IpAddr,
-    pub(super) provider: Choice,
-    pub(super) placing: Placing,
+    pub(super) provider: ProviderChoice,
+    pub(super) placing: DeliveryMode,
     pub(super) local: PathBuf,
     pub(super) instance: u64,
 }
 
-impl Settings {
+impl BridgeProcessConfig {
     /// Where workers subscribe.
     pub(super) fn workers(&self) -> SocketAddr {
         SocketAddr::new(self.bind, WORKERS)
@@ -46,11 +46,11 @@ impl Settings {
 #[derive(Debug)]
 pub(super) struct Serving {
     server: Server,
-    handle: Handle,
+    handle: BridgeHandle,
 }
 
 impl Serving {
-    pub(super) fn start(settings: &Settings) -> Result<Self, String> {
+    pub(super) fn start(config: &BridgeProcessConfig) -> Result<Self, String> {
         let reassembly = reassembly::Config {
             slots: OPEN + WAITING,
             max_open: OPEN,
@@ -59,7 +59,7 @@ impl Serving {
             memory: 512 << 20,
             // Emulated processors stand still now and then.
             timeout: Duration::from_secs(2),
-            seed: settings.instance,
+            seed: config.instance,
             ..reassembly::Config::default()
         };
         let dispatch = bridge::Config { most_waiting: WAITING, ..bridge::Config::default() };
@@ -67,18 +67,18 @@ impl Serving {
             buffer: Some(BUFFER),
             reassembly,
             dispatch,
-            placing: settings.placing,
-            local: Some(settings.local.clone()),
-            ..BridgeConfig::new(vec![Listen::Port(settings.segments())])
+            placing: config.placing,
+            local: Some(config.local.clone()),
+            ..BridgeConfig::new(vec![Listen::Port(config.segments())])
         };
-        let bridge = Bridge::new(bridge, settings.instance).map_err(|e| e.to_string())?;
+        let bridge = Bridge::new(bridge, config.instance).map_err(|e| e.to_string())?;
         let handle = bridge.handle();
-        let mut config = Config::new(settings.workers());
-        config.provider = Some(settings.provider);
-        config.stream_sends = STREAM_SENDS;
+        let mut server = Config::new(config.workers());
+        server.provider = Some(config.provider);
+        server.stream_sends = STREAM_SENDS;
         let registry = functions::registry([Bridge::function()]).map_err(|e| e.to_string())?;
         let server =
-            Server::start_with(config, registry, Some(Box::new(bridge))).map_err(|e| e.to_string())?;
+            Server::start_with(server, registry, Some(Box::new(bridge))).map_err(|e| e.to_string())?;
         Ok(Self { server, handle })
     }
 

@@ -7,32 +7,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::Placing;
-use naa_provider::Choice;
+use ejfat::ring::DeliveryMode;
+use naa_provider::ProviderChoice;
 
 use super::{
     LOOK,
     contents::Contents,
     counts::Counts,
-    far::{Place, Worker},
+    far::{WorkerLocation, WorkerProcess},
     ledger::{Ledger, Totals},
     senders::{Pace, Senders, Sent},
-    serve::{Serving, Settings},
+    serve::{BridgeProcessConfig, Serving},
 };
 
 /// Longer than an event is waited for, and than an emulated processor stands still.
 const QUIET: Duration = Duration::from_secs(4);
 const LIMIT: Duration = Duration::from_secs(3600);
-const PACE: Pace = Pace { rate: 0.3e9, patience: Duration::from_secs(2), mtu: 9000 };
+const PACE: Pace = Pace { rate: 0.3e9, limit: Duration::from_secs(2), mtu: 9000 };
 
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Streaming {
     /// The bridge's address, and whose device it has there.
     pub bind: IpAddr,
-    pub provider: Choice,
-    pub placing: Placing,
-    pub workers: Vec<Place>,
+    pub provider: ProviderChoice,
+    pub placing: DeliveryMode,
+    pub workers: Vec<WorkerLocation>,
     pub events: u64,
     pub seed: u64,
     /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
@@ -46,28 +46,29 @@ pub struct Streaming {
 pub fn stream(case: &Streaming) -> Result<String, String> {
     let local = std::env::temp_dir().join(format!("naa-stream-{}-{}.sock", case.bind, std::process::id()));
     let Streaming { bind, provider, placing, seed, .. } = *case;
-    let settings = Settings { bind, provider, placing, local, instance: 1 };
-    let serving = Serving::start(&settings)?;
+    let config = BridgeProcessConfig { bind, provider, placing, local, instance: 1 };
+    let serving = Serving::start(&config)?;
     let ledger = Arc::<Ledger>::default();
     let mut workers = Vec::new();
     for (n, place) in case.workers.iter().enumerate() {
         let name = format!("w{n}");
-        let mut worker = Worker::new(name, place.clone(), &case.program, (case.ack_timeout, false), &ledger);
-        worker.start(&settings)?;
+        let asks = (case.ack_timeout, false);
+        let mut worker = WorkerProcess::new(name, place.clone(), &case.program, asks, &ledger);
+        worker.start(&config)?;
         workers.push(worker);
     }
-    workers.iter_mut().try_for_each(Worker::await_ready)?;
+    workers.iter_mut().try_for_each(WorkerProcess::await_ready)?;
     let begin = Instant::now();
     let contents = Arc::new(Contents::new(seed));
-    let senders = Senders::start(settings.segments(), &contents, &ledger, Some(case.events), PACE)?;
+    let senders = Senders::start(config.segments(), &contents, &ledger, Some(case.events), PACE)?;
     let counts = watch(&serving, &senders, &ledger, &mut workers)?;
     let seconds = begin.elapsed().as_secs_f64();
     let sent = senders.end()?;
-    workers.iter_mut().try_for_each(Worker::end)?;
+    workers.iter_mut().try_for_each(WorkerProcess::end)?;
     let why = serving.why().to_owned();
     serving.end();
-    ledger.judge()?;
-    judge(ledger.totals(), counts, sent, &workers)?;
+    ledger.check()?;
+    check(ledger.totals(), counts, sent, &workers)?;
     let bytes = ledger.totals().taken_bytes as f64;
     let each: Vec<_> = workers.iter().map(|worker| worker.events().to_string()).collect();
     let (each, rate, longest) = (each.join(" + "), bytes / seconds * 1e-6, sent.longest.as_secs_f64());
@@ -79,7 +80,7 @@ fn watch(
     serving: &Serving,
     senders: &Senders,
     ledger: &Ledger,
-    workers: &mut [Worker],
+    workers: &mut [WorkerProcess],
 ) -> Result<Counts, String> {
     let (begin, mut quiet, mut taken) = (Instant::now(), Instant::now(), 0);
     loop {
@@ -106,7 +107,7 @@ fn watch(
 }
 
 /// Checks the counts at the end. No process was killed, so only segments that the Linux kernel dropped may be lost.
-fn judge(totals: Totals, counts: Counts, sent: Sent, workers: &[Worker]) -> Result<(), String> {
+fn check(totals: Totals, counts: Counts, sent: Sent, workers: &[WorkerProcess]) -> Result<(), String> {
     let all = || format!("{totals:?}, {sent:?}, {counts}");
     if counts.segments + counts.kernel_drops != sent.segments {
         return Err(format!("segments do not add up: {}", all()));

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker, WorkerName};
-use naa_provider::Choice;
+use naa_events::{BridgeAddress, Config, Event, Geometry, SessionConfig, Worker, WorkerName};
+use naa_provider::ProviderChoice;
 
 use super::{ledger::Taken, process};
 
@@ -24,19 +24,19 @@ const PROBES: Duration = Duration::from_millis(250);
 const RECONNECT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) source: Source,
+pub(super) struct WorkerProcessConfig {
+    pub(super) source: BridgeAddress,
     pub(super) name: String,
     pub(super) local: Option<IpAddr>,
-    pub(super) provider: Choice,
+    pub(super) provider: ProviderChoice,
     /// A silent peer is given up after about eight times 4.096 us * 2^N.
     pub(super) ack_timeout: u8,
     /// Whether it asks for events that killed workers had.
-    pub(super) again: bool,
+    pub(super) redelivery: bool,
 }
 
 /// Takes events until standard input ends.
-pub(super) fn run(settings: &Settings) -> Result<(), String> {
+pub(super) fn run(settings: &WorkerProcessConfig) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -44,7 +44,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), String> {
     let config = Config {
         geometry: Geometry::new(SLOTS, SLOT_BYTES).map_err(|e| text(&e))?,
         name: WorkerName::from(&settings.name).map_err(|e| text(&e))?,
-        again: settings.again,
+        again: settings.redelivery,
         session: SessionConfig {
             ack_timeout: settings.ack_timeout,
             probe_interval: Some(PROBES),
@@ -62,12 +62,12 @@ pub(super) fn run(settings: &Settings) -> Result<(), String> {
         let Some(first) = worker.next_until(Some(soon)).map_err(|e| text(&e))? else { continue };
         let instance = worker.answer().instance;
         let mut lines = String::new();
-        let mut together = vec![tell(first, instance, &mut lines)];
+        let mut together = vec![add_line(first, instance, &mut lines)];
         while together.len() < TOGETHER
             && let Some(event) = worker.try_next().map_err(|e| text(&e))?
         {
             // The bridge may be another one by now.
-            together.push(tell(event, worker.answer().instance, &mut lines));
+            together.push(add_line(event, worker.answer().instance, &mut lines));
         }
         // Events are printed before they are released, however this process ends.
         say(&lines)?;
@@ -80,7 +80,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), String> {
 }
 
 /// A bridge that is killed just now is there again soon.
-fn open(source: &Source, config: &Config) -> Result<Worker, String> {
+fn open(source: &BridgeAddress, config: &Config) -> Result<Worker, String> {
     let begin = Instant::now();
     loop {
         match Worker::open(source, config) {
@@ -91,7 +91,7 @@ fn open(source: &Source, config: &Config) -> Result<Worker, String> {
     }
 }
 
-fn tell(event: Event, instance: u64, lines: &mut String) -> Event {
+fn add_line(event: Event, instance: u64, lines: &mut String) -> Event {
     let name = event.descriptor().name;
     let taken = Taken::of((name.data_id, name.event), &event.to_vec(), instance, event.delivered_again());
     lines.push_str(&format!("{taken}\n"));

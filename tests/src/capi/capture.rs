@@ -7,7 +7,7 @@ use roce::{
     psn::Psn,
     wire::{
         Packet,
-        mad::{MAD_LEN, Mad, Message as Cm, Req},
+        mad::{CmMessage as Cm, MAD_LEN, Mad, Req},
     },
 };
 

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use naa_server::{Choice, Config, Server, functions};
+use naa_server::{Config, ProviderChoice, Server, functions};
 
 use super::own;
 
@@ -23,13 +23,13 @@ const MEMORY: u64 = 12 << 30;
 ///
 /// # Errors
 /// If the address cannot be served.
-pub fn serve(ip: IpAddr, port: u16, choice: Choice) -> Result<(), String> {
+pub fn serve(ip: IpAddr, port: u16, choice: ProviderChoice) -> Result<(), String> {
     let mut config = Config::new(SocketAddr::new(ip, port));
     config.provider = Some(choice);
-    config.max_sessions = if choice == Choice::Verbs { VERBS_SESSIONS } else { SESSIONS };
+    config.max_sessions = if choice == ProviderChoice::Verbs { VERBS_SESSIONS } else { SESSIONS };
     config.max_sessions_per_peer = config.max_sessions;
     config.memory = MEMORY;
-    config.pool.workers = WORKERS;
+    config.pool.pool_threads = WORKERS;
     let registry = functions::registry(own::all()).map_err(|e| e.to_string())?;
     let server = Server::start(config, registry).map_err(|e| e.to_string())?;
     println!("READY {}", server.address());

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{process::Process, programs, row::Row, run::Stage};
+use super::{process::Process, programs, row::Row, run::Environment};
 
 /// Most of a victim's time is waiting.
 const AT_ONCE: usize = 40;
@@ -17,39 +17,39 @@ const TIMES_LONG: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// One kill, by a program that is its own judge; `seed` decides who, when, and by which functions it waits.
-fn once(stage: &Stage<'_>, seed: u64) -> Result<String, String> {
-    let places = stage.places();
-    let mut command = programs::command(&stage.options.programs.join("kill"), stage.options, &places);
+fn once(env: &Environment<'_>, seed: u64) -> Result<String, String> {
+    let addresses = env.addresses();
+    let mut command = programs::command(&env.options.programs.join("kill"), env.options, &addresses);
     command.arg(seed.to_string());
-    let mut process = Process::start(&mut command, &stage.folder)?;
-    let said =
-        process.succeed(LIMIT * stage.options.slowness).map_err(|why| format!("seed {seed}: {why}"))?;
-    let note = said.lines().rev().find_map(|line| line.strip_prefix("note: "));
+    let mut process = Process::start(&mut command, &env.folder)?;
+    let output =
+        process.succeed(LIMIT * env.options.slowness).map_err(|why| format!("seed {seed}: {why}"))?;
+    let note = output.lines().rev().find_map(|line| line.strip_prefix("note: "));
     note.map(str::to_owned).ok_or_else(|| format!("seed {seed}: it says nothing of it"))
 }
 
 /// One row for each way of waiting, with the slowest answer.
-pub(super) fn perform(stage: &Stage<'_>, done: &(impl Fn(Row) + Sync)) {
+pub(super) fn perform(env: &Environment<'_>, done: &(impl Fn(Row) + Sync)) {
     let start = Instant::now();
-    let times = if stage.options.long { TIMES_LONG } else { TIMES };
-    let first = stage.options.seed;
+    let times = if env.options.long { TIMES_LONG } else { TIMES };
+    let first = env.options.seed;
     println!("kills: seeds {first} to {}", first + times - 1);
     let queue = Mutex::new((first..first + times).collect::<VecDeque<_>>());
-    let told = Mutex::new(Vec::new());
+    let results = Mutex::new(Vec::new());
     let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(seed) = take() {
-                    let result = once(stage, seed);
-                    told.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                    let result = once(env, seed);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
                 }
             });
         }
     });
-    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut by_way: Vec<(String, u64, u64)> = Vec::new();
-    for result in &told {
+    for result in &results {
         match result {
             Ok(note) => {
                 let (way, took) = note.rsplit_once(' ').unwrap_or((note, "0"));

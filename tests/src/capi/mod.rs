@@ -16,4 +16,4 @@ mod run;
 
 pub use functions::serve;
 pub use row::Row;
-pub use run::{Options, run};
+pub use run::{RunConfig, run};

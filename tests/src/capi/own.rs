@@ -6,11 +6,11 @@ use std::{sync::Arc, thread, time::Duration};
 
 use mrsp::{FunctionCode, catalogue::Direction, return_code::ReturnCode};
 use naa_server::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
 };
 
-type Body = fn(&mut Call<'_>) -> Result<(), Failure>;
+type Body = fn(&mut Call<'_>) -> Result<(), CallFailure>;
 
 #[derive(Debug)]
 struct Plain(FunctionInfo, Body);
@@ -20,7 +20,7 @@ impl Function for Plain {
         &self.0
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         self.1(call)
     }
 }
@@ -39,19 +39,19 @@ pub fn all() -> [Arc<dyn Function>; 4] {
     ]
 }
 
-fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
+fn sleep(call: &mut Call<'_>) -> Result<(), CallFailure> {
     thread::sleep(Duration::from_millis(call.user().get().into()));
     Ok(())
 }
 
-fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
+fn fail(call: &mut Call<'_>) -> Result<(), CallFailure> {
     match ReturnCode::new(call.user()) {
-        Some(code) => Err(Failure::Returned { code, text: String::new() }),
+        Some(code) => Err(CallFailure::Returned { code, text: String::new() }),
         None => Ok(()),
     }
 }
 
-fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
+fn sum(call: &mut Call<'_>) -> Result<(), CallFailure> {
     let mut sum = call.user().to_le_bytes().iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
     for region in call.regions() {
         if matches!(region.direction, Direction::Input | Direction::InOut) {
@@ -66,7 +66,7 @@ fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn count(call: &mut Call<'_>) -> Result<(), Failure> {
+fn count(call: &mut Call<'_>) -> Result<(), CallFailure> {
     let mut calls = 0;
     for region in call.regions() {
         if let (Direction::Internal, Some(first)) = (region.direction, region.bytes.first_mut()) {

@@ -58,24 +58,24 @@ impl Process {
     /// Success, or why not with its last lines. Gives what it wrote.
     pub(super) fn succeed(&mut self, limit: Duration) -> Result<String, String> {
         match self.end(limit) {
-            Ok(status) if status.success() => Ok(self.said()),
+            Ok(status) if status.success() => Ok(self.output()),
             Ok(status) => Err(format!("{status}: {}", self.last_lines())),
             Err(why) => Err(format!("{why}: {}", self.last_lines())),
         }
     }
 
-    pub(super) fn said(&self) -> String {
+    pub(super) fn output(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     pub(super) fn last_lines(&self) -> String {
-        let said = self.said();
-        let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let output = self.output();
+        let lines: Vec<_> = output.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].join(" / ")
     }
 
     /// Waits until it has written a line that begins with `words`.
-    pub(super) fn until_said(&mut self, words: &str, limit: Duration) -> Result<(), String> {
+    pub(super) fn until_output(&mut self, words: &str, limit: Duration) -> Result<(), String> {
         let end = Instant::now() + limit;
         loop {
             let file = fs::File::open(&self.log).map_err(|e| e.to_string())?;

@@ -11,7 +11,7 @@ use std::{
 use super::{
     process::Process,
     row::Row,
-    run::{Options, Stage},
+    run::{Environment, RunConfig},
 };
 
 /// What a program says of one of its rows: `FUNCTION|WHAT|SECONDS`.
@@ -69,7 +69,7 @@ pub(super) fn list(program: &Path) -> Result<Vec<Listed>, String> {
 
 /// Addresses of one row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct RowAddresses {
     /// Where the suite's accelerator is.
     pub(super) server: IpAddr,
     /// For the program itself, and for servers it starts.
@@ -79,14 +79,14 @@ pub(super) struct Places {
 }
 
 /// The environment of a program's processes.
-pub(super) fn command(program: &Path, options: &Options, places: &Places) -> Command {
+pub(super) fn command(program: &Path, options: &RunConfig, addresses: &RowAddresses) -> Command {
     let mut command = Command::new(program);
     command
-        .env("CAPI_SERVER", places.server.to_string())
+        .env("CAPI_SERVER", addresses.server.to_string())
         .env("CAPI_PORT", options.port.to_string())
-        .env("CAPI_LOCAL", places.local.to_string())
-        .env("CAPI_SPARE", places.spare.to_string())
-        .env("CAPI_SPARE_PORT", places.spare_port.to_string())
+        .env("CAPI_LOCAL", addresses.local.to_string())
+        .env("CAPI_SPARE", addresses.spare.to_string())
+        .env("CAPI_SPARE_PORT", addresses.spare_port.to_string())
         .env("CAPI_SLOWNESS", options.slowness.to_string())
         .env("NAA_PROVIDER", options.provider_name())
         .env("ASAN_OPTIONS", "detect_stack_use_after_return=1:check_initialization_order=1:abort_on_error=0")
@@ -97,19 +97,19 @@ pub(super) fn command(program: &Path, options: &Options, places: &Places) -> Com
 }
 
 /// Carries out a row in a process of its own.
-pub(super) fn perform(row: &Listed, stage: &Stage<'_>) -> Row {
+pub(super) fn perform(row: &Listed, env: &Environment<'_>) -> Row {
     let start = Instant::now();
-    let places = stage.places();
-    let limit = row.limit * stage.options.slowness;
-    let mut command = command(&row.program, stage.options, &places);
+    let addresses = env.addresses();
+    let limit = row.limit * env.options.slowness;
+    let mut command = command(&row.program, env.options, &addresses);
     command.arg(row.index.to_string());
-    let ended = Process::start(&mut command, &stage.folder).and_then(|mut process| process.succeed(limit));
+    let ended = Process::start(&mut command, &env.folder).and_then(|mut process| process.succeed(limit));
     let result = match ended {
-        Ok(said) => {
-            let last = said.lines().rev().find(|line| line.starts_with("note: ")).unwrap_or("note: ");
+        Ok(output) => {
+            let last = output.lines().rev().find(|line| line.starts_with("note: ")).unwrap_or("note: ");
             Ok(last["note: ".len()..].to_owned())
         }
-        Err(why) => Err(format!("{why} // the accelerator: {}", stage.server_said())),
+        Err(why) => Err(format!("{why} // the accelerator: {}", env.server_output())),
     };
     Row::new(&label(&row.program), &format!("{}: {}", row.function, row.what), start.elapsed(), result)
 }

@@ -11,7 +11,7 @@ use roce::{
     psn::Psn,
     wire::{
         Aeth, Packet, ROCE_PORT, Syndrome,
-        mad::{Answered, CommIds, Mad, Message as Cm, Rej, Rep, Req},
+        mad::{Answered, CmMessage as Cm, CommIds, Mad, Rej, Rep, Req},
     },
 };
 
@@ -23,7 +23,7 @@ use super::{
 use crate::hostile::{RawPeer, blank};
 
 /// How long the program may take for its next message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 const PROGRAM_LIMIT: Duration = Duration::from_secs(30);
 const INVALID_MTU: u16 = 26;
 /// NAAICE's server's, of the capture: path MTU 1024.
@@ -32,22 +32,22 @@ const OUR_QPN: u32 = 0x11;
 const FIRST_PSN: u32 = 0xff_fff8;
 
 /// The raw end that stands for NAAICE's server.
-struct Server {
+struct ServerModel {
     raw: RawPeer,
     host: SocketAddr,
     req: Req,
-    heard: Assembler,
+    received: Assembler,
     count: u32,
     next: Psn,
 }
 
-impl Server {
+impl ServerModel {
     /// Takes a connection in, as the captured server did.
     fn accept(mut raw: RawPeer, host: IpAddr, connection: &Connection) -> Result<Self, String> {
         // The address's owner by all that the host knows, so not of this project's stack.
         raw.guid = connection.server_guid;
         loop {
-            let mad = raw.hear_mad(PATIENCE)?.ok_or("the program does not connect")?;
+            let mad = raw.receive_mad(TIME_LIMIT)?.ok_or("the program does not connect")?;
             let Cm::Req(req) = mad.message else { continue };
             let ids = CommIds { local: 0x5a5a, remote: req.local_comm_id };
             if req.mtu > MTU {
@@ -76,25 +76,25 @@ impl Server {
             };
             raw.send_mad(host, &Mad::new(mad.tid, Cm::Rep(rep)))?;
             let next = req.starting_psn;
-            let heard = Assembler::new(true, Psn::new(FIRST_PSN));
-            return Ok(Self { raw, host: SocketAddr::new(host, ROCE_PORT), req, heard, count: 0, next });
+            let received = Assembler::new(true, Psn::new(FIRST_PSN));
+            return Ok(Self { raw, host: SocketAddr::new(host, ROCE_PORT), req, received, count: 0, next });
         }
     }
 
     /// The host's next message, acknowledged at once, as a device does.
-    fn hear(&mut self) -> Result<Message, String> {
-        let end = Instant::now() + PATIENCE;
+    fn receive(&mut self) -> Result<Message, String> {
+        let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let bytes = self.raw.hear_bytes(left)?.ok_or("the program says no more")?;
+            let bytes = self.raw.receive_bytes(left)?.ok_or("the program says no more")?;
             let Ok(packet) = Packet::decode(&bytes) else { continue };
             if packet.bth.dest_qp != OUR_QPN {
                 continue;
             }
-            let message = self.heard.take(&packet);
+            let message = self.received.take(&packet);
             self.count += u32::from(message.is_some());
             if packet.bth.ack_req || message.is_some() {
-                let mut ack = blank(roce::opcode::ACKNOWLEDGE, self.req.qpn, self.heard.last());
+                let mut ack = blank(roce::opcode::ACKNOWLEDGE, self.req.qpn, self.received.last());
                 ack.bth.ack_req = false;
                 ack.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: self.count & Psn::MASK });
                 self.raw.send(self.host, &ack)?;
@@ -141,7 +141,7 @@ fn same_request(captured: &[Region], live: &[Region]) -> Result<(), String> {
 /// What the REQ says, as NAAICE's host says it.
 fn same_asking(captured: &Req, live: &Req) -> Result<(), String> {
     let what = |req: &Req| {
-        let said = &req.private_data[36..];
+        let private = &req.private_data[36..];
         (
             req.service_id,
             req.retry_count,
@@ -149,7 +149,7 @@ fn same_asking(captured: &Req, live: &Req) -> Result<(), String> {
             req.transport,
             req.p_key,
             req.srq,
-            said.iter().all(|b| *b == 0),
+            private.iter().all(|b| *b == 0),
         )
     };
     if what(captured) == what(live) {
@@ -160,7 +160,7 @@ fn same_asking(captured: &Req, live: &Req) -> Result<(), String> {
 }
 
 /// Plays the connection with `command`, a program that is given its scenario.
-pub(super) fn play(
+pub(super) fn replay(
     connection: &Connection,
     command: &mut Command,
     folder: &std::path::Path,
@@ -180,12 +180,12 @@ pub(super) fn play(
 
 fn exchange(connection: &Connection, raw: RawPeer, host: IpAddr) -> Result<usize, String> {
     let agreement = Agreement::of(connection)?;
-    let mut server = Server::accept(raw, host, connection)?;
+    let mut server = ServerModel::accept(raw, host, connection)?;
     same_asking(&connection.req, &server.req)?;
     let mut live_regions = Vec::new();
     let mut alike = 0;
     for (number, message) in connection.messages.iter().enumerate() {
-        let told = |why: String| format!("message {number}: {why}");
+        let numbered = |why: String| format!("message {number}: {why}");
         if !message.from_host {
             let target = message.target.map(|target| {
                 let index = agreement.on_host(target).ok_or("a captured WRITE to no region");
@@ -197,29 +197,29 @@ fn exchange(connection: &Connection, raw: RawPeer, host: IpAddr) -> Result<usize
             server.say(message, target.transpose()?)?;
             continue;
         }
-        let live = server.hear().map_err(told)?;
+        let live = server.receive().map_err(numbered)?;
         if let Some(why) = difference(message, &live) {
-            return Err(told(why));
+            return Err(numbered(why));
         }
         if message.is_send() {
-            live_regions = requested(&live.bytes).map_err(told)?;
-            same_request(&agreement.requested, &live_regions).map_err(told)?;
+            live_regions = requested(&live.bytes).map_err(numbered)?;
+            same_request(&agreement.requested, &live_regions).map_err(numbered)?;
         } else if live.target != message.target {
-            return Err(told(format!("a WRITE to {:x?} instead of {:x?}", live.target, message.target)));
+            return Err(numbered(format!("a WRITE to {:x?} instead of {:x?}", live.target, message.target)));
         }
         alike += 1;
     }
-    goodbye(&mut server)?;
+    disconnect(&mut server)?;
     Ok(alike)
 }
 
 /// The program ends by a DREQ; NAAICE's server never answers it, and neither does this one.
-fn goodbye(server: &mut Server) -> Result<(), String> {
+fn disconnect(server: &mut ServerModel) -> Result<(), String> {
     server.raw.polite = false;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        match server.raw.hear_mad(left)? {
+        match server.raw.receive_mad(left)? {
             Some(mad) if matches!(mad.message, Cm::Dreq(dreq) if dreq.remote_qpn == OUR_QPN) => return Ok(()),
             Some(_) => {}
             None => return Err("no DREQ at the end".into()),

@@ -17,25 +17,25 @@ use super::{
 };
 use crate::hostile::{Offer, RawPeer, Wire, blank};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long nothing more must come at the end.
 const SILENCE: Duration = Duration::from_millis(50);
 
 /// The raw end that stands for NAAICE's host.
-struct Host {
+struct HostModel {
     raw: RawPeer,
     wire: Wire,
-    heard: Assembler,
+    received: Assembler,
     count: u32,
 }
 
-impl Host {
+impl HostModel {
     /// The server's next message, acknowledged at once, as a device does.
-    fn hear(&mut self, within: Duration) -> Result<Option<Message>, String> {
+    fn receive(&mut self, within: Duration) -> Result<Option<Message>, String> {
         let end = Instant::now() + within;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let Some(bytes) = self.raw.hear_bytes(left)? else { return Ok(None) };
+            let Some(bytes) = self.raw.receive_bytes(left)? else { return Ok(None) };
             let Ok(packet) = Packet::decode(&bytes) else { continue };
             if packet.bth.dest_qp != self.wire.qpn {
                 continue;
@@ -43,10 +43,10 @@ impl Host {
             if packet.aeth.is_some_and(|aeth| !matches!(aeth.syndrome, Syndrome::Ack(_))) {
                 return Err(format!("the server refuses: {:?}", packet.aeth));
             }
-            let message = self.heard.take(&packet);
+            let message = self.received.take(&packet);
             self.count += u32::from(message.is_some());
             if packet.bth.ack_req || message.is_some() {
-                let mut ack = blank(roce::opcode::ACKNOWLEDGE, self.wire.remote_qpn, self.heard.last());
+                let mut ack = blank(roce::opcode::ACKNOWLEDGE, self.wire.remote_qpn, self.received.last());
                 ack.bth.ack_req = false;
                 ack.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: self.count & Psn::MASK });
                 self.raw.send(self.wire.peer, &ack)?;
@@ -80,7 +80,11 @@ impl Host {
 }
 
 /// Plays the connection against the server at `server`.
-pub(super) fn play(connection: &Connection, mut raw: RawPeer, server: SocketAddr) -> Result<String, String> {
+pub(super) fn replay(
+    connection: &Connection,
+    mut raw: RawPeer,
+    server: SocketAddr,
+) -> Result<String, String> {
     let agreement = Agreement::of(connection)?;
     raw.guid = connection.req.ca_guid;
     let offer = Offer {
@@ -91,12 +95,12 @@ pub(super) fn play(connection: &Connection, mut raw: RawPeer, server: SocketAddr
         user_data: Vec::new(),
     };
     let wire = raw.connect(server, &offer)?;
-    let heard = Assembler::new(false, wire.epsn);
-    let mut host = Host { raw, wire, heard, count: 0 };
+    let received = Assembler::new(false, wire.epsn);
+    let mut host = HostModel { raw, wire, received, count: 0 };
     let mut placed = Vec::new();
     let mut alike = 0;
     for (number, message) in connection.messages.iter().enumerate() {
-        let told = |why: String| format!("message {number}: {why}");
+        let numbered = |why: String| format!("message {number}: {why}");
         if message.from_host {
             let target = match message.target {
                 Some(target) => {
@@ -108,22 +112,22 @@ pub(super) fn play(connection: &Connection, mut raw: RawPeer, server: SocketAddr
             host.say(message, target)?;
             continue;
         }
-        let live = host.hear(PATIENCE)?.ok_or_else(|| told("the server says no more".into()))?;
+        let live = host.receive(TIME_LIMIT)?.ok_or_else(|| numbered("the server says no more".into()))?;
         if let Some(why) = difference(message, &live) {
-            return Err(told(why));
+            return Err(numbered(why));
         }
         if message.is_send() {
-            placed = advertised(&live.bytes).map_err(told)?;
+            placed = advertised(&live.bytes).map_err(numbered)?;
             let sizes = |regions: &[Placed]| regions.iter().map(|region| region.size).collect::<Vec<_>>();
             if sizes(&placed) != sizes(&agreement.placed) {
-                return Err(told(format!("the A is {placed:x?} instead of {:x?}", agreement.placed)));
+                return Err(numbered(format!("the A is {placed:x?} instead of {:x?}", agreement.placed)));
             }
         } else if live.target != message.target {
-            return Err(told(format!("a WRITE to {:x?} instead of {:x?}", live.target, message.target)));
+            return Err(numbered(format!("a WRITE to {:x?} instead of {:x?}", live.target, message.target)));
         }
         alike += 1;
     }
-    if let Some(more) = host.hear(SILENCE)? {
+    if let Some(more) = host.receive(SILENCE)? {
         return Err(format!("the server says more: {}", more.name()));
     }
     // NAAICE's server never confirms; a better one does.

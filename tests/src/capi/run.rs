@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 
 use super::{
     capture, captured, headers, kills,
     process::Process,
-    programs::{self, Listed, Places},
+    programs::{self, Listed, RowAddresses},
     replay_host, replay_server,
     row::Row,
 };
@@ -33,14 +33,14 @@ const CAPTURE: &str = "tests/captures/naaice-library-calls.pcap";
 
 /// What to run, and where.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunConfig {
     /// Where the programs are that `cargo xtask capi` builds.
     pub programs: PathBuf,
     /// The root of the checkout: headers, captures.
     pub root: PathBuf,
     /// The shared library.
     pub library: PathBuf,
-    pub choice: Choice,
+    pub choice: ProviderChoice,
     /// The only address there is; without one, each process gets a loopback address of its own.
     pub address: Option<IpAddr>,
     /// The port of the accelerator.
@@ -53,7 +53,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Options {
+impl RunConfig {
     pub(super) fn provider_name(&self) -> &'static str {
         self.choice.name()
     }
@@ -64,16 +64,16 @@ impl Options {
 }
 
 /// What rows are carried out on.
-pub(super) struct Stage<'a> {
-    pub(super) options: &'a Options,
+pub(super) struct Environment<'a> {
+    pub(super) options: &'a RunConfig,
     pub(super) folder: PathBuf,
     server: Mutex<Process>,
     server_address: IpAddr,
     next: AtomicU16,
 }
 
-impl<'a> Stage<'a> {
-    fn new(options: &'a Options) -> Result<Self, String> {
+impl<'a> Environment<'a> {
+    fn new(options: &'a RunConfig) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("naa-capi-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let next = AtomicU16::new(1);
@@ -87,16 +87,16 @@ impl<'a> Stage<'a> {
         self.options.address.unwrap_or_else(|| loopback(self.next.fetch_add(1, Ordering::Relaxed)))
     }
 
-    pub(super) fn places(&self) -> Places {
+    pub(super) fn addresses(&self) -> RowAddresses {
         let spare_port = match self.options.address {
             Some(_) => SPARE_PORTS + 4 * self.next.fetch_add(1, Ordering::Relaxed),
             None => SPARE_PORTS,
         };
         let (local, spare) = (self.address(), self.address());
-        Places { server: self.server_address, local, spare, spare_port }
+        RowAddresses { server: self.server_address, local, spare, spare_port }
     }
 
-    pub(super) fn server_said(&self) -> String {
+    pub(super) fn server_output(&self) -> String {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).last_lines()
     }
 
@@ -111,7 +111,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for Environment<'_> {
     fn drop(&mut self) {
         self.server.get_mut().unwrap_or_else(PoisonError::into_inner).kill();
         let _ = fs::remove_dir_all(&self.folder);
@@ -125,30 +125,30 @@ fn loopback(number: u16) -> IpAddr {
     Ipv4Addr::new(127, 64 | high & 0x3f, low, (number % 250 + 1) as u8).into()
 }
 
-fn accelerator(options: &Options, ip: IpAddr, folder: &Path) -> Result<Process, String> {
+fn accelerator(options: &RunConfig, ip: IpAddr, folder: &Path) -> Result<Process, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new(own);
     command.args(["serve", "--bind", &ip.to_string(), "--port", &options.port.to_string()]);
     command.args(["--provider", options.provider_name()]);
     let mut server = Process::start(&mut command, folder)?;
-    server.until_said("READY", SERVER_START)?;
+    server.until_output("READY", SERVER_START)?;
     Ok(server)
 }
 
-type Tell<'a> = dyn FnMut(&Row) + Send + 'a;
+type OnRow<'a> = dyn FnMut(&Row) + Send + 'a;
 
 /// Runs what is wanted, and tells each row as it comes.
 ///
 /// # Errors
 /// If nothing is wanted or it cannot begin.
-pub fn run(options: &Options, tell: &mut Tell<'_>) -> Result<Vec<Row>, String> {
+pub fn run(options: &RunConfig, on_row: &mut OnRow<'_>) -> Result<Vec<Row>, String> {
     let programs = programs::programs(&options.programs)?;
     let mut listed = Vec::new();
     for program in &programs {
         listed.extend(programs::list(program)?);
     }
-    let stage = Stage::new(options)?;
-    let table: Mutex<(Vec<Row>, &mut Tell<'_>)> = Mutex::new((Vec::new(), tell));
+    let env = Environment::new(options)?;
+    let table: Mutex<(Vec<Row>, &mut OnRow<'_>)> = Mutex::new((Vec::new(), on_row));
     let done = |row: Row| {
         let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
         (table.1)(&row);
@@ -162,23 +162,23 @@ pub fn run(options: &Options, tell: &mut Tell<'_>) -> Result<Vec<Row>, String> {
     thread::scope(|scope| {
         // These cases mostly wait until killed processes are noticed, so the others run meanwhile.
         if options.address.is_none() && options.wants("kills", "") {
-            scope.spawn(|| kills::perform(&stage, &done));
+            scope.spawn(|| kills::perform(&env, &done));
         }
-        perform(&stage, listed, &done);
+        perform(&env, listed, &done);
     });
     if options.address.is_none() {
-        replay(&stage, &done)?;
+        replay(&env, &done)?;
     }
     let start = Instant::now();
-    done(Row::new("accelerator", "it lives to the end", start.elapsed(), stage.server_lives()));
-    drop(stage);
+    done(Row::new("accelerator", "it lives to the end", start.elapsed(), env.server_lives()));
+    drop(env);
     let (rows, _) = table.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(rows)
 }
 
 /// Rows of programs, some at once.
-fn perform(stage: &Stage<'_>, listed: Vec<Listed>, done: &(impl Fn(Row) + Sync)) {
-    let options = stage.options;
+fn perform(env: &Environment<'_>, listed: Vec<Listed>, done: &(impl Fn(Row) + Sync)) {
+    let options = env.options;
     let wanted = listed.into_iter().filter(|row| {
         let case = format!("{}: {}", row.function, row.what);
         (options.long || !row.only_long) && options.wants(&programs::label(&row.program), &case)
@@ -189,15 +189,15 @@ fn perform(stage: &Stage<'_>, listed: Vec<Listed>, done: &(impl Fn(Row) + Sync))
         for _ in 0..options.jobs {
             scope.spawn(|| {
                 while let Some(row) = take() {
-                    done(programs::perform(&row, stage));
+                    done(programs::perform(&row, env));
                 }
             });
         }
     });
 }
 
-fn replay(stage: &Stage<'_>, done: &impl Fn(Row)) -> Result<(), String> {
-    let options = stage.options;
+fn replay(env: &Environment<'_>, done: &impl Fn(Row)) -> Result<(), String> {
+    let options = env.options;
     let connections = capture::connections(&options.root.join(CAPTURE))?;
     if connections.len() < 5 {
         return Err(format!("{CAPTURE} has {} connections only", connections.len()));
@@ -207,29 +207,31 @@ fn replay(stage: &Stage<'_>, done: &impl Fn(Row)) -> Result<(), String> {
         if options.wants("wire, our host", &case) {
             let start = Instant::now();
             let result = captured::scenario(connection).and_then(|scenario| {
-                let path = stage.folder.join(format!("scenario-{number}"));
+                let path = env.folder.join(format!("scenario-{number}"));
                 fs::write(&path, scenario).map_err(|e| e.to_string())?;
-                let places = Places { server: stage.address(), ..stage.places() };
-                let mut command = programs::command(&options.programs.join("wire_host"), options, &places);
+                let addresses = RowAddresses { server: env.address(), ..env.addresses() };
+                let mut command = programs::command(&options.programs.join("wire_host"), options, &addresses);
                 command.arg(&path);
-                replay_host::play(connection, &mut command, &stage.folder, (places.server, places.local))
+                let ends = (addresses.server, addresses.local);
+                replay_host::replay(connection, &mut command, &env.folder, ends)
             });
             done(Row::new("wire, our host", &case, start.elapsed(), result));
         }
         if options.wants("wire, our server", &case) {
             let start = Instant::now();
-            done(Row::new("wire, our server", &case, start.elapsed(), serve_again(stage, connection)));
+            done(Row::new("wire, our server", &case, start.elapsed(), replay_to_server(env, connection)));
         }
     }
     Ok(())
 }
 
-fn serve_again(stage: &Stage<'_>, connection: &capture::Connection) -> Result<String, String> {
-    let places = stage.places();
-    let mut command = programs::command(&stage.options.programs.join("wire_server"), stage.options, &places);
-    let mut server = Process::start(&mut command, &stage.folder)?;
-    server.until_said("ready", SERVER_START)?;
-    let raw = RawPeer::open(places.local, 78)?;
-    let played = replay_server::play(connection, raw, SocketAddr::new(places.spare, places.spare_port));
-    played.map_err(|why| format!("{why}; the server: {}", server.last_lines()))
+fn replay_to_server(env: &Environment<'_>, connection: &capture::Connection) -> Result<String, String> {
+    let addresses = env.addresses();
+    let mut command = programs::command(&env.options.programs.join("wire_server"), env.options, &addresses);
+    let mut server = Process::start(&mut command, &env.folder)?;
+    server.until_output("ready", SERVER_START)?;
+    let raw = RawPeer::open(addresses.local, 78)?;
+    let server_at = SocketAddr::new(addresses.spare, addresses.spare_port);
+    let replayed = replay_server::replay(connection, raw, server_at);
+    replayed.map_err(|why| format!("{why}; the server: {}", server.last_lines()))
 }

@@ -2,8 +2,8 @@
 
 use super::{
     catalogue,
-    description::{Description, Instead, Place},
-    ends::{ADVERTISED, MRSP_HEADER, Message, Said},
+    description::{Description, Instead, MessageIndex},
+    ends::{ADVERTISED, MRSP_HEADER, Message, ServerOutput},
     fields::{self, ACK_REQUEST, Cm, LOCAL_COMM_ID, OPCODE, PSN, REP_GUID, REP_PSN, REP_QPN, be32},
 };
 
@@ -11,7 +11,11 @@ use super::{
 const CHOSEN: usize = 12;
 
 /// The first difference that matters, in words.
-pub(super) fn compare(description: &Description, recorded: &[Said], live: &[Said]) -> Result<(), String> {
+pub(super) fn compare(
+    description: &Description,
+    recorded: &[ServerOutput],
+    live: &[ServerOutput],
+) -> Result<(), String> {
     if recorded.len() != live.len() {
         return Err(format!("{} connections instead of {}", live.len(), recorded.len()));
     }
@@ -20,7 +24,12 @@ pub(super) fn compare(description: &Description, recorded: &[Said], live: &[Said
     })
 }
 
-fn connection(description: &Description, at: usize, recorded: &Said, live: &Said) -> Result<(), String> {
+fn connection(
+    description: &Description,
+    at: usize,
+    recorded: &ServerOutput,
+    live: &ServerOutput,
+) -> Result<(), String> {
     let instead = description.instead.as_ref().filter(|instead| instead.connection == at);
     let messages = match instead {
         Some(instead) => {
@@ -29,7 +38,7 @@ fn connection(description: &Description, at: usize, recorded: &Said, live: &Said
         None => &recorded.messages[..],
     };
     for (number, (recorded, live)) in messages.iter().zip(&live.messages).enumerate() {
-        let place = Place { connection: at, message: number };
+        let place = MessageIndex { connection: at, message: number };
         message(description, place, recorded, live).map_err(|why| {
             format!("message {number} is {} where it was {}: {why}", live.name(), recorded.name())
         })?;
@@ -49,8 +58,8 @@ fn connection(description: &Description, at: usize, recorded: &Said, live: &Said
         let (was, is) = (fields::cm(recorded), fields::cm(live));
         if was != is {
             // If the server refuses, either side may disconnect first.
-            let goodbyes = [Cm::Dreq, Cm::Drep];
-            if instead.is_some() && goodbyes.contains(&was) && goodbyes.contains(&is) {
+            let disconnects = [Cm::Dreq, Cm::Drep];
+            if instead.is_some() && disconnects.contains(&was) && disconnects.contains(&is) {
                 continue;
             }
             return Err(format!("{is:?} instead of {was:?}"));
@@ -88,7 +97,7 @@ fn same(recorded: &[u8], live: &[u8]) -> Result<(), String> {
 
 fn message(
     description: &Description,
-    place: Place,
+    place: MessageIndex,
     recorded: &Message,
     live: &Message,
 ) -> Result<(), String> {
@@ -173,10 +182,10 @@ impl Sharpness {
 }
 
 /// Changes every byte of the recorded answers, one at a time, and looks whether that is noticed.
-pub(super) fn sharpness(description: &Description, recorded: &[Said]) -> Sharpness {
+pub(super) fn sharpness(description: &Description, recorded: &[ServerOutput]) -> Sharpness {
     let mut sharpness = Sharpness::default();
-    for (connection, said) in recorded.iter().enumerate() {
-        for recorded in &said.mads {
+    for (connection, output) in recorded.iter().enumerate() {
+        for recorded in &output.mads {
             let mut changed = recorded.clone();
             for byte in 0..changed.len() {
                 changed[byte] ^= 1;
@@ -184,8 +193,8 @@ pub(super) fn sharpness(description: &Description, recorded: &[Said]) -> Sharpne
                 changed[byte] ^= 1;
             }
         }
-        for (number, recorded) in said.messages.iter().enumerate() {
-            let place = Place { connection, message: number };
+        for (number, recorded) in output.messages.iter().enumerate() {
+            let place = MessageIndex { connection, message: number };
             let mut changed = recorded.clone();
             for packet in 0..changed.packets.len() {
                 let (headers, payload) = fields::split(&recorded.packets[packet]);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::player::Leave;
+use super::replayer::Leave;
 
 /// The JSON file of a recording of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct Description {
     pub(super) free: Vec<Free>,
     /// The message that is a catalogue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) catalogue: Option<Place>,
+    pub(super) catalogue: Option<MessageIndex>,
     /// What a server that speaks a later version of the wire answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) instead: Option<Instead>,
@@ -29,7 +29,7 @@ pub(super) struct Description {
 /// A message of the server. Connections and their messages count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
+pub(super) struct MessageIndex {
     pub(super) connection: usize,
     pub(super) message: usize,
 }
@@ -47,7 +47,7 @@ pub(super) struct Free {
 }
 
 /// The documented answer, at the place of a recorded message. All that the recording has before it stays as it is, and
-/// after it the host says goodbye.
+/// after it the host disconnects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Instead {
@@ -73,7 +73,7 @@ impl Instead {
 
 impl Description {
     /// What is not compared of a message.
-    pub(super) fn free_in(&self, place: Place) -> impl Iterator<Item = &Free> {
+    pub(super) fn free_in(&self, place: MessageIndex) -> impl Iterator<Item = &Free> {
         self.free
             .iter()
             .filter(move |free| (free.connection, free.message) == (place.connection, place.message))

@@ -53,7 +53,7 @@ impl Message {
 
 /// What a server said on one connection, as far as it is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ServerOutput {
     /// Datagrams of connection management, 256 bytes each.
     pub(super) mads: Vec<Vec<u8>>,
     pub(super) messages: Vec<Message>,
@@ -84,12 +84,12 @@ pub(super) struct Connection {
     pub(super) acknowledged: u32,
     open: Message,
     pub(super) regions: Vec<Region>,
-    pub(super) said: Said,
+    pub(super) output: ServerOutput,
 }
 
 /// What a packet of the server changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum PacketEffect {
     /// Repeated, or of no connection here.
     Nothing,
     Mad,
@@ -99,7 +99,7 @@ pub(super) enum Heard {
     },
     Acknowledged,
     /// The host is to send again from this PSN on.
-    Again {
+    Resend {
         psn: u32,
         /// The server was not ready, so there is to be a pause.
         pause: bool,
@@ -132,7 +132,7 @@ impl Ends {
             acknowledged: 0,
             open: Message::default(),
             regions: Vec::new(),
-            said: Said::default(),
+            output: ServerOutput::default(),
         });
         true
     }
@@ -147,52 +147,52 @@ impl Ends {
     }
 
     /// A packet of the server without its ICRC; which connection it is of, and what it changed.
-    pub(super) fn hear(&mut self, packet: &[u8]) -> (usize, Heard) {
+    pub(super) fn receive(&mut self, packet: &[u8]) -> (usize, PacketEffect) {
         if !fields::is_whole(packet) {
-            return (0, Heard::Nothing);
+            return (0, PacketEffect::Nothing);
         }
         if packet[OPCODE] == UD_SEND_ONLY {
-            return self.hear_mad(&packet[BEFORE_MAD..]);
+            return self.receive_mad(&packet[BEFORE_MAD..]);
         }
         let qpn = be24(packet, DEST_QP);
         let found = self.connections.iter_mut().enumerate().rev().find(|(_, c)| c.host_qpn == qpn);
-        let Some((at, connection)) = found else { return (0, Heard::Nothing) };
-        (at, connection.hear(packet))
+        let Some((at, connection)) = found else { return (0, PacketEffect::Nothing) };
+        (at, connection.receive(packet))
     }
 
-    fn hear_mad(&mut self, mad: &[u8]) -> (usize, Heard) {
+    fn receive_mad(&mut self, mad: &[u8]) -> (usize, PacketEffect) {
         let kind = fields::cm(mad);
         if matches!(kind, Cm::Other(_)) {
-            return (0, Heard::Nothing);
+            return (0, PacketEffect::Nothing);
         }
-        let Some(at) = self.of_comm_id(be32(mad, REMOTE_COMM_ID)) else { return (0, Heard::Nothing) };
+        let Some(at) = self.of_comm_id(be32(mad, REMOTE_COMM_ID)) else { return (0, PacketEffect::Nothing) };
         let connection = &mut self.connections[at];
-        if connection.said.mads.iter().any(|known| fields::cm(known) == kind) {
-            return (at, Heard::Nothing);
+        if connection.output.mads.iter().any(|known| fields::cm(known) == kind) {
+            return (at, PacketEffect::Nothing);
         }
         if kind == Cm::Rep {
             connection.server_comm_id = be32(mad, LOCAL_COMM_ID);
             connection.server_qpn = be24(mad, REP_QPN);
             connection.server_psn = be24(mad, REP_PSN);
         }
-        connection.said.mads.push(mad[..MAD].to_vec());
-        (at, Heard::Mad)
+        connection.output.mads.push(mad[..MAD].to_vec());
+        (at, PacketEffect::Mad)
     }
 }
 
 impl Connection {
-    fn hear(&mut self, packet: &[u8]) -> Heard {
+    fn receive(&mut self, packet: &[u8]) -> PacketEffect {
         let (opcode, psn) = (packet[OPCODE], be24(packet, PSN));
         if opcode == ACKNOWLEDGE {
-            return self.hear_acknowledgement(psn, packet[SYNDROME]);
+            return self.receive_acknowledgement(psn, packet[SYNDROME]);
         }
         let asks = packet[ACK_REQUEST] & 0x80 != 0;
         if psn != self.next || !fields::is_message(opcode) {
             // A repeated packet is acknowledged again.
             return if asks && !psn_reached(psn, self.next) {
-                Heard::Packet { asks }
+                PacketEffect::Packet { asks }
             } else {
-                Heard::Nothing
+                PacketEffect::Nothing
             };
         }
         self.next = (self.next + 1) & fields::PSN_MASK;
@@ -203,7 +203,7 @@ impl Connection {
         if fields::ends(opcode) {
             self.end_message();
         }
-        Heard::Packet { asks }
+        PacketEffect::Packet { asks }
     }
 
     fn end_message(&mut self) {
@@ -221,10 +221,10 @@ impl Connection {
             };
             self.regions = entries[MRSP_HEADER..].chunks_exact(ADVERTISED).map(region).collect();
         }
-        self.said.messages.push(message);
+        self.output.messages.push(message);
     }
 
-    fn hear_acknowledgement(&mut self, psn: u32, syndrome: u8) -> Heard {
+    fn receive_acknowledgement(&mut self, psn: u32, syndrome: u8) -> PacketEffect {
         let known = psn_since(psn, self.server_psn);
         match syndrome {
             ..=LAST_ACK => {
@@ -232,11 +232,11 @@ impl Connection {
                 if known < 1 << 23 {
                     self.acknowledged = self.acknowledged.max(known + 1);
                 }
-                Heard::Acknowledged
+                PacketEffect::Acknowledged
             }
-            NAK_SEQUENCE => Heard::Again { psn, pause: false },
-            _ if syndrome >> 5 == RNR => Heard::Again { psn, pause: true },
-            _ => Heard::Refused { syndrome },
+            NAK_SEQUENCE => PacketEffect::Resend { psn, pause: false },
+            _ if syndrome >> 5 == RNR => PacketEffect::Resend { psn, pause: true },
+            _ => PacketEffect::Refused { syndrome },
         }
     }
 }

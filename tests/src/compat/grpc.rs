@@ -20,7 +20,7 @@ use super::{
     protobuf::{self, Rules},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Longer answers are none of a recording's.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -122,7 +122,7 @@ impl Decoder for Raw {
 }
 
 /// Does the steps against the load balancer at [`SERVER`]: the same steps with its answers.
-pub(super) fn play(steps: &[Step]) -> Result<Vec<Step>, String> {
+pub(super) fn replay(steps: &[Step]) -> Result<Vec<Step>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start what gRPC runs on: {e}"))?;
     runtime.block_on(async {
@@ -131,15 +131,15 @@ pub(super) fn play(steps: &[Step]) -> Result<Vec<Step>, String> {
         let channel = endpoint.connect().await.map_err(|e| format!("cannot connect: {e}"))?;
         let mut live = Vec::new();
         for (number, step) in steps.iter().enumerate() {
-            let told = |why: String| format!("step {number}, {}: {why}", step.what);
+            let in_step = |why: String| format!("step {number}, {}: {why}", step.what);
             let mut step = step.clone();
             if let Some(call) = &mut step.call {
-                let answer = tokio::time::timeout(PATIENCE, ask(&channel, call)).await;
+                let answer = tokio::time::timeout(TIME_LIMIT, ask(&channel, call)).await;
                 (call.responses, call.status) =
-                    answer.map_err(|_| told("no answer".into()))?.map_err(told)?;
+                    answer.map_err(|_| in_step("no answer".into()))?.map_err(in_step)?;
             }
             if let Some(route) = &mut step.route {
-                route.forwarded = forwarded(route).map_err(told)?;
+                route.forwarded = forwarded(route).map_err(in_step)?;
             }
             live.push(step);
         }
@@ -170,11 +170,11 @@ async fn ask(channel: &Channel, call: &Call) -> Result<(Vec<Vec<u8>>, i32), Stri
     }
 }
 
-/// What arrives at the member of the datagram. Empty where nothing does within the patience.
+/// What arrives at the member of the datagram. Empty where nothing does within the time limit.
 fn forwarded(route: &Route) -> Result<Vec<u8>, String> {
     let bind = |port| UdpSocket::bind((HOST, port)).map_err(|e| format!("cannot bind {HOST}:{port}: {e}"));
     let (sender, member) = (bind(0)?, bind(route.port)?);
-    member.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    member.set_read_timeout(Some(TIME_LIMIT)).map_err(|e| e.to_string())?;
     sender.send_to(&route.sent, (SERVER, SEGMENT_PORT)).map_err(|e| e.to_string())?;
     let (mut bytes, begin) = ([0; 1 << 16], Instant::now());
     match member.recv_from(&mut bytes) {
@@ -186,15 +186,15 @@ fn forwarded(route: &Route) -> Result<Vec<u8>, String> {
 /// The first difference that matters, in words.
 pub(super) fn compare(recorded: &[Step], live: &[Step]) -> Result<(), String> {
     for (number, (was, is)) in recorded.iter().zip(live).enumerate() {
-        let told = |why: String| format!("step {number}, {}: {why}", was.what);
+        let in_step = |why: String| format!("step {number}, {}: {why}", was.what);
         if let (Some(was), Some(is)) = (&was.call, &is.call) {
-            answers(was, is).map_err(told)?;
+            answers(was, is).map_err(in_step)?;
         }
         if let (Some(was), Some(is)) = (&was.route, &is.route)
             && was.forwarded != is.forwarded
         {
             let [was, is] = [was, is].map(|route| hex::encode(&route.forwarded));
-            return Err(told(format!("forwarded {is} instead of {was}")));
+            return Err(in_step(format!("forwarded {is} instead of {was}")));
         }
     }
     if recorded.len() != live.len() {

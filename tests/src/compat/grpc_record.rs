@@ -8,7 +8,7 @@ use proto::{lb::v1, sn_p4::v2};
 use super::{
     HOST, SERVER,
     grpc::{self, Call, Recording, Route, Step},
-    server::Server,
+    server::ServerProcess,
     wires::Wire,
 };
 
@@ -23,8 +23,8 @@ pub(super) fn record(wire: Wire, from: String) -> Result<Recording, String> {
         Wire::Smartnic => super::grpc_smartnic::steps(),
         _ => return Err("it is no wire of gRPC".into()),
     };
-    let _server = Server::start(wire.server())?;
-    let steps = grpc::play(&steps)?;
+    let _server = ServerProcess::start(wire.server())?;
+    let steps = grpc::replay(&steps)?;
     Ok(Recording { wire: wire.name().into(), recorded_from: from, what: wire.what().into(), steps })
 }
 

@@ -12,10 +12,10 @@ mod grpc_smartnic;
 mod hex;
 mod icrc;
 mod pcap;
-mod player;
 mod protobuf;
 mod record;
 mod relay;
+mod replayer;
 mod server;
 mod wires;
 
@@ -123,17 +123,17 @@ pub fn replay(folder: &Path, name: &str) -> Result<Outcome, String> {
     let (failure, Sharpness { compared, free }) = if wire.is_packets() {
         let description: Description = parse(&json)?;
         let datagrams = pcap::read(&read(&json.with_extension("pcap"))?)?;
-        let steps = player::steps(&datagrams)?;
-        let server = server::Server::start(wire.server())?;
-        let played = player::play(&steps, description.instead.as_ref().map(|instead| instead.leave()))?;
+        let steps = replayer::steps(&datagrams)?;
+        let server = server::ServerProcess::start(wire.server())?;
+        let replayed = replayer::replay(&steps, description.instead.as_ref().map(|instead| instead.leave()))?;
         drop(server);
-        let difference = compare::compare(&description, &played.recorded, &played.live).err();
-        let sharpness = compare::sharpness(&description, &played.recorded);
-        (both(played.fault, difference), sharpness)
+        let difference = compare::compare(&description, &replayed.recorded, &replayed.live).err();
+        let sharpness = compare::sharpness(&description, &replayed.recorded);
+        (both(replayed.fault, difference), sharpness)
     } else {
         let recording: grpc::Recording = parse(&json)?;
-        let server = server::Server::start(wire.server())?;
-        let live = grpc::play(&recording.steps);
+        let server = server::ServerProcess::start(wire.server())?;
+        let live = grpc::replay(&recording.steps);
         drop(server);
         let failure = live.and_then(|live| grpc::compare(&recording.steps, &live)).err();
         (failure, grpc::sharpness(&recording.steps))

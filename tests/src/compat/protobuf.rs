@@ -65,12 +65,12 @@ pub(super) fn compare(rules: Rules<'_>, recorded: &[u8], live: &[u8]) -> Result<
 }
 
 fn message(rules: Rules<'_>, path: &str, recorded: &[u8], live: &[u8]) -> Result<(), String> {
-    let [recorded, live] = [recorded, live].map(|bytes| fields(bytes).map_err(|why| told(path, &why)));
+    let [recorded, live] = [recorded, live].map(|bytes| fields(bytes).map_err(|why| at_path(path, &why)));
     let of = |number| if path.is_empty() { format!("{number}") } else { format!("{path}.{number}") };
     let (recorded, recorded_any) = sorted(rules, recorded?, of);
     let (live, live_any) = sorted(rules, live?, of);
     if recorded.len() != live.len() {
-        return Err(told(path, &format!("{} fields where there were {}", live.len(), recorded.len())));
+        return Err(at_path(path, &format!("{} fields where there were {}", live.len(), recorded.len())));
     }
     for (was, is) in recorded.iter().zip(&live) {
         field(rules, &of(was.number), was, is)?;
@@ -81,7 +81,7 @@ fn message(rules: Rules<'_>, path: &str, recorded: &[u8], live: &[u8]) -> Result
         let same = left.iter().position(|is| is == was);
         let found = same.or_else(|| left.iter().position(|is| field(rules, &path, was, is).is_ok()));
         let found =
-            found.ok_or_else(|| told(&path, &format!("no entry is {}", super::hex::encode(was.value))))?;
+            found.ok_or_else(|| at_path(&path, &format!("no entry is {}", super::hex::encode(was.value))))?;
         left.swap_remove(found);
     }
     Ok(())
@@ -99,7 +99,7 @@ fn sorted<'a>(
 
 fn field(rules: Rules<'_>, path: &str, was: &Field<'_>, is: &Field<'_>) -> Result<(), String> {
     if (was.number, was.kind) != (is.number, is.kind) {
-        return Err(told(path, &format!("field {} comes instead", is.number)));
+        return Err(at_path(path, &format!("field {} comes instead", is.number)));
     }
     let inside = format!("{path}.");
     let has_rules = rules.free.iter().chain(rules.unordered).any(|rule| rule.starts_with(&inside));
@@ -108,12 +108,12 @@ fn field(rules: Rules<'_>, path: &str, was: &Field<'_>, is: &Field<'_>) -> Resul
     }
     if was.value != is.value {
         let [was, is] = [was, is].map(|field| super::hex::encode(field.value));
-        return Err(told(path, &format!("{is:.80} where it was {was:.80}")));
+        return Err(at_path(path, &format!("{is:.80} where it was {was:.80}")));
     }
     Ok(())
 }
 
-fn told(path: &str, why: &str) -> String {
+fn at_path(path: &str, why: &str) -> String {
     if path.is_empty() { format!("the message: {why}") } else { format!("field {path}: {why}") }
 }
 

@@ -11,11 +11,11 @@ use std::{
 
 use super::{
     HOST,
-    description::{Description, Free, Place},
+    description::{Description, Free, MessageIndex},
     pcap::{self, Datagram},
-    player,
     relay::Relay,
-    server::{Server, program},
+    replayer,
+    server::{ServerProcess, program},
     wires::Wire,
 };
 
@@ -32,16 +32,16 @@ const CALL_BYTES: u32 = 6001;
 
 /// The files' contents: the capture and its description.
 pub(super) fn record(wire: Wire, from: String) -> Result<(Vec<u8>, Description), String> {
-    let server = Server::start(wire.server())?;
+    let server = ServerProcess::start(wire.server())?;
     let relay = Relay::start()?;
     let done = host(wire);
     let written = relay.stop();
     drop(server);
     done?;
     let written = without_repeated(written?);
-    let steps = player::steps(&written)?;
-    let said = player::recorded(&steps);
-    if said.is_empty() || said.iter().any(|said| said.messages.is_empty()) {
+    let steps = replayer::steps(&written)?;
+    let output = replayer::recorded(&steps);
+    if output.is_empty() || output.iter().any(|output| output.messages.is_empty()) {
         return Err("nothing passed that could be replayed".into());
     }
     let mut description = Description {
@@ -53,8 +53,8 @@ pub(super) fn record(wire: Wire, from: String) -> Result<(Vec<u8>, Description),
         instead: None,
     };
     match wire {
-        Wire::Catalogue => description.catalogue = Some(Place { connection: 0, message: 1 }),
-        Wire::Subscribe => description.free = free_of_subscribe(&said)?,
+        Wire::Catalogue => description.catalogue = Some(MessageIndex { connection: 0, message: 1 }),
+        Wire::Subscribe => description.free = free_of_subscribe(&output)?,
         _ => {}
     }
     Ok((pcap::write(&written)?, description))
@@ -74,10 +74,10 @@ fn without_repeated(written: Vec<Datagram>) -> Vec<Datagram> {
 }
 
 /// The message that carries the answer's block has the bridge's instance; those that carry descriptors have times.
-fn free_of_subscribe(said: &[super::ends::Said]) -> Result<Vec<Free>, String> {
-    let [said] = said else { return Err(format!("{} connections, not one", said.len())) };
+fn free_of_subscribe(output: &[super::ends::ServerOutput]) -> Result<Vec<Free>, String> {
+    let [output] = output else { return Err(format!("{} connections, not one", output.len())) };
     let free = |message, bytes, what: &str| Free { connection: 0, message, bytes, what: what.into() };
-    let blocks = said.messages.iter().enumerate().filter(|(_, message)| message.payload().len() == 64);
+    let blocks = output.messages.iter().enumerate().filter(|(_, message)| message.payload().len() == 64);
     let mut blocks = blocks.map(|(number, _)| number);
     let answer = blocks.next().ok_or("no answer to the subscription")?;
     let mut all = vec![free(answer, 16..24, "instance: another one after each start of the bridge")];
@@ -94,7 +94,7 @@ fn host(wire: Wire) -> Result<(), String> {
     let local = PROGRAM.to_string();
     match wire {
         Wire::Call => {
-            let folder = Folder::new()?;
+            let folder = TempFolder::new()?;
             let data = folder.0.join("data");
             let bytes: Vec<u8> = (0..CALL_BYTES).map(|at| (at * at / 7) as u8).collect();
             fs::write(&data, bytes).map_err(|e| format!("cannot write {}: {e}", data.display()))?;
@@ -140,9 +140,9 @@ fn finish(mut child: Child) -> Result<(), String> {
 }
 
 /// A folder that goes when this is dropped.
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("naa-compat-{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
@@ -150,7 +150,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         // What cannot be removed is left to the system.
         let _ = fs::remove_dir_all(&self.0);

@@ -19,7 +19,7 @@ use super::{
     },
     icrc,
     pcap::Datagram,
-    player::ROCE_PORT,
+    replayer::ROCE_PORT,
 };
 
 /// Where an IPv4 address lies in the 16 bytes of a GID, and of an address in rdma_cm's header.

@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 /// A server that is ready. It ends when this is dropped, and when this process ends.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ServerProcess {
     child: Child,
     _stdin: Option<ChildStdin>,
     // A server whose standard output nobody reads any more would end.
@@ -35,7 +35,7 @@ pub(super) fn program() -> Result<PathBuf, String> {
     if naa.is_file() { Ok(naa) } else { Err(format!("{} is missing: build the workspace", naa.display())) }
 }
 
-impl Server {
+impl ServerProcess {
     pub(super) fn start(kind: Kind) -> Result<Self, String> {
         let server = SERVER.to_string();
         let (grpc, port) = (format!("{SERVER}:{GRPC_PORT}"), WORKER_PORT.to_string());
@@ -62,7 +62,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself; what matters is that it is gone.
         let _ = self.child.kill();

@@ -6,7 +6,7 @@ use super::{
     compare::{compare, sharpness},
     description::{Description, Instead},
     fields,
-    player::{self, Step},
+    replayer::{self, Step},
     *,
 };
 
@@ -17,7 +17,7 @@ fn recordings() -> PathBuf {
 fn packets(name: &str) -> (Description, Vec<Step>) {
     let json = recordings().join(format!("{name}.json"));
     let capture = read(&json.with_extension("pcap")).unwrap();
-    (parse(&json).unwrap(), player::steps(&pcap::read(&capture).unwrap()).unwrap())
+    (parse(&json).unwrap(), replayer::steps(&pcap::read(&capture).unwrap()).unwrap())
 }
 
 fn requests(name: &str) -> Vec<grpc::Step> {
@@ -35,9 +35,9 @@ fn accelerator() -> (File, Server) {
 fn replayed(description: &Description, steps: &[Step]) -> Result<(), String> {
     let (_alone, _server) = accelerator();
     let leave = description.instead.as_ref().map(Instead::leave);
-    let played = player::play(steps, leave).unwrap();
-    let difference = compare(description, &played.recorded, &played.live).err();
-    both(played.fault, difference).map_or(Ok(()), Err)
+    let replayed = replayer::replay(steps, leave).unwrap();
+    let difference = compare(description, &replayed.recorded, &replayed.live).err();
+    both(replayed.fault, difference).map_or(Ok(()), Err)
 }
 
 /// The steps with the last byte of the headers, or of the payload, of one of the server's packets changed.
@@ -99,13 +99,13 @@ fn the_documented_answer_takes_the_place_of_a_recorded_one() {
 fn every_other_byte_of_the_answers_is_compared() {
     for (name, free_in_messages) in [("call-1", 0), ("subscribe-1", 8 + 3 * 16)] {
         let (description, steps) = packets(name);
-        let said = player::recorded(&steps);
-        assert_eq!(compare(&description, &said, &said), Ok(()), "{name}");
-        let [said_once] = &said[..] else { panic!("{name} has one connection") };
-        let count: usize = said_once.messages.iter().map(|message| message.packets.len()).sum();
-        let regions = said_once.messages[0].payload().len() / 16;
+        let output = replayer::recorded(&steps);
+        assert_eq!(compare(&description, &output, &output), Ok(()), "{name}");
+        let [output_once] = &output[..] else { panic!("{name} has one connection") };
+        let count: usize = output_once.messages.iter().map(|message| message.packets.len()).sum();
+        let regions = output_once.messages[0].payload().len() / 16;
         let free = (4 + 3 + 3 + 4) + 4 + 3 * count + 12 * regions + free_in_messages;
-        assert_eq!(sharpness(&description, &said).free, free, "{name}");
+        assert_eq!(sharpness(&description, &output).free, free, "{name}");
     }
     let (tables, smartnic) = (requests("naa.lb.v1-1"), requests("sn_p4.v2-1"));
     assert_eq!(grpc::compare(&tables, &tables), Ok(()));
@@ -167,5 +167,5 @@ fn captures_are_read_as_they_were_written() {
     let file = pcap::write(&all).unwrap();
     assert_eq!(pcap::read(&file).unwrap(), all);
     assert!(pcap::read(&file[..file.len() - 1]).is_err());
-    assert!(player::steps(&all).is_err(), "neither has an ICRC");
+    assert!(replayer::steps(&all).is_err(), "neither has an ICRC");
 }

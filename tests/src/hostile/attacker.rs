@@ -53,7 +53,7 @@ pub enum Kind {
     /// Sessions that fail one after the other.
     Failures,
     /// 200 TCP connections to each target that say nothing.
-    Seats,
+    IdleConnections,
     /// Loads of tables over MRSP by a process each.
     Tables,
     /// Calls to a control plane with tokens that nobody has. The attacks below this one are against a control plane, too.
@@ -82,7 +82,7 @@ impl Kind {
         ("memory", Self::Memory),
         ("compressor", Self::Compressor),
         ("failures", Self::Failures),
-        ("seats", Self::Seats),
+        ("seats", Self::IdleConnections),
         ("tables", Self::Tables),
         ("guesses", Self::Guesses),
         ("slow-readers", Self::SlowReaders),
@@ -173,14 +173,14 @@ impl Drop for Attacker {
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Sleeps until told, or for so long.
     fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
-        while !self.is_told() && Instant::now() < until {
+        while !self.is_set() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5).min(time));
         }
     }
@@ -207,7 +207,7 @@ pub fn attack(kind: Kind, local: IpAddr, targets: &[String]) -> Result<(), Strin
         Kind::Memory => memory(local, target()?, &stop)?,
         Kind::Compressor => compressor(local, target()?, &stop)?,
         Kind::Failures => failures(local, target()?, &stop)?,
-        Kind::Seats => seats(local, targets, &stop)?,
+        Kind::IdleConnections => idle_connections(local, targets, &stop)?,
         Kind::Tables => tables(local, targets, &stop)?,
         _ => control_attackers::run(kind, local, targets, &stop)?,
     };
@@ -248,13 +248,13 @@ fn in_place(bytes: u64) -> Vec<RegionRequest> {
 }
 
 /// Sessions of one address. What they call works on memory as the victim gave it: nothing is sent but arguments.
-struct Crowd {
+struct ManySessions {
     peer: RawPeer,
     server: SocketAddr,
     wires: Vec<Wire>,
 }
 
-impl Crowd {
+impl ManySessions {
     fn new(local: IpAddr, server: SocketAddr) -> Result<Self, String> {
         let mut peer = RawPeer::open(local, std::process::id())?;
         peer.polite = true;
@@ -276,7 +276,7 @@ impl Crowd {
     /// The next session whose call was answered, and the answer's immediate. Acknowledges whatever comes.
     fn answered(&mut self, within: Duration) -> Result<Option<(usize, u32)>, String> {
         let deadline = Instant::now() + within;
-        while let Some(bytes) = self.peer.hear_bytes(deadline.saturating_duration_since(Instant::now()))? {
+        while let Some(bytes) = self.peer.receive_bytes(deadline.saturating_duration_since(Instant::now()))? {
             let Ok(packet) = Packet::decode(&bytes) else { continue };
             let found = self.wires.iter().position(|wire| wire.qpn == packet.bth.dest_qp);
             let Some(at) = found else { continue };
@@ -292,10 +292,10 @@ impl Crowd {
         Ok(None)
     }
 
-    /// Says goodbye for a session, without waiting for the confirmation.
+    /// Disconnects a session, without waiting for the confirmation.
     fn leave(&mut self, at: usize) -> Result<(), String> {
         let wire = self.wires.swap_remove(at);
-        self.peer.send_mad(wire.to.ip(), &wire.goodbye())
+        self.peer.send_mad(wire.to.ip(), &wire.disconnect_request())
     }
 
     fn leave_all(&mut self) -> Result<(), String> {
@@ -312,7 +312,7 @@ impl Crowd {
         }
         begun()?;
         let mut calls = 0;
-        while !stop.is_told() {
+        while !stop.is_set() {
             if let Some((at, _)) = self.answered(Duration::from_millis(20))? {
                 calls += 1;
                 self.call(at, arguments)?;
@@ -328,22 +328,22 @@ const PRIME: u64 = 33_554_467;
 
 fn prime_fft(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, String> {
     let arguments = Arguments::Fft { n: PRIME, direction: FftDirection::Forward };
-    let mut crowd = Crowd::new(local, server)?;
-    let at = crowd.add(&in_place(PRIME * 16))?;
-    crowd.call(at, &arguments)?;
+    let mut sessions = ManySessions::new(local, server)?;
+    let at = sessions.add(&in_place(PRIME * 16))?;
+    sessions.call(at, &arguments)?;
     begun()?;
     let mut codes = Vec::new();
     let first = Instant::now() + BEGIN;
     // The attacker always waits for the first response, because the last step of the call may be the one that ends the
     // server.
-    while !stop.is_told() || codes.is_empty() && Instant::now() < first {
-        let Some((at, imm)) = crowd.answered(Duration::from_millis(20))? else { continue };
+    while !stop.is_set() || codes.is_empty() && Instant::now() < first {
+        let Some((at, imm)) = sessions.answered(Duration::from_millis(20))? else { continue };
         codes.push(imm >> 8);
         // Calls are not made as fast as possible, because the case examines the effect of one such call.
         stop.wait(Duration::from_millis(50));
-        crowd.call(at, &arguments)?;
+        sessions.call(at, &arguments)?;
     }
-    crowd.leave_all()?;
+    sessions.leave_all()?;
     codes.dedup();
     Ok(match codes[..] {
         [] => "no answer".into(),
@@ -366,14 +366,14 @@ fn call_and_leave(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<Stri
     let order = SortOrder::Ascending;
     let sort = (in_place(n * 8), Arguments::Sort { n, element: Element::U64, order });
     let work = [product, fft, sort];
-    let mut crowd = Crowd::new(local, server)?;
+    let mut sessions = ManySessions::new(local, server)?;
     let (mut calls, mut refused) = (0, 0);
     for round in 0..ROUNDS {
         for n in 0..LEAVERS {
             let (regions, arguments) = &work[(round + n) % work.len()];
-            match crowd.add(regions) {
+            match sessions.add(regions) {
                 Ok(at) => {
-                    crowd.call(at, arguments)?;
+                    sessions.call(at, arguments)?;
                     calls += 1;
                 }
                 Err(_) => refused += 1,
@@ -381,13 +381,13 @@ fn call_and_leave(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<Stri
             if round == 0 && n == 0 {
                 begun()?;
             }
-            if stop.is_told() {
+            if stop.is_set() {
                 break;
             }
         }
-        crowd.leave_all()?;
-        crowd.peer.drain()?;
-        if stop.is_told() {
+        sessions.leave_all()?;
+        sessions.peer.drain()?;
+        if stop.is_set() {
             break;
         }
     }
@@ -398,50 +398,50 @@ fn call_and_leave(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<Stri
 fn workers(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, String> {
     const K: u64 = 1 << 15;
     let arguments = Arguments::Dgemm { m: 64, n: 64, k: K };
-    let mut crowd = Crowd::new(local, server)?;
+    let mut sessions = ManySessions::new(local, server)?;
     for _ in 0..16 {
-        crowd.add(&regions(&[64 * K * 8, 64 * K * 8], 64 * 64 * 8))?;
+        sessions.add(&regions(&[64 * K * 8, 64 * K * 8], 64 * 64 * 8))?;
     }
-    Ok(format!("{} products", crowd.call_without_end(&arguments, stop)?))
+    Ok(format!("{} products", sessions.call_without_end(&arguments, stop)?))
 }
 
 fn memory(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, String> {
     const SESSIONS: usize = 200;
-    let mut crowd = Crowd::new(local, server)?;
+    let mut sessions = ManySessions::new(local, server)?;
     let mut reserved = 0;
     for size in [64, 16, 4, 1].map(|mib: u64| mib << 20).into_iter().chain([64 << 10, 4096]) {
-        while crowd.wires.len() < SESSIONS {
-            if crowd.add(&[region(INPUT, 64), internal(size)]).is_err() {
+        while sessions.wires.len() < SESSIONS {
+            if sessions.add(&[region(INPUT, 64), internal(size)]).is_err() {
                 break;
             }
             reserved += size;
         }
     }
     begun()?;
-    while !stop.is_told() {
+    while !stop.is_set() {
         // The victim's probes are answered.
-        crowd.answered(Duration::from_millis(20))?;
+        sessions.answered(Duration::from_millis(20))?;
     }
-    crowd.leave_all()?;
+    sessions.leave_all()?;
     Ok(format!("{} MiB reserved", reserved >> 20))
 }
 
 fn compressor(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, String> {
     const BYTES: u64 = 14 << 10;
     let arguments = Arguments::ZstdCompress { bytes: BYTES, level: 19 };
-    let mut crowd = Crowd::new(local, server)?;
+    let mut sessions = ManySessions::new(local, server)?;
     for _ in 0..8 {
         // All regions together are below 16 KiB.
-        let at = crowd.add(&regions(&[BYTES], 1800))?;
+        let at = sessions.add(&regions(&[BYTES], 1800))?;
         // Text of few letters, which repeats itself a little: much to look for.
-        let text: Vec<u8> = (0..BYTES).map(|_| b'a' + crowd.peer.random.below(3) as u8).collect();
-        let (peer, wire) = (&mut crowd.peer, &mut crowd.wires[at]);
+        let text: Vec<u8> = (0..BYTES).map(|_| b'a' + sessions.peer.random.below(3) as u8).collect();
+        let (peer, wire) = (&mut sessions.peer, &mut sessions.wires[at]);
         let input = *wire.regions.get(1).ok_or("no region for the input")?;
         for (n, chunk) in text.chunks(CHUNK).enumerate() {
             write(peer, wire, input.addr + (n * CHUNK) as u64, input.rkey, chunk)?;
         }
     }
-    Ok(format!("{} calls", crowd.call_without_end(&arguments, stop)?))
+    Ok(format!("{} calls", sessions.call_without_end(&arguments, stop)?))
 }
 
 fn write(peer: &mut RawPeer, wire: &mut Wire, addr: u64, rkey: u32, bytes: &[u8]) -> Result<(), String> {
@@ -452,38 +452,39 @@ fn write(peer: &mut RawPeer, wire: &mut Wire, addr: u64, rkey: u32, bytes: &[u8]
 }
 
 fn failures(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, String> {
-    let mut crowd = Crowd::new(local, server)?;
+    let mut sessions = ManySessions::new(local, server)?;
     let (mut failed, mut refused) = (0, 0);
     begun()?;
-    while !stop.is_told() {
+    while !stop.is_set() {
         for _ in 0..16 {
-            let Ok(mut wire) = crowd.peer.connect(server, &Offer::default()) else {
+            let Ok(mut wire) = sessions.peer.connect(server, &Offer::default()) else {
                 refused += 1;
                 break;
             };
             // No message of MRSP: the session fails.
-            crowd.peer.send_message(&mut wire, &[9; 64])?;
+            sessions.peer.send_message(&mut wire, &[9; 64])?;
             failed += 1;
         }
-        crowd.peer.drain()?;
+        sessions.peer.drain()?;
         // As a slow client would.
         stop.wait(Duration::from_millis(20));
     }
     Ok(format!("{failed} sessions that fail, {refused} refused"))
 }
 
-fn seats(local: IpAddr, targets: &[String], stop: &Stop) -> Result<String, String> {
-    const SEATS: usize = 200;
-    let mut seats = Vec::new();
+fn idle_connections(local: IpAddr, targets: &[String], stop: &Stop) -> Result<String, String> {
+    const CONNECTIONS: usize = 200;
+    let mut connections = Vec::new();
     for target in targets {
         let target: SocketAddr = target.parse().map_err(|e| format!("{target}: {e}"))?;
-        for n in 0..SEATS {
-            seats.push(connection(local, target).map_err(|e| format!("connection {n} to {target}: {e}"))?);
+        for n in 0..CONNECTIONS {
+            let made = connection(local, target).map_err(|e| format!("connection {n} to {target}: {e}"))?;
+            connections.push(made);
         }
     }
     begun()?;
     stop.wait(Duration::from_secs(600));
-    Ok(format!("{} connections", seats.len()))
+    Ok(format!("{} connections", connections.len()))
 }
 
 /// A TCP connection that is on its way; the peer need not have taken it.
@@ -504,7 +505,7 @@ fn tables(local: IpAddr, targets: &[String], stop: &Stop) -> Result<String, Stri
     let [file, place] = targets else { return Err("tables need a file and a place".into()) };
     let (mut taken, mut refused) = (0, 0);
     begun()?;
-    while !stop.is_told() {
+    while !stop.is_set() {
         let mut command = Command::new(sibling("naa")?);
         command.args(["lb", "table", "load", file, place, "--from", "now"]);
         command.env(naa_host::LOCAL_IP_VARIABLE, local.to_string());

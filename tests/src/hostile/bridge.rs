@@ -15,21 +15,21 @@ use std::{
 
 use ejfat::ring::{BLOCK, Filter, Geometry, Subscription, WorkerName, call::Parameter};
 use mrsp::builtin;
-use naa_events::{Config, Source, Worker};
-use naa_host::{Device, Error, Param, SessionConfig, Stream, StreamRoom, Writer};
+use naa_events::{BridgeAddress, Config, Worker};
+use naa_host::{Device, Error, Param, SessionConfig, StreamingCall, StreamingLimits, Writer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{
     bystander::NOTHING,
-    case::{Latency, Own, Seen},
-    ejfat::{DATA_ID, Scene, bound, segment_of},
-    resources_process::{Folder, sibling},
+    case::{Latency, Observation, Own},
+    ejfat::{DATA_ID, EjfatEnvironment, bound, segment_of},
+    resources_process::{TempFolder, sibling},
 };
 
 /// The data id of the honest sender, which the honest worker subscribes to.
 const HONEST_ID: u16 = 4321;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between rounds, so that the attacker and the bridge have most of the machine's CPU time.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The rounds of the honest sender after an attack.
@@ -39,19 +39,19 @@ pub(super) const LOOK: Duration = Duration::from_millis(80);
 
 /// The bridge's process.
 #[derive(Debug)]
-pub(super) struct Bridge {
+pub(super) struct BridgeProcess {
     child: Child,
     out: BufReader<ChildStdout>,
     pub(super) segments: SocketAddr,
     pub(super) workers: SocketAddr,
     pub(super) local: PathBuf,
     rss_kib: i64,
-    _folder: Folder,
+    _folder: TempFolder,
 }
 
-impl Bridge {
+impl BridgeProcess {
     fn start(ip: IpAddr, args: &[&str]) -> Result<Self, String> {
-        let folder = Folder::new("bridge")?;
+        let folder = TempFolder::new("bridge")?;
         let local = folder.0.join("socket");
         let mut command = Command::new(sibling("naa")?);
         command.args(["bridge", "--json", "--route", "data-id", "--provider", "embedded", "--until-eof"]);
@@ -79,7 +79,7 @@ impl Bridge {
         kill_process(Pid::from_child(&self.child), Signal::TERM).map_err(|e| e.to_string())?;
         let begin = Instant::now();
         while self.child.try_wait().map_err(|e| e.to_string())?.is_none() {
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > TIME_LIMIT {
                 return Err("the bridge does not end by SIGTERM".into());
             }
             thread::sleep(Duration::from_millis(5));
@@ -92,7 +92,7 @@ impl Bridge {
     }
 }
 
-impl Drop for Bridge {
+impl Drop for BridgeProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -135,7 +135,7 @@ impl Honest {
         let wanted = lock(&self.log).rounds.len() + more;
         let begin = Instant::now();
         while lock(&self.log).rounds.len() < wanted {
-            if begin.elapsed() > PATIENCE * 2 || !lock(&self.log).failures.is_empty() {
+            if begin.elapsed() > TIME_LIMIT * 2 || !lock(&self.log).failures.is_empty() {
                 return Err("honest events did not arrive".into());
             }
             thread::sleep(PAUSE);
@@ -168,7 +168,7 @@ fn config(local: IpAddr, data_id: u16, slots: u32) -> Config {
         geometry: Geometry::new(slots, 16 << 10).expect("a ring of some KiB can be"),
         filter: Filter { data_ids: (data_id, data_id), member: None },
         local: Some(local),
-        provider: Some(naa_events::Choice::Embedded),
+        provider: Some(naa_events::ProviderChoice::Embedded),
         reconnect: None,
         ..Config::default()
     }
@@ -181,7 +181,7 @@ fn work(
     log: &Mutex<Log>,
     stop: &AtomicBool,
 ) -> Result<(), String> {
-    let opened = Worker::open(&Source::Remote(bridge), &config(local, HONEST_ID, 16));
+    let opened = Worker::open(&BridgeAddress::Remote(bridge), &config(local, HONEST_ID, 16));
     let mut worker = opened.map_err(|e| e.to_string())?;
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -196,7 +196,7 @@ fn work(
             let segment = segment_of(HONEST_ID, number, at as u32 * 1400, length, payload);
             socket.send(&segment).map_err(|e| format!("cannot send: {e}"))?;
         }
-        let event = worker.next_until(Some(begin + PATIENCE)).map_err(|e| e.to_string())?;
+        let event = worker.next_until(Some(begin + TIME_LIMIT)).map_err(|e| e.to_string())?;
         let event = event.ok_or_else(|| format!("event {number} of {length} bytes did not arrive"))?;
         if event.descriptor().name.event != number || event.to_vec() != sent {
             return Err(format!("event {number} is another one: {:?}", event.descriptor()));
@@ -211,14 +211,14 @@ fn work(
 /// A bridge under attack, and who uses it well.
 #[derive(Debug)]
 pub(super) struct Beside {
-    pub(super) bridge: Bridge,
+    pub(super) bridge: BridgeProcess,
     honest: Honest,
     sent: u64,
 }
 
-impl Scene {
+impl EjfatEnvironment {
     pub(super) fn bridge(&mut self, args: &[&str]) -> Result<Beside, String> {
-        let bridge = Bridge::start(self.address(false), args)?;
+        let bridge = BridgeProcess::start(self.address(false), args)?;
         let socket = bound(self.address(false), bridge.segments)?;
         let honest = Honest::start(socket, bridge.workers, self.address(false));
         honest.rounds(2)?;
@@ -226,15 +226,19 @@ impl Scene {
     }
 
     /// A worker that lies, for the attackers' data id.
-    pub(super) fn liar(&mut self, beside: &Beside, slots: u32) -> Result<Liar, String> {
-        Liar::subscribe(self.address(false), beside.bridge.workers, slots)
+    pub(super) fn misbehaving_worker(
+        &mut self,
+        beside: &Beside,
+        slots: u32,
+    ) -> Result<MisbehavingWorker, String> {
+        MisbehavingWorker::subscribe(self.address(false), beside.bridge.workers, slots)
     }
 }
 
 impl Beside {
     /// So many events of the attackers' data id, of one segment each.
-    pub(super) fn feed(&mut self, scene: &mut Scene, events: u64) -> Result<(), String> {
-        let mut attacker = super::ejfat::Attacker::at(scene.address(false), self.bridge.segments)?;
+    pub(super) fn feed(&mut self, env: &mut EjfatEnvironment, events: u64) -> Result<(), String> {
+        let mut attacker = super::ejfat::Attacker::at(env.address(false), self.bridge.segments)?;
         for event in self.sent..self.sent + events {
             attacker.send(&segment_of(DATA_ID, event, 0, 8, &event.to_le_bytes()))?;
         }
@@ -243,7 +247,7 @@ impl Beside {
     }
 
     /// The honest must get through at once; then all end. What the bridge counted of these, in this order.
-    pub(super) fn end(mut self, told: &[&str], note: impl Into<String>) -> Result<Seen, String> {
+    pub(super) fn end(mut self, told: &[&str], note: impl Into<String>) -> Result<Observation, String> {
         let stuck = self.honest.rounds(ROUNDS).err();
         let (bystander, failures, rounds) = self.honest.end();
         let mut own = Own { bystander, ..Own::default() };
@@ -254,7 +258,7 @@ impl Beside {
         let all = own.rose.iter().filter(|(name, _)| told.contains(&name.as_str()));
         let answer = all.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ");
         let answer = if answer.is_empty() { "nothing".into() } else { answer };
-        Ok(Seen { own: Some(own), ..Seen::noted(answer, note) })
+        Ok(Observation { own: Some(own), ..Observation::noted(answer, note) })
     }
 }
 
@@ -291,18 +295,19 @@ pub(super) fn params(block: &[u8], geometry: Geometry) -> [Param<'_>; 5] {
 
 pub(super) fn subscription(geometry: Geometry) -> [u8; BLOCK] {
     let filter = Filter { data_ids: (DATA_ID, DATA_ID), member: None };
-    Subscription { geometry, filter, name: WorkerName::from("liar").expect("short"), again: false }.encode()
+    let name = WorkerName::from("liar").expect("short");
+    Subscription { geometry, filter, name, redelivery: false }.encode()
 }
 
 /// Subscribes as it should, and then writes credit as it likes.
-pub(super) struct Liar {
-    pub(super) stream: Stream,
+pub(super) struct MisbehavingWorker {
+    pub(super) stream: StreamingCall,
     writer: Writer,
     geometry: Geometry,
     count: u32,
 }
 
-impl Liar {
+impl MisbehavingWorker {
     fn subscribe(local: IpAddr, bridge: SocketAddr, slots: u32) -> Result<Self, String> {
         let geometry = Geometry::new(slots, 64).map_err(|e| e.to_string())?;
         let (stream, writer) = open(local, bridge, &params(&subscription(geometry), geometry), slots)
@@ -317,7 +322,7 @@ impl Liar {
         self.count = self.count.wrapping_add(1);
         let parts = [(at, &word.to_le_bytes()[..]), (0, &self.count.to_le_bytes())];
         // Acknowledgements of earlier ones make room.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while self.writer.room() < parts.len() && Instant::now() < deadline {
             self.stream.wait(Some(deadline)).map_err(failed)?;
         }
@@ -338,9 +343,9 @@ pub(super) fn open(
     bridge: SocketAddr,
     params: &[Param<'_>],
     immediates: u32,
-) -> Result<(Stream, Writer), Error> {
-    let device = Device::open_with(local, naa_events::Choice::Embedded)?;
-    let room = StreamRoom { immediates: immediates + 1, writes: 64 };
-    let config = SessionConfig { setup_timeout: PATIENCE, ..SessionConfig::default() };
-    Stream::open(&device, bridge, params, &config, builtin::SUBSCRIBE, room)
+) -> Result<(StreamingCall, Writer), Error> {
+    let device = Device::open_with(local, naa_events::ProviderChoice::Embedded)?;
+    let room = StreamingLimits { immediates: immediates + 1, writes: 64 };
+    let config = SessionConfig { setup_timeout: TIME_LIMIT, ..SessionConfig::default() };
+    StreamingCall::open(&device, bridge, params, &config, builtin::SUBSCRIBE, room)
 }

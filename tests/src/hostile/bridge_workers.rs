@@ -18,8 +18,8 @@ use rustix::net::{
 
 use super::{
     bridge::{Beside, LOOK, open, params, subscription},
-    case::{Case, Seen},
-    ejfat::Scene,
+    case::{Case, Observation},
+    ejfat::EjfatEnvironment,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -28,14 +28,14 @@ pub(super) const CASES: &[Case] = &[
         "10 words of a ring that has no events",
         "wrong_credits 10",
         &["wrong_credits"],
-        |scene| {
-            let beside = scene.bridge(&[])?;
-            let mut liar = scene.liar(&beside, 16)?;
+        |env| {
+            let beside = env.bridge(&[])?;
+            let mut misbehaving = env.misbehaving_worker(&beside, 16)?;
             for slot in 0..10 {
-                liar.credit(slot, 1)?;
+                misbehaving.credit(slot, 1)?;
             }
-            liar.wait();
-            drop(liar);
+            misbehaving.wait();
+            drop(misbehaving);
             beside.end(&["wrong_credits"], "")
         },
     ),
@@ -51,19 +51,19 @@ pub(super) const CASES: &[Case] = &[
         "2 000 random words in random slots, while events come",
         "undisturbed",
         &["wrong_credits"],
-        |scene| {
-            let mut beside = scene.bridge(&["--pressure", "drop-newest"])?;
-            let mut liar = scene.liar(&beside, 64)?;
-            for n in 0..scene.times(400, 2000) {
-                let (slot, word) = (scene.random.below(64) as u32, scene.random.below(6) as u32);
-                liar.credit(slot, word)?;
+        |env| {
+            let mut beside = env.bridge(&["--pressure", "drop-newest"])?;
+            let mut misbehaving = env.misbehaving_worker(&beside, 64)?;
+            for n in 0..env.times(400, 2000) {
+                let (slot, word) = (env.random.below(64) as u32, env.random.below(6) as u32);
+                misbehaving.credit(slot, word)?;
                 if n % 50 == 0 {
-                    beside.feed(scene, 10)?;
+                    beside.feed(env, 10)?;
                 }
             }
-            drop(liar);
-            let seen = beside.end(&["wrong_credits"], "")?;
-            Ok(Seen { answer: "undisturbed".into(), ..seen })
+            drop(misbehaving);
+            let observation = beside.end(&["wrong_credits"], "")?;
+            Ok(Observation { answer: "undisturbed".into(), ..observation })
         },
     ),
     Case::bridge(
@@ -71,12 +71,12 @@ pub(super) const CASES: &[Case] = &[
         "a ring of 4 slots, 100 events for it, 16 of which may wait",
         "held_by_ended 4, sent 4, no_credit 80, no_worker 16",
         &["no_credit", "no_worker", "sent", "held_by_ended"],
-        |scene| {
-            let mut beside = scene.bridge(&["--waiting", "16", "--hold", "0.5", "--max-event", "1M"])?;
-            let mut liar = scene.liar(&beside, 4)?;
-            beside.feed(scene, 100)?;
-            liar.wait();
-            drop(liar);
+        |env| {
+            let mut beside = env.bridge(&["--waiting", "16", "--hold", "0.5", "--max-event", "1M"])?;
+            let mut misbehaving = env.misbehaving_worker(&beside, 4)?;
+            beside.feed(env, 100)?;
+            misbehaving.wait();
+            drop(misbehaving);
             thread::sleep(Duration::from_millis(900));
             beside.end(&["held_by_ended", "sent", "no_credit", "no_worker"], "")
         },
@@ -93,23 +93,23 @@ pub(super) const CASES: &[Case] = &[
         "the answer's region where the one of credits is to be",
         "refused, refused 1",
         &["refused"],
-        |scene| {
-            let beside = scene.bridge(&[])?;
+        |env| {
+            let beside = env.bridge(&[])?;
             let geometry = Geometry::new(4, 64).map_err(|e| e.to_string())?;
             let block = subscription(geometry);
             let mut params = params(&block, geometry);
             params.swap(1, 2);
-            let opened = open(scene.address(false), beside.bridge.workers, &params, 4);
+            let opened = open(env.address(false), beside.bridge.workers, &params, 4);
             let answer = if opened.is_err() { "refused" } else { "taken" };
-            let seen = beside.end(&["refused"], "")?;
-            Ok(Seen { answer: format!("{answer}, {}", seen.answer), ..seen })
+            let observation = beside.end(&["refused"], "")?;
+            Ok(Observation { answer: format!("{answer}, {}", observation.answer), ..observation })
         },
     ),
-    Case::bridge("a call after the subscription", "function 1 on the same session", "closed", &[], |scene| {
-        let beside = scene.bridge(&[])?;
+    Case::bridge("a call after the subscription", "function 1 on the same session", "closed", &[], |env| {
+        let beside = env.bridge(&[])?;
         let geometry = Geometry::new(4, 64).map_err(|e| e.to_string())?;
         let block = subscription(geometry);
-        let device = Device::open_with(scene.address(false), naa_events::Choice::Embedded);
+        let device = Device::open_with(env.address(false), naa_events::ProviderChoice::Embedded);
         let device = device.map_err(|e| e.to_string())?;
         let config = SessionConfig {
             layout: naa_host::LayoutChoice::Fixed(naa_host::Layout::Symmetric),
@@ -122,20 +122,20 @@ pub(super) const CASES: &[Case] = &[
             Err(naa_host::Error::PeerGone { .. }) => "closed",
             _ => "not closed",
         };
-        Ok(Seen { answer: answer.into(), ..beside.end(&[], "")? })
+        Ok(Observation { answer: answer.into(), ..beside.end(&[], "")? })
     }),
     Case::bridge(
         "more workers than there may be",
         "9 where 8 may be, the honest one counted",
         "7 taken, 2 refused",
         &["refused"],
-        |scene| {
-            let beside = scene.bridge(&["--max-workers", "8"])?;
-            let liars: Vec<_> = (0..9).map(|_| scene.liar(&beside, 4)).collect();
-            let (taken, refused): (Vec<_>, Vec<_>) = liars.into_iter().partition(Result::is_ok);
+        |env| {
+            let beside = env.bridge(&["--max-workers", "8"])?;
+            let misbehaving_workers: Vec<_> = (0..9).map(|_| env.misbehaving_worker(&beside, 4)).collect();
+            let (taken, refused): (Vec<_>, Vec<_>) = misbehaving_workers.into_iter().partition(Result::is_ok);
             let answer = format!("{} taken, {} refused", taken.len(), refused.len());
             drop(taken);
-            Ok(Seen { answer, ..beside.end(&["refused"], "")? })
+            Ok(Observation { answer, ..beside.end(&["refused"], "")? })
         },
     ),
     Case::bridge(
@@ -157,39 +157,39 @@ pub(super) const CASES: &[Case] = &[
         "64 rings of 4 GiB",
         "some refused",
         &["refused"],
-        |scene| {
-            let beside = scene.bridge(&["--max-workers", "128"])?;
+        |env| {
+            let beside = env.bridge(&["--max-workers", "128"])?;
             let geometry = Geometry::new(1 << 16, 65_472).map_err(|e| e.to_string())?;
             let all = (0..64).map(|_| apply(&beside, &subscription(geometry)));
             let all = all.collect::<Result<Vec<_>, String>>()?;
             let refused = all.iter().any(|(_, _, files)| files.is_empty());
             let answer = if refused { "some refused" } else { "all taken" };
-            Ok(Seen { answer: answer.into(), ..beside.end(&[], "")? })
+            Ok(Observation { answer: answer.into(), ..beside.end(&[], "")? })
         },
     ),
 ];
 
-fn generations(scene: &mut Scene) -> Result<Seen, String> {
-    let mut beside = scene.bridge(&[])?;
-    let mut liar = scene.liar(&beside, 1)?;
-    beside.feed(scene, 1)?;
-    liar.wait();
+fn generations(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let mut beside = env.bridge(&[])?;
+    let mut misbehaving = env.misbehaving_worker(&beside, 1)?;
+    beside.feed(env, 1)?;
+    misbehaving.wait();
     // The first generation of a slot is 1.
     for word in [2, 1000, 1, 0] {
-        liar.credit(0, word)?;
-        liar.wait();
+        misbehaving.credit(0, word)?;
+        misbehaving.wait();
     }
     // The next event's is what was seen and 1.
-    liar.credit(0, 1)?;
-    liar.wait();
-    beside.feed(scene, 1)?;
-    liar.wait();
-    drop(liar);
+    misbehaving.credit(0, 1)?;
+    misbehaving.wait();
+    beside.feed(env, 1)?;
+    misbehaving.wait();
+    drop(misbehaving);
     beside.end(&["wrong_credits", "sent", "released"], "")
 }
 
-fn geometry(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.bridge(&[])?;
+fn geometry(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.bridge(&[])?;
     let small = Geometry::new(4, 64).map_err(|e| e.to_string())?;
     let good = subscription(small);
     let with = |at: usize, bytes: &[u8]| {
@@ -213,15 +213,15 @@ fn geometry(scene: &mut Scene) -> Result<Seen, String> {
     ];
     let mut refused = 0;
     for block in blocks {
-        match open(scene.address(false), beside.bridge.workers, &params(&block, small), 4) {
+        match open(env.address(false), beside.bridge.workers, &params(&block, small), 4) {
             Err(naa_host::Error::Function { .. }) => refused += 1,
             Err(error) => return Err(format!("not refused by its function: {error}")),
             Ok(_) => {}
         }
     }
     let all = if refused == blocks.len() { "all refused" } else { "some taken" };
-    let seen = beside.end(&["refused"], "")?;
-    Ok(Seen { answer: format!("{all}, {}", seen.answer), ..seen })
+    let observation = beside.end(&["refused"], "")?;
+    Ok(Observation { answer: format!("{all}, {}", observation.answer), ..observation })
 }
 
 /// A connection to the bridge's socket that said these bytes: its answer and files.
@@ -255,8 +255,8 @@ fn apply(beside: &Beside, said: &[u8]) -> Result<(OwnedFd, Vec<u8>, Vec<OwnedFd>
     Ok((socket, bytes[..read].to_vec(), files))
 }
 
-fn shrink(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.bridge(&[])?;
+fn shrink(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.bridge(&[])?;
     let geometry = Geometry::new(4, 4096).map_err(|e| e.to_string())?;
     let (_socket, _, files) = apply(&beside, &subscription(geometry))?;
     let [events, credits] = &files[..] else { return Err("there are no two files".into()) };
@@ -264,11 +264,11 @@ fn shrink(scene: &mut Scene) -> Result<Seen, String> {
     let truncated = [events, credits].map(|file| rustix::fs::ftruncate(file, 0).is_ok());
     let written = rustix::io::pwrite(events.as_fd(), &[1], 0).is_ok() || region::map_file(events, 64).is_ok();
     let answer = [truncated[0], truncated[1], written].map(told).join(", ");
-    Ok(Seen { answer, ..beside.end(&[], "")? })
+    Ok(Observation { answer, ..beside.end(&[], "")? })
 }
 
-fn nonsense(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.bridge(&[])?;
+fn nonsense(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.bridge(&[])?;
     let silent = (0..40).map(|_| apply(&beside, &[])).collect::<Result<Vec<_>, String>>();
     // Its queue is full, or they wait.
     drop(silent);
@@ -284,6 +284,6 @@ fn nonsense(scene: &mut Scene) -> Result<Seen, String> {
     if stream {
         return Err("a stream was taken".into());
     }
-    let seen = beside.end(&[], "")?;
-    Ok(Seen { answer: "undisturbed".into(), ..seen })
+    let observation = beside.end(&[], "")?;
+    Ok(Observation { answer: "undisturbed".into(), ..observation })
 }

@@ -13,21 +13,21 @@ use std::{
 
 use mrsp::{Message, RemoteRegion, codec};
 use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
-use roce_udp::{Options, open};
+use roce_udp::{EmbeddedConfig, open};
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Mr, Payload, Qp, QpCap, RemoteAddr, SendFlags, SendOp,
     SendWr, WaitMode, Wake,
 };
 
 use super::{
+    bare_qp_server::{FOREIGN, LEN},
     case::Latency,
-    target::{FOREIGN, LEN},
 };
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const BYTES: usize = 64;
 /// A round of more than this counts as not answered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Between rounds, so that the machine is the attacker's and the victim's.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -171,11 +171,11 @@ impl Peer for Calling {
         let failed = |e: naa_host::Error| e.to_string();
         self.session.write(0, 0, &sent).map_err(failed)?;
         self.session.invoke(INCREMENT, U24::default()).map_err(failed)?;
-        let outcome = self.session.wait_timeout(PATIENCE).map_err(failed)?;
+        let outcome = self.session.wait_timeout(TIME_LIMIT).map_err(failed)?;
         let outcome = outcome.ok_or("no answer within 10 s")?;
         outcome.into_result().map(drop).map_err(failed)?;
         let expected = sent.map(|byte| byte.wrapping_add(1));
-        if self.session.lease(0).map_err(failed)? != expected {
+        if self.session.slice(0).map_err(failed)? != expected {
             return Err(format!("call {n} gave a wrong result"));
         }
         Ok(())
@@ -195,7 +195,7 @@ struct Writing {
 impl Writing {
     fn connect(local: IpAddr, target: SocketAddr) -> Result<Self, String> {
         let failed = |e: verbs::Error| e.to_string();
-        let context = open(local, &Options::default()).map_err(failed)?;
+        let context = open(local, &EmbeddedConfig::default()).map_err(failed)?;
         let pd = context.alloc_pd().map_err(failed)?;
         let cq = context.create_cq(16).map_err(failed)?;
         let channel = context.create_channel().map_err(failed)?;
@@ -204,7 +204,7 @@ impl Writing {
         let mr = pd.reg_mr(&memory, Access::LOCAL).map_err(failed)?;
         let param = ConnParam { private_data: vec![b'B'], ..ConnParam::default() };
         channel.connect(&qp, target, &param).map_err(failed)?;
-        let deadline = Some(Instant::now() + PATIENCE);
+        let deadline = Some(Instant::now() + TIME_LIMIT);
         let event = loop {
             if let Some(event) = channel.next_event().map_err(failed)? {
                 break event;
@@ -224,7 +224,7 @@ impl Writing {
         let sges = [self.mr.sge(place, BYTES as u32)];
         let wr = SendWr { wr_id: 1, op, payload: Payload::Sges(&sges), flags: SendFlags::SIGNALED };
         self.qp.post_send(&[wr]).map_err(|(_, e)| e.to_string())?;
-        let deadline = Some(Instant::now() + PATIENCE);
+        let deadline = Some(Instant::now() + TIME_LIMIT);
         loop {
             if let Some(wc) = self.cq.poll_one().map_err(|e| e.to_string())? {
                 return if wc.status.is_success() { Ok(()) } else { Err(wc.status.to_string()) };

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    ejfat::Scene,
-    stage::{Family, Stage},
+    ejfat::EjfatEnvironment,
+    environment::{Environment, Family},
 };
 
 /// What came back from the attacked side.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observation {
     /// Compared with [`Case::expected`], letter by letter.
     pub answer: String,
     /// For people: figures, which variant, why the case was skipped.
@@ -34,7 +34,7 @@ pub struct Own {
     pub lost: u64,
 }
 
-impl Seen {
+impl Observation {
     pub fn noted(answer: impl Into<String>, note: impl Into<String>) -> Self {
         Self { answer: answer.into(), note: note.into(), ..Self::default() }
     }
@@ -44,30 +44,30 @@ impl Seen {
     }
 }
 
-impl From<String> for Seen {
+impl From<String> for Observation {
     fn from(answer: String) -> Self {
         Self::noted(answer, "")
     }
 }
 
-impl From<&str> for Seen {
+impl From<&str> for Observation {
     fn from(answer: &str) -> Self {
         answer.to_owned().into()
     }
 }
 
 /// `Err`: something is wrong that the answer alone does not show.
-pub type Run = fn(&mut Stage) -> Result<Seen, String>;
+pub type Run = fn(&mut Environment) -> Result<Observation, String>;
 
 /// The same for a case that starts what it attacks.
-pub(super) type Alone = fn(&mut Scene) -> Result<Seen, String>;
+pub(super) type Alone = fn(&mut EjfatEnvironment) -> Result<Observation, String>;
 
 /// The process that is attacked, and the function that attacks it.
 #[derive(Clone, Copy, Debug)]
 pub enum Attack {
     /// The server of the suite.
     Server(Run),
-    /// A worker of the case's own; [`Seen::own`] has its counters.
+    /// A worker of the case's own; [`Observation::own`] has its counters.
     Worker(Alone),
 }
 
@@ -215,7 +215,7 @@ impl Latency {
 pub struct Outcome {
     pub case: Case,
     pub family: Family,
-    pub seen: Seen,
+    pub observation: Observation,
     /// Counters that rose, and by how much, without those of ordinary traffic.
     pub rose: Vec<(String, u64)>,
     /// The bystander before the attack, of cases that compare the two.
@@ -229,11 +229,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// The outcome of a case that was not run.
-    pub(super) fn untried(case: &Case, family: Family, seen: Seen) -> Self {
+    pub(super) fn untried(case: &Case, family: Family, observation: Observation) -> Self {
         Self {
             case: *case,
             family,
-            seen,
+            observation,
             rose: Vec::new(),
             quiet: None,
             bystander: Latency::default(),
@@ -253,7 +253,7 @@ impl Outcome {
     }
 
     pub fn skipped(&self) -> bool {
-        self.seen.skipped && !self.failed()
+        self.observation.skipped && !self.failed()
     }
 
     pub fn tried(&self) -> bool {
@@ -264,7 +264,7 @@ impl Outcome {
     pub fn result(&self) -> String {
         match self.why.as_slice() {
             [] if let Some(why) = self.not_applicable() => format!("not applicable: {why}"),
-            [] if self.seen.skipped => format!("skipped: {}", self.seen.note),
+            [] if self.observation.skipped => format!("skipped: {}", self.observation.note),
             [] => "ok".into(),
             why => format!("FAILED: {}", why.join("; ")),
         }

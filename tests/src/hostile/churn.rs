@@ -6,10 +6,10 @@ use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     resources_process::Held,
     resources_sessions::until,
-    stage::Stage,
 };
 
 const GROUP: &str = "coming and going";
@@ -46,12 +46,12 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn round(device: &Device, stage: &Stage, n: u32) -> Result<(), String> {
+fn round(device: &Device, env: &Environment, n: u32) -> Result<(), String> {
     let params = [Param::in_out(4096), Param::input(64), Param::internal(5000)];
-    let connected = Session::connect(device, stage.server(), &params, &SessionConfig::default());
+    let connected = Session::connect(device, env.server(), &params, &SessionConfig::default());
     let mut session = connected.map_err(|e| format!("round {n}: {e}"))?;
     session.call(INCREMENT).map_err(|e| format!("round {n}: {e}"))?;
-    if session.lease(0).map_err(|e| e.to_string())?.iter().any(|byte| *byte != 1) {
+    if session.slice(0).map_err(|e| e.to_string())?.iter().any(|byte| *byte != 1) {
         return Err(format!("round {n} gave a wrong result"));
     }
     // Half of them leave in the midst of a call.
@@ -62,38 +62,38 @@ fn leave(mut session: Session) -> Result<(), String> {
     session.invoke(INCREMENT, naa_host::U24::ZERO).map_err(|e| e.to_string())
 }
 
-fn sessions(stage: &mut Stage) -> Result<Seen, String> {
-    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
-    (0..WARM_UP).try_for_each(|n| round(&device, stage, n))?;
-    stage.settle();
-    let look = |stage: &mut Stage| -> Result<_, String> {
-        let sessions = stage.victim.report()?.counters.get("sessions").copied();
-        Ok((sessions, Held::by(stage.victim.pid())?, Held::by(std::process::id())?))
+fn sessions(env: &mut Environment) -> Result<Observation, String> {
+    let device = Device::open(env.address()).map_err(|e| e.to_string())?;
+    (0..WARM_UP).try_for_each(|n| round(&device, env, n))?;
+    env.settle();
+    let look = |env: &mut Environment| -> Result<_, String> {
+        let sessions = env.victim.report()?.counters.get("sessions").copied();
+        Ok((sessions, Held::by(env.victim.pid())?, Held::by(std::process::id())?))
     };
-    let before = look(stage)?;
-    let rounds = stage.times(500, 10_000);
-    (0..rounds).try_for_each(|n| round(&device, stage, n))?;
+    let before = look(env)?;
+    let rounds = env.times(500, 10_000);
+    (0..rounds).try_for_each(|n| round(&device, env, n))?;
     let mut open = None;
     until(|| {
-        open = stage.victim.report().ok().and_then(|report| report.counters.get("sessions").copied());
+        open = env.victim.report().ok().and_then(|report| report.counters.get("sessions").copied());
         open == before.0
     })?;
-    let after = look(stage)?;
+    let after = look(env)?;
     after.1.check(before.1, "the server", SLACK_KIB)?;
     after.2.check(before.2, "the host", SLACK_KIB)?;
     let [server, host] = [after.1.rss_kib - before.1.rss_kib, after.2.rss_kib - before.2.rss_kib];
-    Ok(Seen::noted("no growth", format!("{rounds} times, server {server:+} KiB, host {host:+} KiB")))
+    Ok(Observation::noted("no growth", format!("{rounds} times, server {server:+} KiB, host {host:+} KiB")))
 }
 
-fn few_objects(stage: &mut Stage) -> Result<Seen, String> {
-    let mut config = Config::new((stage.address(), 0).into());
+fn few_objects(env: &mut Environment) -> Result<Observation, String> {
+    let mut config = Config::new((env.address(), 0).into());
     config.device.limits.max_qp = 8;
     config.device.limits.max_mr = 40;
     config.device.limits.max_cq = 4;
     let registry = functions::builtins().map_err(|e| e.to_string())?;
     let server = Server::start(config, registry).map_err(|e| e.to_string())?;
-    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
-    let rounds = stage.times(300, 3000);
+    let device = Device::open(env.address()).map_err(|e| e.to_string())?;
+    let rounds = env.times(300, 3000);
     for n in 0..rounds {
         let params = [Param::in_out(64), Param::input(64)];
         let session = Session::connect(&device, server.address(), &params, &SessionConfig::default());
@@ -102,22 +102,22 @@ fn few_objects(stage: &mut Stage) -> Result<Seen, String> {
         drop(session);
         until(|| server.stats().sessions.get() == 0 && server.memory_used() == 0)?;
     }
-    Ok(Seen::noted("no growth", format!("{rounds} times")))
+    Ok(Observation::noted("no growth", format!("{rounds} times")))
 }
 
-fn devices(stage: &mut Stage) -> Result<Seen, String> {
-    let local = stage.address();
-    let rounds = stage.times(100, 1000);
+fn devices(env: &mut Environment) -> Result<Observation, String> {
+    let local = env.address();
+    let rounds = env.times(100, 1000);
     let open = |local: IpAddr, n| -> Result<(), String> {
         let device = Device::open(local).map_err(|e| format!("round {n}: {e}"))?;
         if device.describe().contains("another holds") {
             return Err(format!("round {n}: the address is not free again: {}", device.describe()));
         }
-        round(&device, stage, 0)
+        round(&device, env, 0)
     };
     (0..20).try_for_each(|n| open(local, n))?;
     let before = Held::by(std::process::id())?;
     (0..rounds).try_for_each(|n| open(local, n))?;
     Held::by(std::process::id())?.check(before, "the host", 4 * SLACK_KIB)?;
-    Ok(Seen::noted("no growth", format!("{rounds} times")))
+    Ok(Observation::noted("no growth", format!("{rounds} times")))
 }

@@ -1,10 +1,10 @@
 //! Connection management: messages that are none, out of turn, or about the connections of others.
 
-use roce::wire::mad::{Answered, CommIds, Dreq, MAD_LEN, Mad, Message, Mra, Rej, Rep, Req};
+use roce::wire::mad::{Answered, CmMessage, CommIds, Dreq, MAD_LEN, Mad, Mra, Rej, Rep, Req};
 use std::time::Duration;
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
     packets::{silent, still_alive},
     raw::{Offer, RawPeer, SILENCE},
     wire::Wire,
@@ -20,8 +20,8 @@ pub(super) const CASES: &[Case] = &[
         "wrong base version, class, class version, method; all zeros, all ones",
         "silence",
         MALFORMED,
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let right = peer.request(wire.to, &Offer::default()).encode();
                 for (at, value) in [(0, 2), (1, 3), (1, 0x81), (2, 1), (3, 1), (3, 0x81)] {
                     let mut wrong = right;
@@ -40,8 +40,8 @@ pub(super) const CASES: &[Case] = &[
         "SIDR_REQ, SIDR_REP, LAP, APR and all IDs from 0 to 0x200 but the known",
         "silence",
         MALFORMED,
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let right = peer.request(wire.to, &Offer::default()).encode();
                 for attribute in (0..0x200_u16).filter(|id| !(0x10..=0x16).contains(id)) {
                     let mut wrong = right;
@@ -58,33 +58,26 @@ pub(super) const CASES: &[Case] = &[
         "RTU a second after the REP, which is repeated meanwhile",
         "REP",
         &["cm_tx_retries"],
-        |stage| {
-            let mut peer = stage.attacker()?;
-            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
-            let mut wire = Wire::new(stage.target(), &req, &rep);
+        |env| {
+            let mut peer = env.attacker()?;
+            let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
+            let mut wire = Wire::new(env.target(), &req, &rep);
             std::thread::sleep(Duration::from_secs(1));
             let answer = peer.mad_answer(SILENCE)?;
-            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
-            still_alive(stage, &mut peer, &mut wire)?;
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
+            still_alive(env, &mut peer, &mut wire)?;
             Ok(answer.into())
         },
     ),
-    Case::new(
-        GROUP,
-        "no RTU ever",
-        "a REQ and nothing more for 13 s",
-        "REJ 3",
-        &["cm_tx_retries"],
-        |stage| {
-            let mut peer = stage.attacker()?;
-            peer.half_open(stage.server(), &Offer::default())?;
-            let mut last = None;
-            while let Some(mad) = peer.hear_mad(Duration::from_secs(3))? {
-                last = Some(super::raw::in_words(&mad.message));
-            }
-            Ok(last.unwrap_or_else(|| "silence".into()).into())
-        },
-    )
+    Case::new(GROUP, "no RTU ever", "a REQ and nothing more for 13 s", "REJ 3", &["cm_tx_retries"], |env| {
+        let mut peer = env.attacker()?;
+        peer.half_open(env.server(), &Offer::default())?;
+        let mut last = None;
+        while let Some(mad) = peer.receive_mad(Duration::from_secs(3))? {
+            last = Some(super::raw::in_words(&mad.message));
+        }
+        Ok(last.unwrap_or_else(|| "silence".into()).into())
+    })
     .long(),
     Case::new(
         GROUP,
@@ -92,9 +85,9 @@ pub(super) const CASES: &[Case] = &[
         "DREQ, REJ, RTU, DREP, MRA with right IDs, from another address",
         "silence",
         &["cm_rx_wrong_source"],
-        |stage| {
-            let mut other = stage.attacker()?;
-            silent(stage, |_, wire| {
+        |env| {
+            let mut other = env.attacker()?;
+            silent(env, |_, wire| {
                 for message in about(wire.ids, wire.remote_qpn) {
                     other.send_mad(wire.to.ip(), &Mad::new(wire.tid, message))?;
                 }
@@ -108,13 +101,13 @@ pub(super) const CASES: &[Case] = &[
         "REJ, RTU, DREP, MRA, REP with 20000 random IDs",
         "silence",
         &["cm_rx_unknown_id"],
-        |stage| {
-            let mut other = stage.attacker()?;
-            silent(stage, |_, wire| {
+        |env| {
+            let mut other = env.attacker()?;
+            silent(env, |_, wire| {
                 for _ in 0..20_000 / 4 {
                     let ids = CommIds { local: other.random.next_u32(), remote: other.random.next_u32() | 1 };
                     for message in about(ids, wire.remote_qpn) {
-                        if !matches!(message, Message::Dreq(_)) {
+                        if !matches!(message, CmMessage::Dreq(_)) {
                             let mad = Mad::new(other.random.next_u64(), message);
                             other.send_mad_bytes(wire.to.ip(), &mad.encode())?;
                         }
@@ -131,11 +124,11 @@ pub(super) const CASES: &[Case] = &[
         "a DREQ with IDs that do not exist, which a forgetful server confirms",
         "DREP",
         &["cm_rx_unknown_id"],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let dreq = Dreq { ids: CommIds { local: 7, remote: peer.random.next_u32() }, remote_qpn: 9 };
-            let to = stage.server().ip();
-            peer.send_mad(to, &Mad::new(1, Message::Dreq(dreq)))?;
+            let to = env.server().ip();
+            peer.send_mad(to, &Mad::new(1, CmMessage::Dreq(dreq)))?;
             Ok(peer.mad_answer(SILENCE)?.into())
         },
     ),
@@ -145,10 +138,10 @@ pub(super) const CASES: &[Case] = &[
         "a DREQ of the peer itself for another queue pair",
         "silence",
         &["cm_rx_unexpected"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 for remote_qpn in [0, 1, wire.remote_qpn ^ 1, 0xff_ffff] {
-                    let dreq = Message::Dreq(Dreq { ids: wire.ids, remote_qpn });
+                    let dreq = CmMessage::Dreq(Dreq { ids: wire.ids, remote_qpn });
                     peer.send_mad(wire.to.ip(), &Mad::new(wire.tid, dreq))?;
                 }
                 quiet(peer)
@@ -161,14 +154,14 @@ pub(super) const CASES: &[Case] = &[
         "REPs for an established connection, from its peer",
         "silence",
         &["cm_rx_unexpected"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let req = peer.request(wire.to, &Offer::default());
-                let Message::Req(req) = req.message else { return Err("no REQ".into()) };
+                let CmMessage::Req(req) = req.message else { return Err("no REQ".into()) };
                 for qpn in [wire.qpn, 0, 0xff_ffff] {
                     peer.send_mad(
                         wire.to.ip(),
-                        &Mad::new(wire.tid, Message::Rep(unasked(wire.ids, qpn, &req))),
+                        &Mad::new(wire.tid, CmMessage::Rep(unasked(wire.ids, qpn, &req))),
                     )?;
                 }
                 quiet(peer)
@@ -181,18 +174,18 @@ pub(super) const CASES: &[Case] = &[
         "20000 MRAs of the longest timeout for a REP",
         "silence",
         &["cm_rx_mra"],
-        |stage| {
-            let mut peer = stage.attacker()?;
-            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
-            let mut wire = Wire::new(stage.target(), &req, &rep);
+        |env| {
+            let mut peer = env.attacker()?;
+            let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
+            let mut wire = Wire::new(env.target(), &req, &rep);
             let mra = Mra { ids: wire.ids, about: Answered::Rep, service_timeout: 31 };
             for _ in 0..20_000 {
-                peer.send_mad_bytes(wire.to.ip(), &Mad::new(req.tid, Message::Mra(mra)).encode())?;
+                peer.send_mad_bytes(wire.to.ip(), &Mad::new(req.tid, CmMessage::Mra(mra)).encode())?;
             }
             peer.flush()?;
             let answer = peer.mad_answer(SILENCE)?;
-            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
-            still_alive(stage, &mut peer, &mut wire)?;
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
+            still_alive(env, &mut peer, &mut wire)?;
             Ok(answer.into())
         },
     ),
@@ -202,11 +195,11 @@ pub(super) const CASES: &[Case] = &[
         "300 sessions that are never used nor left, 256 permitted",
         "REJ 28",
         &["sessions_rejected"],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let mut wires = Vec::new();
             let refusal = loop {
-                match peer.connect(stage.server(), &Offer::default()) {
+                match peer.connect(env.server(), &Offer::default()) {
                     Ok(wire) => wires.push(wire),
                     Err(why) => break why,
                 }
@@ -215,16 +208,16 @@ pub(super) const CASES: &[Case] = &[
                 }
             };
             for wire in &wires {
-                peer.send_mad(wire.to.ip(), &wire.goodbye())?;
+                peer.send_mad(wire.to.ip(), &wire.disconnect_request())?;
             }
-            Ok(Seen::noted(refusal, format!("after {} sessions", wires.len())))
+            Ok(Observation::noted(refusal, format!("after {} sessions", wires.len())))
         },
     )
     .growth(24),
 ];
 
 /// Messages that would end or change a connection.
-fn about(ids: CommIds, remote_qpn: u32) -> [Message; 5] {
+fn about(ids: CommIds, remote_qpn: u32) -> [CmMessage; 5] {
     let rej = Rej {
         ids,
         about: Answered::Rep,
@@ -234,11 +227,11 @@ fn about(ids: CommIds, remote_qpn: u32) -> [Message; 5] {
         private_data: [0; Rej::PRIVATE],
     };
     [
-        Message::Dreq(Dreq { ids, remote_qpn }),
-        Message::Rej(rej),
-        Message::Rtu(ids),
-        Message::Drep(ids),
-        Message::Mra(Mra { ids, about: Answered::Rep, service_timeout: 31 }),
+        CmMessage::Dreq(Dreq { ids, remote_qpn }),
+        CmMessage::Rej(rej),
+        CmMessage::Rtu(ids),
+        CmMessage::Drep(ids),
+        CmMessage::Mra(Mra { ids, about: Answered::Rep, service_timeout: 31 }),
     ]
 }
 

@@ -11,12 +11,12 @@ use std::{
 };
 
 use naa_host::{Device, Param, Session, SessionConfig};
-use roce::wire::mad::Message;
+use roce::wire::mad::CmMessage;
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     raw::{Offer, RawPeer},
-    stage::Stage,
 };
 
 const GROUP: &str = "half-open flood";
@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
         "100000 REQs without RTU from one address",
         "all others connect",
         ROOM,
-        |stage| flood(stage, 1, 100_000),
+        |env| flood(env, 1, 100_000),
     )
     .growth(8)
     .p99(BUSY),
@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
         "100000 REQs without RTU from 200 addresses in turn",
         "all others connect",
         ROOM,
-        |stage| flood(stage, 200, 100_000),
+        |env| flood(env, 200, 100_000),
     )
     .growth(8)
     .p99(BUSY),
@@ -53,7 +53,7 @@ pub(super) const CASES: &[Case] = &[
         "100000 REQs without RTU from 600 addresses in turn, more than there are places",
         "all others connect",
         &["cm_displaced"],
-        |stage| flood(stage, 600, 100_000),
+        |env| flood(env, 600, 100_000),
     )
     .growth(8)
     .p99(BUSY)
@@ -96,18 +96,18 @@ impl Newcomer {
     }
 }
 
-fn flood(stage: &mut Stage, sources: usize, requests: u32) -> Result<Seen, String> {
-    let server = stage.server();
-    let alone = Newcomer::start(stage.address(), server);
+fn flood(env: &mut Environment, sources: usize, requests: u32) -> Result<Observation, String> {
+    let server = env.server();
+    let alone = Newcomer::start(env.address(), server);
     std::thread::sleep(Duration::from_millis(300));
     let (_, alone, alone_worst) = alone.finish()?;
     let mut peers = Vec::new();
     for _ in 0..sources {
-        let mut peer = stage.attacker()?;
+        let mut peer = env.attacker()?;
         peer.polite = false;
         peers.push(peer);
     }
-    let newcomer = Newcomer::start(stage.address(), server);
+    let newcomer = Newcomer::start(env.address(), server);
     let start = Instant::now();
     let mut sent = 0;
     while sent < requests {
@@ -128,13 +128,13 @@ fn flood(stage: &mut Stage, sources: usize, requests: u32) -> Result<Seen, Strin
         alone_worst.as_micros(),
         rate
     );
-    Ok(Seen::noted("all others connect", note))
+    Ok(Observation::noted("all others connect", note))
 }
 
 fn burst(peer: &mut RawPeer, server: SocketAddr, requests: u32) -> Result<(), String> {
     for _ in 0..requests {
         let mut mad = peer.request(server, &Offer::default());
-        if let Message::Req(req) = &mut mad.message {
+        if let CmMessage::Req(req) = &mut mad.message {
             req.ca_guid = roce::cm::embedded_guid(peer.random.next_u32());
         }
         peer.send_mad_bytes(server.ip(), &mad.encode())?;

@@ -23,7 +23,7 @@ const CLIENTS: usize = 4;
 /// The calls that one connection has in progress at a time.
 const AT_A_TIME: usize = 32;
 /// The longest wait for a connection, and for the answer to a call.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// What an attacker knows: the control plane's addresses, and a reservation of its own with its token and a worker session.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, String> {
 
 pub(super) async fn connect(local: IpAddr, to: SocketAddr) -> Result<Channel, String> {
     let endpoint = Endpoint::from_shared(format!("http://{to}")).map_err(|e| e.to_string())?;
-    let endpoint = endpoint.local_address(Some(local)).connect_timeout(PATIENCE).timeout(PATIENCE);
+    let endpoint = endpoint.local_address(Some(local)).connect_timeout(TIME_LIMIT).timeout(TIME_LIMIT);
     endpoint.connect().await.map_err(|e| format!("{to}: {e}"))
 }
 
@@ -97,7 +97,7 @@ impl Counts {
     ///
     /// # Errors
     /// If no call was answered at all, so that nothing was attacked; and if `Guesses` were answered.
-    fn judge(&self, kind: Kind) -> Result<String, String> {
+    fn check(&self, kind: Kind) -> Result<String, String> {
         let [ok, refused, none, other] =
             [&self.ok, &self.refused, &self.none, &self.other].map(|count| count.load(Relaxed));
         let text = format!("{ok} answered, {refused} refused, {none} without an answer, {other} others");
@@ -124,14 +124,14 @@ where
             let runtime = runtime()?;
             let all = tokio::task::LocalSet::new();
             all.block_on(&runtime, async {
-                while !stop.is_told() {
+                while !stop.is_set() {
                     let Ok(channel) = connect(local, known.grpc).await else {
                         counts.none.fetch_add(1, Relaxed);
                         continue;
                     };
                     let client = LoadBalancerClient::new(channel);
                     let mut under_way = JoinSet::new();
-                    while !stop.is_told() {
+                    while !stop.is_set() {
                         while under_way.len() < AT_A_TIME {
                             under_way.spawn_local(make(client.clone(), next.fetch_add(1, Relaxed)));
                         }
@@ -204,7 +204,7 @@ pub(super) fn run(kind: Kind, local: IpAddr, targets: &[String], stop: &Stop) ->
         Kind::Syncs => return syncs(local, &known, stop),
         _ => return Err("this kind of attacker does not attack control planes".into()),
     };
-    counts?.judge(kind)
+    counts?.check(kind)
 }
 
 /// Asks for all series on many connections, and reads no reply.
@@ -215,7 +215,7 @@ fn slow_readers(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, Str
         let mut held = Vec::new();
         begun()?;
         let (mut asked, mut refused) = (0, 0);
-        while !stop.is_told() {
+        while !stop.is_set() {
             if held.len() >= CONNECTIONS * AT_A_TIME {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
@@ -238,12 +238,12 @@ fn slow_readers(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, Str
                 let codec = tonic_prost::ProstCodec::<_, pb::TimeseriesResponse>::default();
                 let request = with_token(request, &known.token);
                 let answer = grpc.server_streaming(request, path, codec);
-                match tokio::time::timeout(PATIENCE, answer).await {
+                match tokio::time::timeout(TIME_LIMIT, answer).await {
                     Ok(Ok(reply)) => held.push(reply.into_inner()),
                     _ => refused += 1,
                 }
                 asked += 1;
-                if stop.is_told() {
+                if stop.is_set() {
                     break;
                 }
             }
@@ -263,7 +263,7 @@ fn watches(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> 
     runtime.block_on(async {
         let mut held = Vec::new();
         begun()?;
-        while !stop.is_told() {
+        while !stop.is_set() {
             if held.len() >= CONNECTIONS * AT_A_TIME {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
@@ -272,7 +272,7 @@ fn watches(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> 
             for _ in 0..AT_A_TIME {
                 let watched = HealthClient::new(channel.clone()).watch(HealthCheckRequest::default()).await;
                 held.extend(watched.ok());
-                if stop.is_told() {
+                if stop.is_set() {
                     break;
                 }
             }
@@ -291,7 +291,7 @@ fn syncs(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> {
     let runtime = runtime()?;
     begun()?;
     let (begin, mut sent, mut is_sender) = (Instant::now(), 0_u64, false);
-    while !stop.is_told() {
+    while !stop.is_set() {
         let elapsed = begin.elapsed();
         // A quick attack lasts a second; each kind of datagram is sent for a third of it.
         if elapsed > Duration::from_millis(660) && !is_sender {

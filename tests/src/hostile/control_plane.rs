@@ -12,12 +12,12 @@ use tonic::transport::Channel;
 use super::{
     attacker::Kind,
     bystander::{Bystander, Peer},
-    case::{Case, Seen},
+    case::{Case, Observation},
     control_attackers::{Known, connect, runtime, state, with_token},
-    ejfat::Scene,
+    ejfat::EjfatEnvironment,
     fairness::compare,
     fairness_program::Program,
-    resources_process::Folder,
+    resources_process::TempFolder,
 };
 
 const SYNC_PORT: u16 = 19_531;
@@ -28,40 +28,38 @@ const fn case(name: &'static str, sent: &'static str, run: super::case::Alone) -
 }
 
 pub(super) const CASES: &[Case] = &[
-    case(
-        "guessed tokens",
-        "calls of one address with unknown tokens, as fast as they are refused",
-        |scene| attack(scene, Kind::Guesses, ""),
-    ),
-    case("idle seats", "200 connections of one address that send nothing, at 64 seats", |scene| {
-        attack(scene, Kind::Seats, "limits: {connections: 64}\n")
+    case("guessed tokens", "calls of one address with unknown tokens, as fast as they are refused", |env| {
+        attack(env, Kind::Guesses, "")
+    }),
+    case("idle seats", "200 connections of one address that send nothing, at 64 seats", |env| {
+        attack(env, Kind::IdleConnections, "limits: {connections: 64}\n")
     })
     .long(),
-    case("replies not read", "Timeseries of all series over and over, with a window of 1 byte", |scene| {
-        attack(scene, Kind::SlowReaders, "")
+    case("replies not read", "Timeseries of all series over and over, with a window of 1 byte", |env| {
+        attack(env, Kind::SlowReaders, "")
     }),
-    case("states of one worker", "SendState of one session, as fast as it is answered", |scene| {
-        attack(scene, Kind::States, "")
+    case("states of one worker", "SendState of one session, as fast as it is answered", |env| {
+        attack(env, Kind::States, "")
     }),
     case(
         "flood of syncs",
         "malformed datagrams, syncs of a stranger, 100 000 a second of a registered sender",
-        |scene| attack(scene, Kind::Syncs, ""),
+        |env| attack(env, Kind::Syncs, ""),
     ),
-    case("streams of strangers", "2048 Watch calls of the health service without a token", |scene| {
-        attack(scene, Kind::Watches, "")
+    case("streams of strangers", "2048 Watch calls of the health service without a token", |env| {
+        attack(env, Kind::Watches, "")
     }),
-    case("long requests", "SetSlotDemands of 1 MB, by a stranger and by the holder of a token", |scene| {
-        attack(scene, Kind::LargeRequests, "")
+    case("long requests", "SetSlotDemands of 1 MB, by a stranger and by the holder of a token", |env| {
+        attack(env, Kind::LargeRequests, "")
     }),
     case(
         "workers of one token",
         "Register over and over with one token, at a control plane with room for 1024 workers",
-        |scene| attack(scene, Kind::Registrations, ""),
+        |env| attack(env, Kind::Registrations, ""),
     )
     .growth(96),
-    case("long selectors", "Timeseries with 10 000 selectors, and with selectors of 100 kB", |scene| {
-        attack(scene, Kind::LongSeries, "")
+    case("long selectors", "Timeseries with 10 000 selectors, and with selectors of 100 kB", |env| {
+        attack(env, Kind::LongSeries, "")
     })
     .long(),
 ];
@@ -137,9 +135,9 @@ impl Operator {
     }
 }
 
-fn attack(scene: &mut Scene, kind: Kind, more: &str) -> Result<Seen, String> {
-    let folder = Folder::new("control")?;
-    let [first, second, worker, operator] = [(); 4].map(|()| scene.address(false));
+fn attack(env: &mut EjfatEnvironment, kind: Kind, more: &str) -> Result<Observation, String> {
+    let folder = TempFolder::new("control")?;
+    let [first, second, worker, operator] = [(); 4].map(|()| env.address(false));
     let version = if first.is_ipv4() { "ipv4" } else { "ipv6" };
     let config = format!(
         "listen: ['{}']\nload_balancers:\n- {{{version}: '{first}', sync_port: {SYNC_PORT}}}\n\
@@ -167,14 +165,14 @@ fn attack(scene: &mut Scene, kind: Kind, more: &str) -> Result<Seen, String> {
     };
     let bystander =
         Bystander::start("sends its state", move || Worker::connect(worker, grpc, session.clone()));
-    let judge = |_: &mut Program, _: &str| {
+    let check = |_: &mut Program, _: &str| {
         // A new connection, because the control plane may have closed the idle one.
         let mut admin = Operator::connect(operator, grpc, &folder.0.join("admin-token"))?;
         std::thread::sleep(Duration::from_millis(300));
         admin.look(&own.lb_id)?;
         Ok(SERVED.to_owned())
     };
-    // An attacker of kind `Seats` connects to each of its targets.
-    let targets = if kind == Kind::Seats { vec![grpc.to_string()] } else { known.targets() };
-    compare(scene, &mut victim, &bystander, (kind, &targets), |_, _| Ok(()), judge)
+    // An attacker of kind `IdleConnections` connects to each of its targets.
+    let targets = if kind == Kind::IdleConnections { vec![grpc.to_string()] } else { known.targets() };
+    compare(env, &mut victim, &bystander, (kind, &targets), |_, _| Ok(()), check)
 }

@@ -15,12 +15,12 @@ use serde_json::Value;
 use simnet::Random;
 
 use super::{
-    case::{Own, Seen},
+    case::{Observation, Own},
     ejfat_honest::{Honest, Manner},
-    ejfat_worker::{Ended, TIMEOUT, Worker},
-    resources_process::Folder,
-    stage::{Addresses, Family},
-    suite::Options,
+    ejfat_worker::{Ended, TIMEOUT, WorkerProcess},
+    environment::{Addresses, Family},
+    resources_process::TempFolder,
+    suite::RunConfig,
 };
 
 /// Bytes of buffer that the attacker lets the kernel fill before it pauses, by [`SKB`] more for each datagram.
@@ -36,7 +36,7 @@ pub(super) const DATA_ID: u16 = 666;
 
 /// What the cases share.
 #[derive(Debug)]
-pub struct Scene {
+pub struct EjfatEnvironment {
     pub(super) quick: bool,
     pub(super) seed: u64,
     pub(super) random: Random,
@@ -56,16 +56,16 @@ pub(super) struct Setup<'a> {
 /// A worker under attack and the sender beside.
 #[derive(Debug)]
 pub(super) struct Beside {
-    pub(super) worker: Worker,
+    pub(super) worker: WorkerProcess,
     pub(super) honest: Honest,
     /// Where the honest sender sends from.
     pub(super) honest_at: SocketAddr,
-    folder: Folder,
+    folder: TempFolder,
     v6: bool,
 }
 
-impl Scene {
-    pub(super) fn new(addresses: Addresses, options: &Options) -> Self {
+impl EjfatEnvironment {
+    pub(super) fn new(addresses: Addresses, options: &RunConfig) -> Self {
         let random = Random::new(options.seed, 3);
         Self { quick: options.quick, seed: options.seed, random, addresses }
     }
@@ -83,7 +83,7 @@ impl Scene {
     /// Both at work.
     pub(super) fn beside(&mut self, setup: Setup<'_>) -> Result<Beside, String> {
         let folder = folder()?;
-        let worker = Worker::start(self.address(setup.v6), &folder.0, setup.args)?;
+        let worker = WorkerProcess::start(self.address(setup.v6), &folder.0, setup.args)?;
         // Further ports are away from the attacks.
         let to = worker.addresses[worker.addresses.len() - 1];
         let socket = bound(self.address(setup.v6), to)?;
@@ -149,17 +149,25 @@ impl Beside {
     }
 
     /// The honest sender must get through at once; then all end. Answers with what was counted, in numbers.
-    pub(super) fn end(self) -> Result<Seen, String> {
-        self.finish(String::new(), |rose| told(rose, &[], true))
+    pub(super) fn end(self) -> Result<Observation, String> {
+        self.finish(String::new(), |rose| listed(rose, &[], true))
     }
 
     /// With the names of the counters only, and without those that rise by chance: attacks at full speed cannot count on
     /// every datagram.
-    pub(super) fn end_by_names(self, note: impl Into<String>, chance: &[&str]) -> Result<Seen, String> {
-        self.finish(note.into(), |rose| told(rose, chance, false))
+    pub(super) fn end_by_names(
+        self,
+        note: impl Into<String>,
+        chance: &[&str],
+    ) -> Result<Observation, String> {
+        self.finish(note.into(), |rose| listed(rose, chance, false))
     }
 
-    fn finish(self, mut note: String, told: impl Fn(&[(String, u64)]) -> String) -> Result<Seen, String> {
+    fn finish(
+        self,
+        mut note: String,
+        listed: impl Fn(&[(String, u64)]) -> String,
+    ) -> Result<Observation, String> {
         let mut own = Own::default();
         let stuck = self.honest.rounds(ROUNDS).err();
         let outcome = self.honest.end();
@@ -186,19 +194,20 @@ impl Beside {
         if missing > 0 {
             own.why.push(format!("{missing} honest events are told to be missing"));
         }
-        Ok(Seen { own: Some(own.clone()), ..Seen::noted(told(&own.rose), note.trim_start_matches(", ")) })
+        let noted = Observation::noted(listed(&own.rose), note.trim_start_matches(", "));
+        Ok(Observation { own: Some(own.clone()), ..noted })
     }
 }
 
 /// Where the worker writes, in memory if that can be: a disk that others use takes milliseconds for each file.
-pub(super) fn folder() -> Result<Folder, String> {
+pub(super) fn folder() -> Result<TempFolder, String> {
     let memory = Path::new("/dev/shm");
     if !memory.is_dir() {
-        return Folder::new("ejfat");
+        return TempFolder::new("ejfat");
     }
     let path = memory.join(format!("naa-hostile-ejfat-{}", std::process::id()));
     fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Folder(path))
+    Ok(TempFolder(path))
 }
 
 /// The worker's counters, without the honest sender's events. If an event was repeated, both copies may have arrived.
@@ -219,7 +228,7 @@ fn missing(report: &Value, sender: IpAddr) -> u64 {
     its.unwrap_or(report)["missing"].as_u64().unwrap_or(0)
 }
 
-pub(super) fn told(rose: &[(String, u64)], without: &[&str], numbers: bool) -> String {
+pub(super) fn listed(rose: &[(String, u64)], without: &[&str], numbers: bool) -> String {
     let one = |(name, n): &(String, u64)| if numbers { format!("{name} {n}") } else { name.clone() };
     let shown = rose.iter().filter(|(name, _)| !without.contains(&name.as_str()));
     let all = shown.map(one).collect::<Vec<_>>().join(", ");

@@ -3,8 +3,8 @@
 use std::{thread, time::Instant};
 
 use super::{
-    case::{Case, Seen},
-    ejfat::{Scene, Setup, segment, with_tick},
+    case::{Case, Observation},
+    ejfat::{EjfatEnvironment, Setup, segment, with_tick},
     ejfat_worker::TIMEOUT,
 };
 
@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = &[
         "one event as of 24 bytes, then of 8, in 8 segments",
         "delivered 1, conflict 2, duplicate 2, overlap 1",
         &["conflict", "overlap", "duplicate"],
-        |scene| {
+        |env| {
             let datagrams = [
                 segment(1, 0, 24, &[1; 8]),
                 segment(1, 0, 8, &[2; 8]),
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
                 segment(1, 8, 24, &[4; 7]),
             ];
             let whole = [&[1; 8][..], &[4; 7], &[3; 9]].concat();
-            comes_out(scene, datagrams, &[("666-1", whole)])
+            comes_out(env, datagrams, &[("666-1", whole)])
         },
     ),
     Case::worker(
@@ -34,10 +34,10 @@ pub(super) const CASES: &[Case] = &[
         "an event's halves with two ticks of the LB header, then the second with the first tick",
         "delivered 1, conflict 1",
         &["conflict"],
-        |scene| {
+        |env| {
             let (first, second) = (segment(1, 0, 8, &[1; 4]), segment(1, 4, 8, &[2; 4]));
             let datagrams = [with_tick(7, &first), with_tick(8, &second), with_tick(7, &second)];
-            comes_out(scene, datagrams, &[("666-1", vec![1, 1, 1, 1, 2, 2, 2, 2])])
+            comes_out(env, datagrams, &[("666-1", vec![1, 1, 1, 1, 2, 2, 2, 2])])
         },
     ),
     Case::worker(
@@ -52,10 +52,10 @@ pub(super) const CASES: &[Case] = &[
         "an event of 64 MiB whose first segment comes 40 times, and 40 such events",
         "duplicate 39, timed_out 41",
         &["duplicate", "timed_out"],
-        |scene| {
+        |env| {
             let one = (0..40).map(|_| segment(1, 0, 64 << 20, &[1; 1400]));
             let more = (2..42).map(|event| segment(event, 0, 64 << 20, &[1; 1400]));
-            never(scene, one.chain(more).collect())
+            never(env, one.chain(more).collect())
         },
     ),
     Case::worker(
@@ -63,13 +63,13 @@ pub(super) const CASES: &[Case] = &[
         "40 events of 64 MiB, a later segment before the first, and both again",
         "duplicate 80, timed_out 40",
         &["duplicate", "timed_out"],
-        |scene| {
+        |env| {
             let parts = |event| {
                 let (first, later) =
                     (segment(event, 0, 64 << 20, &[1; 1400]), segment(event, 1400, 64 << 20, &[1; 1400]));
                 [later.clone(), first.clone(), later, first]
             };
-            never(scene, (0..40).flat_map(parts).collect())
+            never(env, (0..40).flat_map(parts).collect())
         },
     ),
     Case::worker(
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
         "20 events of 200 segments, backwards",
         "delivered 20",
         &["delivered"],
-        |scene| {
+        |env| {
             let event = |n: u64| {
                 (0..200_000u32).map(move |at| (u64::from(at) * (n + 3) / 16) as u8).collect::<Vec<_>>()
             };
@@ -90,7 +90,7 @@ pub(super) const CASES: &[Case] = &[
             });
             let names = (0..20).map(|n| format!("666-{n}")).collect::<Vec<_>>();
             let whole: Vec<_> = names.iter().map(String::as_str).zip((0..20).map(event)).collect();
-            comes_out(scene, backwards, &whole)
+            comes_out(env, backwards, &whole)
         },
     ),
     Case::worker(
@@ -98,10 +98,10 @@ pub(super) const CASES: &[Case] = &[
         "10 events of 20 segments that each begin with the last byte of the one before",
         "overlap 100, timed_out 10",
         &["overlap", "timed_out"],
-        |scene| {
+        |env| {
             let parts =
                 |event| (0..20).map(move |at| segment(event, at * 99, 19 * 99 + 100, &[at as u8; 100]));
-            never(scene, (0..10).flat_map(parts).collect())
+            never(env, (0..10).flat_map(parts).collect())
         },
     ),
     Case::worker(
@@ -109,9 +109,9 @@ pub(super) const CASES: &[Case] = &[
         "an event of 64 MiB in pieces of 1 to 3 bytes, none next to another",
         "scattered 976, timed_out 1",
         &["scattered", "timed_out"],
-        |scene| {
+        |env| {
             let parts = (0..1000u32).map(|at| segment(1, at * 5, 64 << 20, &vec![1; 1 + at as usize % 3]));
-            never(scene, parts.collect())
+            never(env, parts.collect())
         },
     ),
     Case::worker(
@@ -125,12 +125,12 @@ pub(super) const CASES: &[Case] = &[
 
 /// Exactly these events come out.
 fn comes_out(
-    scene: &mut Scene,
+    env: &mut EjfatEnvironment,
     datagrams: impl IntoIterator<Item = Vec<u8>>,
     events: &[(&str, Vec<u8>)],
-) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    scene.send(&beside, datagrams)?;
+) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    env.send(&beside, datagrams)?;
     beside.wait(2);
     let written = beside.written()?;
     let right = events.iter().all(|(name, bytes)| written.get(*name) == Some(bytes));
@@ -141,9 +141,9 @@ fn comes_out(
 }
 
 /// No event comes out.
-fn never(scene: &mut Scene, datagrams: Vec<Vec<u8>>) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    scene.send(&beside, datagrams)?;
+fn never(env: &mut EjfatEnvironment, datagrams: Vec<Vec<u8>>) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    env.send(&beside, datagrams)?;
     beside.outlast();
     match beside.written()?.keys().next() {
         Some(name) => Err(format!("{name} came out, with a hole")),
@@ -151,10 +151,10 @@ fn never(scene: &mut Scene, datagrams: Vec<Vec<u8>>) -> Result<Seen, String> {
     }
 }
 
-fn duplicates(scene: &mut Scene) -> Result<Seen, String> {
+fn duplicates(env: &mut EjfatEnvironment) -> Result<Observation, String> {
     let part = |at: u32| with_tick(9, &segment(1, at * 100, 400, &[at as u8; 100]));
-    let beside = scene.beside(Setup::default())?;
-    let mut attacker = scene.attacker(&beside)?;
+    let beside = env.beside(Setup::default())?;
+    let mut attacker = env.attacker(&beside)?;
     for at in std::iter::repeat_n([0, 1], 51).flatten() {
         attacker.send(&part(at))?;
     }
@@ -167,9 +167,9 @@ fn duplicates(scene: &mut Scene) -> Result<Seen, String> {
     }
 }
 
-fn slowly(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    let attackers = (0..3).map(|_| scene.attacker(&beside));
+fn slowly(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    let attackers = (0..3).map(|_| env.attacker(&beside));
     let mut attackers = attackers.collect::<Result<Vec<_>, _>>()?;
     let (begin, mut byte) = (Instant::now(), 0);
     while begin.elapsed() < TIMEOUT * 5 {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use super::{
-    case::{Case, Own, Seen},
-    ejfat::{END, Flood, Scene, Setup, folder, rose, segment, told},
+    case::{Case, Observation, Own},
+    ejfat::{END, EjfatEnvironment, Flood, Setup, folder, listed, rose, segment},
     ejfat_honest::Manner,
-    ejfat_worker::Worker,
+    ejfat_worker::WorkerProcess,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -19,10 +19,10 @@ pub(super) const CASES: &[Case] = &[
         "garbage, lies and events without end at full speed for a second; 2 s in a full run",
         "beyond_end, short, timed_out, evicted",
         &["beyond_end", "short", "evicted"],
-        |scene| {
+        |env| {
             // Where the kernel has no room for a datagram, the sender has to repeat it.
             let manner = Manner { length: Some(1000), repeats: true, ..Manner::default() };
-            flooded(scene, Setup { manner, ..Setup::default() }, mixed)
+            flooded(env, Setup { manner, ..Setup::default() }, mixed)
         },
     )
     .p99(Duration::from_secs(5)),
@@ -31,16 +31,16 @@ pub(super) const CASES: &[Case] = &[
         "the same at one port of the worker, honest events at another",
         "beyond_end, short, timed_out, evicted",
         &["beyond_end", "short", "evicted"],
-        |scene| flooded(scene, Setup { args: &["--ports", "2"], ..Setup::default() }, mixed),
+        |env| flooded(env, Setup { args: &["--ports", "2"], ..Setup::default() }, mixed),
     ),
     Case::worker(
         "flood in trains",
         "segments of 100 bytes that the kernel hands over 64 at once, each of an event of its own",
         "timed_out, evicted",
         &["timed_out", "evicted"],
-        |scene| {
+        |env| {
             let next = |n| segment(n, 0, 200, &[1; 100]);
-            flooded(scene, Setup { args: &["--ports", "2"], ..Setup::default() }, next)
+            flooded(env, Setup { args: &["--ports", "2"], ..Setup::default() }, next)
         },
     ),
     Case::worker(
@@ -48,12 +48,12 @@ pub(super) const CASES: &[Case] = &[
         "the same, and the worker is told to end: it has a second",
         "told in time",
         &["beyond_end", "short", "evicted"],
-        |scene| {
-            let beside = scene.beside(Setup { args: &["--ports", "2"], ..Setup::default() })?;
-            let flood = scene.flood(&beside)?;
-            let mut seen = during_a_flood(flood, mixed, || beside.end_by_names("", &[]))?;
-            seen.answer = "told in time".into();
-            Ok(seen)
+        |env| {
+            let beside = env.beside(Setup { args: &["--ports", "2"], ..Setup::default() })?;
+            let flood = env.flood(&beside)?;
+            let mut observation = during_a_flood(flood, mixed, || beside.end_by_names("", &[]))?;
+            observation.answer = "told in time".into();
+            Ok(observation)
         },
     ),
     Case::worker(
@@ -68,10 +68,10 @@ pub(super) const CASES: &[Case] = &[
         "1000 datagrams of 8 bytes, to a worker that gives its events to a command",
         "short 1000",
         &["short"],
-        |scene| {
+        |env| {
             const COMMAND: &str = "f=$EJFAT_DATA_ID-$EJFAT_EVENT; cat > .$f && mv .$f $f";
-            let beside = scene.beside(Setup { args: &["--exec", COMMAND], ..Setup::default() })?;
-            scene.send(&beside, vec![vec![0; 8]; 1000])?;
+            let beside = env.beside(Setup { args: &["--exec", COMMAND], ..Setup::default() })?;
+            env.send(&beside, vec![vec![0; 8]; 1000])?;
             beside.end()
         },
     ),
@@ -87,10 +87,14 @@ fn mixed(n: u64) -> Vec<u8> {
     }
 }
 
-fn flooded(scene: &mut Scene, setup: Setup<'_>, next: fn(u64) -> Vec<u8>) -> Result<Seen, String> {
-    let beside = scene.beside(setup)?;
-    let time = Duration::from_secs(scene.times(1, 2));
-    let mut flood = scene.flood(&beside)?;
+fn flooded(
+    env: &mut EjfatEnvironment,
+    setup: Setup<'_>,
+    next: fn(u64) -> Vec<u8>,
+) -> Result<Observation, String> {
+    let beside = env.beside(setup)?;
+    let time = Duration::from_secs(env.times(1, 2));
+    let mut flood = env.flood(&beside)?;
     flood.send_for(time, next)?;
     let rate = flood.sent as f64 / time.as_secs_f64();
     beside.outlast();
@@ -117,15 +121,15 @@ fn during_a_flood<T>(mut flood: Flood, next: fn(u64) -> Vec<u8>, what: impl FnOn
 }
 
 /// No honest sender beside: its events would have their turn after thousands of the attacker's.
-fn commands(scene: &mut Scene) -> Result<Seen, String> {
+fn commands(env: &mut EjfatEnvironment) -> Result<Observation, String> {
     let folder = folder()?;
-    let worker = Worker::start(scene.address(false), &folder.0, &["--exec", "cat > /dev/null"])?;
-    let flood = Flood::at(scene.address(false), worker.addresses[0])?;
+    let worker = WorkerProcess::start(env.address(false), &folder.0, &["--exec", "cat > /dev/null"])?;
+    let flood = Flood::at(env.address(false), worker.addresses[0])?;
     let ended = during_a_flood(flood, |n| segment(n, 0, 8, &[7; 8]), || worker.end())?;
     let mut own = Own { rose: rose(&ended, 0), growth_kib: ended.growth_kib, ..Own::default() };
     if ended.took > END {
         own.why.push(format!("the worker took {:.1?} to end", ended.took));
     }
-    let note = format!("{}, after {:.0?}", told(&own.rose, &[], true), ended.took);
-    Ok(Seen { own: Some(own), ..Seen::noted("told in time", note) })
+    let note = format!("{}, after {:.0?}", listed(&own.rose, &[], true), ended.took);
+    Ok(Observation { own: Some(own), ..Observation::noted("told in time", note) })
 }

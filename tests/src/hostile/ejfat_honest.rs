@@ -13,7 +13,7 @@ use std::{
 };
 
 use ejfat::{
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
     wire::LbHeader,
 };
 
@@ -21,7 +21,7 @@ use super::{bystander::NOTHING, case::Latency, ejfat_worker::TIMEOUT};
 
 pub(super) const DATA_ID: u16 = 4321;
 /// An event that has not arrived after this time is lost.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The time after which an event is sent again, if the case allows that.
 const REPEAT: Duration = Duration::from_millis(TIMEOUT.as_millis() as u64 * 2);
 /// The pause between rounds, so that the attacker and the worker have most of the machine's CPU time.
@@ -93,7 +93,7 @@ impl Honest {
         let wanted = lock(&self.log).rounds.len() + more;
         let begin = Instant::now();
         while lock(&self.log).rounds.len() < wanted {
-            if begin.elapsed() > PATIENCE * 2 || !lock(&self.log).failures.is_empty() {
+            if begin.elapsed() > TIME_LIMIT * 2 || !lock(&self.log).failures.is_empty() {
                 return Err("honest events did not come through".into());
             }
             thread::sleep(LOOK);
@@ -186,7 +186,7 @@ impl Sender {
         let size = SegmentSize::of_mtu(mtu, IpVersion::V6).map_err(|e| e.to_string())?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let tick = self.ticks.next(now.as_micros() as u64);
-        let name = EventName { tick, event: number, data_id: DATA_ID, entropy: 0 };
+        let name = EventFields { tick, event: number, data_id: DATA_ID, entropy: 0 };
         let segments = Segments::new(version, size, name, bytes.len() as u64).map_err(|e| e.to_string())?;
         let headers = if plain { LbHeader::LEN.. } else { 0.. };
         Ok(segments.map(|it| [&it.headers[headers.clone()], &bytes[it.payload]].concat()).collect())
@@ -200,7 +200,7 @@ impl Sender {
     fn await_event(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
         let begin = Instant::now();
         let mut names = vec![number];
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < TIME_LIMIT {
             for &name in &names {
                 if found(&self.folder, name, bytes, self.manner.shares_names)? {
                     return Ok(());

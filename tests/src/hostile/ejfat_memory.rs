@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    case::{Case, Seen},
-    ejfat::{Attacker, Scene, Setup, segment, with_tick},
+    case::{Case, Observation},
+    ejfat::{Attacker, EjfatEnvironment, Setup, segment, with_tick},
     ejfat_honest::Manner,
 };
 
@@ -22,16 +22,16 @@ pub(super) const CASES: &[Case] = &[
         // stays open.
         "timed_out 255, evicted 9745",
         &["timed_out", "evicted"],
-        |scene| claims(scene, 10_000, &[], |event| segment(event, 0, 64 << 20, &[1])),
+        |env| claims(env, 10_000, &[], |event| segment(event, 0, 64 << 20, &[1])),
     ),
     Case::worker(
         "claims of 4 GiB that are allowed",
         "the last bytes of 1000 events of 2^32 - 1 bytes, to a worker that takes them",
         "timed_out 15, evicted 985",
         &["timed_out", "evicted"],
-        |scene| {
+        |env| {
             let args = ["--max-event", "4294967295", "--memory", "4G"];
-            claims(scene, 1000, &args, |event| segment(event, u32::MAX - 2, u32::MAX, &[1; 2]))
+            claims(env, 1000, &args, |event| segment(event, u32::MAX - 2, u32::MAX, &[1; 2]))
         },
     ),
     Case::worker(
@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
         "a segment for each page of 256 events, again and again, to a worker with 64 MiB",
         "timed_out, evicted",
         &["timed_out", "evicted"],
-        |scene| filled(scene, Manner::default()),
+        |env| filled(env, Manner::default()),
     )
     .growth(FULL),
     Case::worker(
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
         "the same beside events of 1 MiB, which are longer than the attacker's",
         "timed_out, evicted",
         &["timed_out", "evicted"],
-        |scene| filled(scene, Manner { length: Some(1 << 20), ..Manner::default() }),
+        |env| filled(env, Manner { length: Some(1 << 20), ..Manner::default() }),
     )
     .growth(FULL),
     Case::worker(
@@ -62,9 +62,9 @@ pub(super) const CASES: &[Case] = &[
         "2500 whole events of one name and 2500 ticks, which are written under names of their own",
         "delivered 2500",
         &["delivered"],
-        |scene| {
-            let beside = scene.beside(Setup::default())?;
-            scene.send(&beside, (0..2500).map(|tick| with_tick(tick, &segment(1, 0, 8, &[7; 8]))))?;
+        |env| {
+            let beside = env.beside(Setup::default())?;
+            env.send(&beside, (0..2500).map(|tick| with_tick(tick, &segment(1, 0, 8, &[7; 8]))))?;
             beside.wait(2);
             beside.written()?;
             beside.end()
@@ -74,22 +74,22 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 fn claims(
-    scene: &mut Scene,
+    env: &mut EjfatEnvironment,
     events: u64,
     args: &[&str],
     claim: impl Fn(u64) -> Vec<u8>,
-) -> Result<Seen, String> {
-    let beside = scene.beside(Setup { args, ..Setup::default() })?;
-    scene.send(&beside, (0..events).map(claim))?;
+) -> Result<Observation, String> {
+    let beside = env.beside(Setup { args, ..Setup::default() })?;
+    env.send(&beside, (0..events).map(claim))?;
     beside.outlast();
     beside.end()
 }
 
 /// The honest sender uses another port of the worker: what the kernel drops at one is no fault of the worker's.
-fn million(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.beside(Setup { args: &["--ports", "2"], ..Setup::default() })?;
-    let mut flood = scene.flood(&beside)?;
-    let events = scene.times(250_000, 1_000_000);
+fn million(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.beside(Setup { args: &["--ports", "2"], ..Setup::default() })?;
+    let mut flood = env.flood(&beside)?;
+    let events = env.times(250_000, 1_000_000);
     let begin = Instant::now();
     while flood.sent < events {
         flood.send(1000, |event| segment(event, 0, 200, &[1; 100]))?;
@@ -98,22 +98,22 @@ fn million(scene: &mut Scene) -> Result<Seen, String> {
     }
     let rate = flood.sent as f64 / begin.elapsed().as_secs_f64();
     beside.outlast();
-    let mut seen = beside.end_by_names(format!("{events} events, {rate:.0}/s"), &[])?;
-    if let Some(own) = &mut seen.own {
+    let mut observation = beside.end_by_names(format!("{events} events, {rate:.0}/s"), &[])?;
+    if let Some(own) = &mut observation.own {
         let ended = own.rose.iter().map(|(_, n)| n).sum::<u64>();
         if own.lost == 0 && ended != events {
             own.why.push(format!("{ended} of {events} ended"));
         }
     }
-    Ok(seen)
+    Ok(observation)
 }
 
 /// 80 pages of each event are more than there are for all: 64.
-fn filled(scene: &mut Scene, manner: Manner) -> Result<Seen, String> {
+fn filled(env: &mut EjfatEnvironment, manner: Manner) -> Result<Observation, String> {
     let args = ["--memory", "64M", "--ports", "2"];
-    let beside = scene.beside(Setup { args: &args, manner, ..Setup::default() })?;
-    let mut attacker = scene.attacker(&beside)?;
-    for round in 0..scene.times(6, 12) {
+    let beside = env.beside(Setup { args: &args, manner, ..Setup::default() })?;
+    let mut attacker = env.attacker(&beside)?;
+    for round in 0..env.times(6, 12) {
         fill(&mut attacker, round)?;
     }
     beside.wait(1);

@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use super::{
-    case::{Case, Seen},
-    ejfat::{Attacker, DATA_ID, Scene, Setup, bound, segment, segment_of, with_tick},
+    case::{Case, Observation},
+    ejfat::{Attacker, DATA_ID, EjfatEnvironment, Setup, bound, segment, segment_of, with_tick},
     ejfat_honest::{self, Honest, Manner},
 };
 
@@ -21,22 +21,22 @@ pub(super) const CASES: &[Case] = &[
         "beginnings of the honest sender's next 300 events, of other lengths, from another address",
         "timed_out 256, evicted 44",
         &["timed_out", "evicted"],
-        |scene| others_names(scene, 500, "in the way"),
+        |env| others_names(env, 500, "in the way"),
     ),
     Case::worker(
         "another's names, whole events",
         "the honest sender's next 300 events with other bytes, from another address",
         "delivered 300",
         &["delivered"],
-        |scene| others_names(scene, 10, "in the way"),
+        |env| others_names(env, 10, "in the way"),
     ),
     Case::worker(
         "from the honest sender's address, another length",
         "the beginning of its next event, from another port; UDP proves nothing: that event is lost, and never wrong",
         "conflict, timed_out",
         &["conflict", "timed_out"],
-        |scene| {
-            from_its_address(scene, |event| segment_of(ejfat_honest::DATA_ID, event, 0, 500, b"in the way"))
+        |env| {
+            from_its_address(env, |event| segment_of(ejfat_honest::DATA_ID, event, 0, 500, b"in the way"))
         },
     )
     .p99(LOST),
@@ -45,9 +45,9 @@ pub(super) const CASES: &[Case] = &[
         "the same with the right length and a tick that is not its own",
         "conflict, timed_out",
         &["conflict", "timed_out"],
-        |scene| {
+        |env| {
             let segment = |event| segment_of(ejfat_honest::DATA_ID, event, 0, 8000, b"in the way");
-            from_its_address(scene, |event| with_tick(1, &segment(event)))
+            from_its_address(env, |event| with_tick(1, &segment(event)))
         },
     )
     .p99(LOST),
@@ -56,9 +56,9 @@ pub(super) const CASES: &[Case] = &[
         "1000 whole events, where the numbers of events of which nothing came are counted",
         "delivered 1000",
         &["delivered"],
-        |scene| {
-            let mut random = scene.random.clone();
-            numbered(scene, &mut |_| random.next_u64())
+        |env| {
+            let mut random = env.random.clone();
+            numbered(env, &mut |_| random.next_u64())
         },
     )
     .p99(FILES),
@@ -67,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
         "the same with a million more each time; nothing of the honest sender is missing",
         "delivered 1000",
         &["delivered"],
-        |scene| numbered(scene, &mut |n| n << 20),
+        |env| numbered(env, &mut |n| n << 20),
     )
     .p99(FILES),
     Case::worker(
@@ -75,7 +75,7 @@ pub(super) const CASES: &[Case] = &[
         "3 events opened from each of 400 addresses, 2000 in a full run",
         "timed_out, evicted",
         &["timed_out", "evicted"],
-        made_up,
+        many_senders,
     ),
     Case::worker(
         "all seats of senders taken",
@@ -87,13 +87,17 @@ pub(super) const CASES: &[Case] = &[
     .p99(FILES),
 ];
 
-fn others_names(scene: &mut Scene, length: u32, payload: &'static str) -> Result<Seen, String> {
+fn others_names(
+    env: &mut EjfatEnvironment,
+    length: u32,
+    payload: &'static str,
+) -> Result<Observation, String> {
     let manner = Manner { shares_names: true, ..Manner::default() };
-    let beside = scene.beside(Setup { manner, ..Setup::default() })?;
+    let beside = env.beside(Setup { manner, ..Setup::default() })?;
     let first = beside.honest.next() + 8;
     let events = first..first + 300;
     let forged = events.map(|event| segment_of(ejfat_honest::DATA_ID, event, 0, length, payload.as_bytes()));
-    scene.send(&beside, forged)?;
+    env.send(&beside, forged)?;
     // As far as those.
     beside.wait(80);
     beside.outlast();
@@ -101,9 +105,12 @@ fn others_names(scene: &mut Scene, length: u32, payload: &'static str) -> Result
 }
 
 /// One event of the honest sender is in the way of the attacker's, and is lost: under another name it comes through.
-fn from_its_address(scene: &mut Scene, forge: impl Fn(u64) -> Vec<u8>) -> Result<Seen, String> {
+fn from_its_address(
+    env: &mut EjfatEnvironment,
+    forge: impl Fn(u64) -> Vec<u8>,
+) -> Result<Observation, String> {
     let manner = Manner { repeats: true, ..Manner::default() };
-    let beside = scene.beside(Setup { manner, ..Setup::default() })?;
+    let beside = env.beside(Setup { manner, ..Setup::default() })?;
     let mut attacker = Attacker::at(beside.honest_at.ip(), beside.to())?;
     // Events with these numbers have 8000 bytes and the LB header.
     let target = (beside.honest.next() + 8..).find(|n| n % 8 == 4 && n % 3 != 2).ok_or("no such number")?;
@@ -119,43 +126,44 @@ fn from_its_address(scene: &mut Scene, forge: impl Fn(u64) -> Vec<u8>) -> Result
     beside.end_by_names("", &["duplicate", "late"])
 }
 
-fn numbered(scene: &mut Scene, number: &mut dyn FnMut(u64) -> u64) -> Result<Seen, String> {
-    let beside = scene.beside(Setup { args: &["--consecutive"], ..Setup::default() })?;
-    scene.send(&beside, (0..1000).map(|n| segment(number(n), 0, 8, &[7; 8])))?;
+fn numbered(env: &mut EjfatEnvironment, number: &mut dyn FnMut(u64) -> u64) -> Result<Observation, String> {
+    let beside = env.beside(Setup { args: &["--consecutive"], ..Setup::default() })?;
+    env.send(&beside, (0..1000).map(|n| segment(number(n), 0, 8, &[7; 8])))?;
     beside.wait(2);
     beside.written()?;
     beside.end()
 }
 
-fn made_up(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    let senders = scene.times(400, 2000);
+fn many_senders(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    let senders = env.times(400, 2000);
     for n in 0..senders {
-        let mut attacker = scene.attacker(&beside)?;
+        let mut attacker = env.attacker(&beside)?;
         (3 * n..3 * n + 3).try_for_each(|event| attacker.send(&segment(event, 0, 1000, &[7; 100])))?;
     }
     beside.outlast();
     beside.end_by_names(format!("{senders} addresses"), &["late"])
 }
 
-fn newcomer(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
+fn newcomer(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
     for n in 0..SENDERS + 44 {
-        scene.attacker(&beside)?.send(&segment(n as u64, 0, 8, &[7; 8]))?;
+        env.attacker(&beside)?.send(&segment(n as u64, 0, 8, &[7; 8]))?;
     }
     beside.wait(2);
     let written = beside.written()?.len();
-    let socket = bound(scene.address(false), beside.to())?;
+    let socket = bound(env.address(false), beside.to())?;
     let manner = Manner { first: 1 << 20, ..Manner::default() };
     let newcomer = Honest::start(socket, beside.folder().to_owned(), manner);
     newcomer.rounds(10)?;
     let outcome = newcomer.end();
-    let mut seen = beside.end_by_names(format!("{} events of the newcomer", outcome.delivered), &[])?;
-    if let Some(own) = &mut seen.own {
+    let mut observation =
+        beside.end_by_names(format!("{} events of the newcomer", outcome.delivered), &[])?;
+    if let Some(own) = &mut observation.own {
         own.why.extend(outcome.failures);
         if written != SENDERS + 44 {
             own.why.push(format!("{written} of {} events of data id {DATA_ID}", SENDERS + 44));
         }
     }
-    Ok(seen)
+    Ok(observation)
 }

@@ -3,8 +3,8 @@
 use ejfat::wire::{LbHeader, ReHeader, Select};
 
 use super::{
-    case::{Case, Seen},
-    ejfat::{Scene, Setup, segment, with_tick},
+    case::{Case, Observation},
+    ejfat::{EjfatEnvironment, Setup, segment, with_tick},
 };
 
 /// What E2SAR 0.3.2 and udplbd 2.3.1 sent, up to the payload.
@@ -20,100 +20,91 @@ const JUMBO: usize = 65_507;
 const MOST: u32 = 64 << 20;
 
 pub(super) const CASES: &[Case] = &[
-    Case::worker("nobody attacks", "nothing but honest events", "nothing", &[], |scene| {
-        scene.beside(Setup::default())?.end()
+    Case::worker("nobody attacks", "nothing but honest events", "nothing", &[], |env| {
+        env.beside(Setup::default())?.end()
     }),
     Case::worker(
         "offset beyond the length",
         "100 times offsets 0x30000000, 2^32 - 8, the length, and the last byte but with two",
         "beyond_end 400",
         &["beyond_end"],
-        |scene| alike(scene, beyond_end()),
+        |env| alike(env, beyond_end()),
     ),
     Case::worker(
         "datagrams of 8 bytes",
         "1000, half begin like the LB header",
         "short 1000",
         &["short"],
-        |scene| alike(scene, times(500, [&b"LB\x02\x01\0\0\0\0"[..], &[0x10; 8]].map(<[u8]>::to_vec))),
+        |env| alike(env, times(500, [&b"LB\x02\x01\0\0\0\0"[..], &[0x10; 8]].map(<[u8]>::to_vec))),
     ),
-    Case::worker("datagrams of 1 byte", "1000", "short 1000", &["short"], |scene| {
-        alike(scene, times(500, [b"L", b"\x10"].map(|byte| byte.to_vec())))
+    Case::worker("datagrams of 1 byte", "1000", "short 1000", &["short"], |env| {
+        alike(env, times(500, [b"L", b"\x10"].map(|byte| byte.to_vec())))
     }),
-    Case::worker("empty datagrams", "1000", "short 1000", &["short"], |scene| {
-        alike(scene, vec![Vec::new(); 1000])
+    Case::worker("empty datagrams", "1000", "short 1000", &["short"], |env| {
+        alike(env, vec![Vec::new(); 1000])
     }),
     Case::worker(
         "packets cut short",
         "what E2SAR and udplbd send, of every length up to the payload, with and without the LB header",
         "empty 6, short 168",
         &["short", "empty"],
-        |scene| alike(scene, cut_short()),
+        |env| alike(env, cut_short()),
     ),
-    Case::worker("the LB header alone", "500 of both versions", "short 1000", &["short"], |scene| {
-        alike(scene, times(500, [2, 3].map(|version| lb(version, 1))))
+    Case::worker("the LB header alone", "500 of both versions", "short 1000", &["short"], |env| {
+        alike(env, times(500, [2, 3].map(|version| lb(version, 1))))
     }),
     Case::worker(
         "other versions of the LB header",
         "all but 2 and 3, a whole event behind",
         "version 254",
         &["version"],
-        |scene| {
+        |env| {
             let versions = (0..=255).filter(|version| ![2, 3].contains(version));
-            alike(scene, versions.map(|version| [lb(version, 1), whole(1)].concat()))
+            alike(env, versions.map(|version| [lb(version, 1), whole(1)].concat()))
         },
     ),
-    Case::worker(
-        "wrong magic",
-        "LC, BL, lb, L0, a whole event behind",
-        "version 400",
-        &["version"],
-        |scene| {
-            let wrong = |magic: &[u8; 2]| [&magic[..], &lb(2, 1)[2..], &whole(1)].concat();
-            alike(scene, times(100, [b"LC", b"BL", b"lb", b"L0"].map(wrong)))
-        },
-    ),
+    Case::worker("wrong magic", "LC, BL, lb, L0, a whole event behind", "version 400", &["version"], |env| {
+        let wrong = |magic: &[u8; 2]| [&magic[..], &lb(2, 1)[2..], &whole(1)].concat();
+        alike(env, times(100, [b"LC", b"BL", b"lb", b"L0"].map(wrong)))
+    }),
     Case::worker(
         "other protocols in the LB header",
         "all 256, a whole event behind; nobody looks at it",
         "delivered 256",
         &["delivered"],
-        |scene| alike(scene, (0..=255).map(|protocol| [lb(2, protocol), whole(protocol.into())].concat())),
+        |env| alike(env, (0..=255).map(|protocol| [lb(2, protocol), whole(protocol.into())].concat())),
     ),
     Case::worker(
         "every version of the RE header",
         "all 16, a whole event each",
         "delivered 3, version 13",
         &["delivered", "version"],
-        |scene| {
+        |env| {
             let versions = (0..16u8).map(|version| {
                 let mut datagram = whole(version.into());
                 datagram[0] = version << 4;
                 datagram
             });
-            alike(scene, versions)
+            alike(env, versions)
         },
     ),
-    Case::worker("sync messages", "100 at the data port", "version 100", &["version"], |scene| {
-        alike(scene, vec![hex(SYNC); 100])
+    Case::worker("sync messages", "100 at the data port", "version 100", &["version"], |env| {
+        alike(env, vec![hex(SYNC); 100])
     }),
     Case::worker(
         "datagrams of 65 507 bytes",
         "8 whole events, 64 that are longer than their event, 64 of zeros",
         "delivered 8, beyond_end 64, empty 64",
         &["delivered", "beyond_end", "empty"],
-        |scene| alike(scene, jumbo(JUMBO)),
+        |env| alike(env, jumbo(JUMBO)),
     ),
     Case::worker(
         "no payload",
         "segments without payload, events without bytes, both",
         "empty 300",
         &["empty"],
-        |scene| {
-            alike(
-                scene,
-                times(100, [segment(1, 0, 8, &[]), segment(2, 0, 0, &[1; 8]), segment(3, 0, 0, &[])]),
-            )
+        |env| {
+            alike(env, times(100, [segment(1, 0, 8, &[]), segment(2, 0, 0, &[1; 8]), segment(3, 0, 0, &[])]))
         },
     ),
     Case::worker(
@@ -121,9 +112,9 @@ pub(super) const CASES: &[Case] = &[
         "1000 events of 2^32 - 1 bytes, their first byte or their last",
         "too_long 1000",
         &["too_long"],
-        |scene| {
+        |env| {
             let claim = |event| segment(event, [0, u32::MAX - 1][event as usize % 2], u32::MAX, &[1]);
-            alike(scene, (0..1000).map(claim))
+            alike(env, (0..1000).map(claim))
         },
     ),
     Case::worker(
@@ -151,9 +142,12 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Each is judged for itself. Whole events come out as they were sent.
-fn alike(scene: &mut Scene, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    scene.send(&beside, datagrams)?;
+fn alike(
+    env: &mut EjfatEnvironment,
+    datagrams: impl IntoIterator<Item = Vec<u8>>,
+) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    env.send(&beside, datagrams)?;
     beside.wait(2);
     for (name, bytes) in beside.written()? {
         let jumbo = bytes.len() == JUMBO - ReHeader::LEN && bytes.iter().all(|&byte| byte == 1);
@@ -211,17 +205,17 @@ fn jumbo(longest: usize) -> Vec<Vec<u8>> {
 }
 
 /// The seed tells which. Each is counted.
-fn random(scene: &mut Scene) -> Result<Seen, String> {
+fn random(env: &mut EjfatEnvironment) -> Result<Observation, String> {
     let mut datagram = [0; 2000];
-    drawn(scene, |random| {
+    drawn(env, |random| {
         let length = random.below(2001) as usize;
         random.fill(&mut datagram[..length]);
         datagram[..length].to_vec()
     })
 }
 
-fn random_headers(scene: &mut Scene) -> Result<Seen, String> {
-    drawn(scene, |random| {
+fn random_headers(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    drawn(env, |random| {
         let length = random.pick(&[1, 100, 1000, 1000, 1000, 100_000, MOST, u32::MAX]);
         let offset = random.pick(&[0, 0, 1, 99, 100, 500, length - 1, length, u32::MAX]);
         let payload = vec![9; random.pick(&[0, 1, 2, 99, 100, 400, 1000, 1400])];
@@ -233,24 +227,27 @@ fn random_headers(scene: &mut Scene) -> Result<Seen, String> {
     })
 }
 
-fn drawn(scene: &mut Scene, mut draw: impl FnMut(&mut simnet::Random) -> Vec<u8>) -> Result<Seen, String> {
-    let beside = scene.beside(Setup::default())?;
-    let mut random = scene.random.clone();
-    let sent = scene.send(&beside, std::iter::repeat_with(|| draw(&mut random)).take(20_000))?;
-    scene.random = random;
+fn drawn(
+    env: &mut EjfatEnvironment,
+    mut draw: impl FnMut(&mut simnet::Random) -> Vec<u8>,
+) -> Result<Observation, String> {
+    let beside = env.beside(Setup::default())?;
+    let mut random = env.random.clone();
+    let sent = env.send(&beside, std::iter::repeat_with(|| draw(&mut random)).take(20_000))?;
+    env.random = random;
     beside.outlast();
     for (name, bytes) in beside.written()? {
         if bytes.len() > 1000 {
             return Err(format!("{name} of {} bytes came out, of which not all was sent", bytes.len()));
         }
     }
-    let mut seen = beside.end_by_names(format!("{sent} datagrams, seed {}", scene.seed), &[])?;
-    seen.answer = "counted".into();
-    Ok(seen)
+    let mut observation = beside.end_by_names(format!("{sent} datagrams, seed {}", env.seed), &[])?;
+    observation.answer = "counted".into();
+    Ok(observation)
 }
 
-fn over_v6(scene: &mut Scene) -> Result<Seen, String> {
-    let beside = scene.beside(Setup { v6: true, ..Setup::default() })?;
+fn over_v6(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let beside = env.beside(Setup { v6: true, ..Setup::default() })?;
     let shorts = times(750, [&b"LB\x02\x01\0\0\0\0"[..], &[0x10; 8], b"L", b""].map(<[u8]>::to_vec));
     let versions = (0..=255).filter(|version| ![2, 3].contains(version));
     let other_versions = versions.map(|version| [lb(version, 1), whole(1)].concat());
@@ -261,6 +258,6 @@ fn over_v6(scene: &mut Scene) -> Result<Seen, String> {
     let long = jumbo(JUMBO + 20).split_off(8);
     let all = beyond_end().into_iter().chain(shorts).chain(cut_short()).chain(other_versions).chain(empties);
     let all = all.chain(times(100, magics)).chain(re_versions).chain(vec![hex(SYNC); 100]).chain(long);
-    scene.send(&beside, all)?;
+    env.send(&beside, all)?;
     beside.end()
 }

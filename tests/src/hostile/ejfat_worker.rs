@@ -22,7 +22,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_millis(200);
 const HANGS: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct WorkerProcess {
     child: Child,
     out: BufReader<ChildStdout>,
     pub(super) addresses: Vec<SocketAddr>,
@@ -42,7 +42,7 @@ pub(super) struct Ended {
     pub(super) lost: u64,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// Writes events into `folder`, or runs the command that `args` have there.
     pub(super) fn start(ip: IpAddr, folder: &Path, args: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(sibling("naa")?);
@@ -111,7 +111,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

@@ -9,8 +9,8 @@ use std::{
 use super::{
     attacker::{Attacker, Kind},
     bystander::Bystander,
-    case::{Case, Own, Seen},
-    ejfat::Scene,
+    case::{Case, Observation, Own},
+    ejfat::EjfatEnvironment,
     fairness_bystander::{Caller, newcomer},
     fairness_program::Program,
     raw::{Offer, RawPeer},
@@ -28,10 +28,10 @@ pub(super) const CASES: &[Case] = &[
         "worker hog",
         "matrix products in 16 sessions of one address, while another makes calls of 32 KiB",
         SERVED,
-        |scene| {
-            let (victim, bystander) = serving(scene, "true", &[], Caller::pooled)?;
+        |env| {
+            let (victim, bystander) = serving(env, "true", &[], Caller::pooled)?;
             let attack = Attack { kind: Kind::Workers, victim, bystander };
-            attack.run(scene, |_, _| Ok(()), |_, _| Ok(SERVED.into()))
+            attack.run(env, |_, _| Ok(()), |_, _| Ok(SERVED.into()))
         },
     )
     .growth(2048),
@@ -45,24 +45,24 @@ pub(super) const CASES: &[Case] = &[
         "level-19 compressor",
         "zstd at level 19 of 14 KiB in 8 sessions of one address, while another makes calls of 64 bytes",
         SERVED,
-        |scene| {
-            let (victim, bystander) = serving(scene, "true", &[], Caller::inline)?;
+        |env| {
+            let (victim, bystander) = serving(env, "true", &[], Caller::inline)?;
             let attack = Attack { kind: Kind::Compressor, victim, bystander };
-            attack.run(scene, |_, _| Ok(()), |_, _| Ok(SERVED.into()))
+            attack.run(env, |_, _| Ok(()), |_, _| Ok(SERVED.into()))
         },
     ),
     Case::fairness(
         "prime FFT",
         "a transform of 33 554 467 numbers in place, at a server under `ulimit -v` of 4 GiB",
         "refused or done",
-        |scene| {
-            let (victim, bystander) = serving(scene, "ulimit -v 4194304", &[], Caller::pooled)?;
+        |env| {
+            let (victim, bystander) = serving(env, "ulimit -v 4194304", &[], Caller::pooled)?;
             let attack = Attack { kind: Kind::PrimeFft, victim, bystander };
-            let judge = |_: &mut Program, counted: &str| match counted {
+            let check = |_: &mut Program, counted: &str| match counted {
                 "code 0x16" | "done" => Ok("refused or done".into()),
                 other => Err(format!("the transforms ended with {other}")),
             };
-            attack.run(scene, |_, _| Ok(()), judge)
+            attack.run(env, |_, _| Ok(()), check)
         },
     )
     .growth(3 << 10),
@@ -70,15 +70,15 @@ pub(super) const CASES: &[Case] = &[
         "memory hog",
         "sessions of one address that reserve all they get of 256 MiB, while others come",
         "three of three newcomers served",
-        |scene| {
+        |env| {
             let args = ["--memory", "256", "--session-memory", "256"];
-            let (victim, bystander) = serving(scene, "true", &args, Caller::inline)?;
+            let (victim, bystander) = serving(env, "true", &args, Caller::inline)?;
             let server = victim.at("address")?;
             let attack = Attack { kind: Kind::Memory, victim, bystander };
-            let newcomers = |scene: &mut Scene, _: &Program| {
-                (0..3).try_for_each(|_| newcomer(scene.address(false), server, 1 << 20))
+            let newcomers = |env: &mut EjfatEnvironment, _: &Program| {
+                (0..3).try_for_each(|_| newcomer(env.address(false), server, 1 << 20))
             };
-            attack.run(scene, newcomers, |_, _| Ok("three of three newcomers served".into()))
+            attack.run(env, newcomers, |_, _| Ok("three of three newcomers served".into()))
         },
     ),
     Case::fairness(
@@ -91,15 +91,15 @@ pub(super) const CASES: &[Case] = &[
 
 /// `naa serve` on an address of its own, and a bystander on another.
 pub(super) fn serving(
-    scene: &mut Scene,
+    env: &mut EjfatEnvironment,
     shell: &str,
     args: &[&str],
     connect: fn(IpAddr, std::net::SocketAddr) -> Result<Caller, String>,
 ) -> Result<(Program, Bystander), String> {
-    let bind = scene.address(false).to_string();
+    let bind = env.address(false).to_string();
     let all = [&["serve", "--json", "--port", "0", "--bind", &bind][..], args].concat();
     let victim = Program::start(shell, &all)?;
-    let (local, server) = (scene.address(false), victim.at("address")?);
+    let (local, server) = (env.address(false), victim.at("address")?);
     Ok((victim, Bystander::start("calls", move || connect(local, server))))
 }
 
@@ -114,27 +114,27 @@ impl Attack {
     /// Attacks [`Program::at`] `address` from an address of its own; `besides` is done meanwhile.
     fn run(
         self,
-        scene: &mut Scene,
-        besides: impl FnOnce(&mut Scene, &Program) -> Result<(), String>,
-        judge: impl FnOnce(&mut Program, &str) -> Result<String, String>,
-    ) -> Result<Seen, String> {
+        env: &mut EjfatEnvironment,
+        besides: impl FnOnce(&mut EjfatEnvironment, &Program) -> Result<(), String>,
+        check: impl FnOnce(&mut Program, &str) -> Result<String, String>,
+    ) -> Result<Observation, String> {
         let target = self.victim.at("address")?.to_string();
         let Self { kind, mut victim, bystander } = self;
-        compare(scene, &mut victim, &bystander, (kind, &[target]), besides, judge)
+        compare(env, &mut victim, &bystander, (kind, &[target]), besides, check)
     }
 }
 
-/// Measures the bystander in quiet and under attack, then asks `judge` for the answer, which gets what the attacker
+/// Measures the bystander in quiet and under attack, then asks `check` for the answer, which gets what the attacker
 /// counted. Whatever happens the bystander must not lose anything.
 pub(super) fn compare(
-    scene: &mut Scene,
+    env: &mut EjfatEnvironment,
     victim: &mut Program,
     bystander: &Bystander,
     (kind, targets): (Kind, &[String]),
-    besides: impl FnOnce(&mut Scene, &Program) -> Result<(), String>,
-    judge: impl FnOnce(&mut Program, &str) -> Result<String, String>,
-) -> Result<Seen, String> {
-    let seconds = |quick, full| Duration::from_millis(scene.times(quick, full));
+    besides: impl FnOnce(&mut EjfatEnvironment, &Program) -> Result<(), String>,
+    check: impl FnOnce(&mut Program, &str) -> Result<String, String>,
+) -> Result<Observation, String> {
+    let seconds = |quick, full| Duration::from_millis(env.times(quick, full));
     let (warm, quiet, attacked) = (seconds(150, 500), seconds(500, 2000), seconds(1000, kind.full_time()));
     thread::sleep(warm);
     drop(bystander.take());
@@ -145,9 +145,9 @@ pub(super) fn compare(
     }
     let mut own = Own { quiet: Some(log.latency()), ..Own::default() };
     let before = victim.held()?.rss_kib;
-    let attacker = Attacker::start(kind, scene.address(false), targets)?;
+    let attacker = Attacker::start(kind, env.address(false), targets)?;
     let begun = Instant::now();
-    own.why.extend(besides(scene, victim).err());
+    own.why.extend(besides(env, victim).err());
     thread::sleep(attacked.saturating_sub(begun.elapsed()));
     let mut log = bystander.take();
     own.bystander = log.latency();
@@ -155,7 +155,7 @@ pub(super) fn compare(
     let peak = victim.held().map_or(0, |held| held.rss_kib);
     own.growth_kib = peak - before;
     let counted = attacker.end();
-    let answer = counted.clone().and_then(|counted| judge(victim, &counted));
+    let answer = counted.clone().and_then(|counted| check(victim, &counted));
     let counted = counted.unwrap_or_default();
     // What it lost while the attacker ended.
     own.why.append(&mut bystander.take().failures);
@@ -166,11 +166,11 @@ pub(super) fn compare(
         own.why.push(why);
         String::new()
     });
-    Ok(Seen { own: Some(own), ..Seen::noted(answer, counted) })
+    Ok(Observation { own: Some(own), ..Observation::noted(answer, counted) })
 }
 
-fn call_and_leave(scene: &mut Scene) -> Result<Seen, String> {
-    let (victim, bystander) = serving(scene, "true", &[], Caller::pooled)?;
+fn call_and_leave(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let (victim, bystander) = serving(env, "true", &[], Caller::pooled)?;
     let before = victim.held()?.rss_kib;
     let attack = Attack { kind: Kind::CallAndLeave, victim, bystander };
     let free = |victim: &mut Program, _: &str| {
@@ -192,32 +192,32 @@ fn call_and_leave(scene: &mut Scene) -> Result<Seen, String> {
             }
         }
     };
-    let seen = attack.run(scene, |_, _| Ok(()), free)?;
+    let observation = attack.run(env, |_, _| Ok(()), free)?;
     // What it used meanwhile is its own affair, as long as it falls back.
-    let own = seen.own.map(|own| Own { growth_kib: 0, ..own });
-    Ok(Seen { own, ..seen })
+    let own = observation.own.map(|own| Own { growth_kib: 0, ..own });
+    Ok(Observation { own, ..observation })
 }
 
-fn log_flood(scene: &mut Scene) -> Result<Seen, String> {
+fn log_flood(env: &mut EjfatEnvironment) -> Result<Observation, String> {
     /// Lines of one peer: at once, and each second.
     const LINES: [f64; 2] = [16.0, 5.0];
-    let (victim, bystander) = serving(scene, "true", &[], Caller::inline)?;
+    let (victim, bystander) = serving(env, "true", &[], Caller::inline)?;
     let server = victim.at("address")?;
-    let unlucky = scene.address(false);
-    let seed = scene.random.next_u32();
+    let unlucky = env.address(false);
+    let seed = env.random.next_u32();
     let begin = Instant::now();
-    let fail = move |_: &mut Scene, _: &Program| {
+    let fail = move |_: &mut EjfatEnvironment, _: &Program| {
         // In the middle of the flood a bystander fails, too.
         thread::sleep(Duration::from_millis(500));
         let mut peer = RawPeer::open(unlucky, seed)?;
         let mut wire = peer.connect(server, &Offer::default())?;
         peer.send_message(&mut wire, &[9; 64])?;
         // The server refuses, and tells of it when the session is over.
-        peer.hear(&mut wire, Duration::from_secs(2))?;
+        peer.receive(&mut wire, Duration::from_secs(2))?;
         peer.disconnect(&wire)
     };
-    let judge = move |victim: &mut Program, counted: &str| {
-        let (said, seconds) = (victim.said(), begin.elapsed().as_secs_f64());
+    let check = move |victim: &mut Program, counted: &str| {
+        let (said, seconds) = (victim.output(), begin.elapsed().as_secs_f64());
         let lines = said.lines().count();
         if lines as f64 > LINES[0] + LINES[1] * seconds {
             return Err(format!(
@@ -230,5 +230,5 @@ fn log_flood(scene: &mut Scene) -> Result<Seen, String> {
         }
         Ok("few lines, the bystander's among them".into())
     };
-    Attack { kind: Kind::Failures, victim, bystander }.run(scene, fail, judge)
+    Attack { kind: Kind::Failures, victim, bystander }.run(env, fail, check)
 }

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// A round of more than this counts as not answered.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Bytes of a call that a server gives to a worker, and of one that it makes itself.
 const POOLED: usize = 32 << 10;
 const INLINE: usize = 64;
@@ -59,7 +59,7 @@ impl Caller {
     ) -> Result<Self, String> {
         let device = Device::open(local).map_err(|e| e.to_string())?;
         // A server that died is known after about a second.
-        let config = SessionConfig { setup_timeout: PATIENCE, ack_timeout: 15, ..SessionConfig::default() };
+        let config = SessionConfig { setup_timeout: TIME_LIMIT, ack_timeout: 15, ..SessionConfig::default() };
         let session = Session::connect(&device, server, params, &config).map_err(|e| e.to_string())?;
         Ok(Self { session, function, result, _device: device })
     }
@@ -69,14 +69,14 @@ impl Peer for Caller {
     fn round(&mut self, n: u64) -> Result<(), String> {
         let failed = |e: naa_host::Error| e.to_string();
         self.session.invoke(self.function, U24::default()).map_err(failed)?;
-        let outcome = self.session.wait_timeout(PATIENCE).map_err(failed)?;
+        let outcome = self.session.wait_timeout(TIME_LIMIT).map_err(failed)?;
         outcome.ok_or("no answer within 5 s")?.into_result().map(drop).map_err(failed)?;
         let (param, right) = &self.result;
-        if self.session.lease(*param).map_err(failed)? != right {
+        if self.session.slice(*param).map_err(failed)? != right {
             return Err(format!("call {n} gave a wrong result"));
         }
         // The result is cleared, so that the next call cannot pass with the result of this one.
-        self.session.lease_mut(*param).map_err(failed)?.fill(0);
+        self.session.slice_mut(*param).map_err(failed)?.fill(0);
         Ok(())
     }
 }
@@ -84,11 +84,11 @@ impl Peer for Caller {
 /// Somebody without a session: it must get one, with a region of so many bytes, and have a call answered.
 pub(super) fn newcomer(local: IpAddr, server: SocketAddr, bytes: usize) -> Result<(), String> {
     let device = Device::open(local).map_err(|e| e.to_string())?;
-    let config = SessionConfig { setup_timeout: PATIENCE, ..SessionConfig::default() };
+    let config = SessionConfig { setup_timeout: TIME_LIMIT, ..SessionConfig::default() };
     let session = Session::connect(&device, server, &[Param::in_out(bytes)], &config);
     let mut session = session.map_err(|e| format!("a newcomer's session: {e}"))?;
     session.call(INCREMENT).map_err(|e| format!("a newcomer's call: {e}"))?;
-    if session.lease(0).map_err(|e| e.to_string())?.iter().any(|byte| *byte != 1) {
+    if session.slice(0).map_err(|e| e.to_string())?.iter().any(|byte| *byte != 1) {
         return Err("a newcomer's call gave a wrong result".into());
     }
     session.finalize().map_err(|e| e.to_string())
@@ -104,7 +104,7 @@ impl Forwarded {
     /// The load balancer's tables have this sender, and this worker as the only one.
     pub(super) fn connect(sender: IpAddr, worker: SocketAddr, balancer: SocketAddr) -> Result<Self, String> {
         let worker = UdpSocket::bind(worker).map_err(|e| format!("cannot bind {worker}: {e}"))?;
-        worker.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+        worker.set_read_timeout(Some(TIME_LIMIT)).map_err(|e| e.to_string())?;
         Ok(Self { sender: bound(sender, balancer)?, worker })
     }
 }
@@ -126,8 +126,8 @@ pub(super) struct Scraper(pub(super) SocketAddr);
 impl Peer for Scraper {
     fn round(&mut self, n: u64) -> Result<(), String> {
         let failed = |e: std::io::Error| format!("request {n} for metrics: {e}");
-        let mut stream = TcpStream::connect_timeout(&self.0, PATIENCE).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let mut stream = TcpStream::connect_timeout(&self.0, TIME_LIMIT).map_err(failed)?;
+        stream.set_read_timeout(Some(TIME_LIMIT)).map_err(failed)?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").map_err(failed)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map_err(failed)?;

@@ -74,19 +74,19 @@ impl Program {
     /// Why it does not run any more.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
-        let said = self.said();
+        let said = self.output();
         Some(format!("the program ended with {status}: {}", said.lines().last().unwrap_or_default()))
     }
 
     /// What it has said so far.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn output(&self) -> String {
         String::from_utf8_lossy(&lock(&self.log)).into_owned()
     }
 
     /// Ends it; gives all that it said.
     fn end(mut self) -> Result<String, String> {
         self.kill();
-        Ok(self.said())
+        Ok(self.output())
     }
 
     fn kill(&mut self) {

@@ -10,17 +10,17 @@ use std::{
 use super::{
     attacker::Kind,
     bystander::Bystander,
-    case::{Case, Seen},
-    ejfat::Scene,
+    case::{Case, Observation},
+    ejfat::EjfatEnvironment,
     fairness::compare,
     fairness_bystander::{Forwarded, Scraper},
     fairness_program::Program,
-    resources_process::{Folder, after, run, sibling},
+    resources_process::{TempFolder, after, run, sibling},
 };
 
 const TOKEN: &str = "right";
 /// A caller over gRPC that has no answer by then is not served.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) const CASES: &[Case] = &[
     Case::fairness(
@@ -33,12 +33,12 @@ pub(super) const CASES: &[Case] = &[
         "idle seats",
         "200 TCP connections of one address each to --grpc and --metrics that say nothing",
         "three of three served",
-        seats,
+        idle_connections,
     ),
 ];
 
 /// A file of tables that lead from the sender to one worker.
-fn rules(folder: &Folder, name: &str, ips: [IpAddr; 2], worker: SocketAddr) -> Result<PathBuf, String> {
+fn rules(folder: &TempFolder, name: &str, ips: [IpAddr; 2], worker: SocketAddr) -> Result<PathBuf, String> {
     let [balancer, sender] = ips;
     let text = format!(
         "load_balancers:\n- lb: 0\n  addresses: [\"{balancer}\"]\n  senders: [\"{sender}\"]\n  epochs:\n  - {{id: 0, \
@@ -61,10 +61,10 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn tables(scene: &mut Scene) -> Result<Seen, String> {
-    let folder = Folder::new("tables")?;
-    let [balancer, sender, insider] = [(); 3].map(|()| scene.address(false));
-    let (worker, elsewhere) = (free(scene.address(false))?, free(scene.address(false))?);
+fn tables(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let folder = TempFolder::new("tables")?;
+    let [balancer, sender, insider] = [(); 3].map(|()| env.address(false));
+    let (worker, elsewhere) = (free(env.address(false))?, free(env.address(false))?);
     let right = rules(&folder, "right.yaml", [balancer, sender], worker)?;
     let wrong = rules(&folder, "wrong.yaml", [balancer, sender], elsewhere)?;
     let (listen, serve) = (SocketAddr::new(balancer, 0).to_string(), balancer.to_string());
@@ -92,7 +92,7 @@ fn tables(scene: &mut Scene) -> Result<Seen, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         run(command)
     };
-    let judge = |_: &mut Program, counted: &str| {
+    let check = |_: &mut Program, counted: &str| {
         if !counted.starts_with("0 tables taken, others") {
             return Err(format!("from an address outside of --allow: {counted}"));
         }
@@ -103,24 +103,24 @@ fn tables(scene: &mut Scene) -> Result<Seen, String> {
         Ok("refused at start; outsiders kept out, insiders let in".into())
     };
     let targets = [wrong.clone(), place.clone()];
-    compare(scene, &mut victim, &bystander, (Kind::Tables, &targets), |_, _| Ok(()), judge)
+    compare(env, &mut victim, &bystander, (Kind::Tables, &targets), |_, _| Ok(()), check)
 }
 
-fn seats(scene: &mut Scene) -> Result<Seen, String> {
-    let ip = scene.address(false);
+fn idle_connections(env: &mut EjfatEnvironment) -> Result<Observation, String> {
+    let ip = env.address(false);
     let at = SocketAddr::new(ip, 0).to_string();
     let args =
         ["lb", "forward", "--json", "--listen", &at, "--grpc", &at, "--token", TOKEN, "--metrics", &at];
     let mut victim = Program::start("true", &args)?;
     let (grpc, metrics) = (victim.at("grpc")?, victim.at("metrics")?);
     let bystander = Bystander::start("asks for metrics", move || Ok(Scraper(metrics)));
-    let asked = move |_: &mut Scene, _: &Program| (0..3).try_for_each(|n| ask(grpc, n));
+    let asked = move |_: &mut EjfatEnvironment, _: &Program| (0..3).try_for_each(|n| ask(grpc, n));
     let targets = [grpc.to_string(), metrics.to_string()];
-    let judge = |_: &mut Program, counted: &str| match counted {
+    let check = |_: &mut Program, counted: &str| match counted {
         "400 connections" => Ok("three of three served".into()),
         _ => Err(format!("the attacker has {counted}")),
     };
-    compare(scene, &mut victim, &bystander, (Kind::Seats, &targets), asked, judge)
+    compare(env, &mut victim, &bystander, (Kind::IdleConnections, &targets), asked, check)
 }
 
 /// Another source with the right token.
@@ -131,9 +131,9 @@ fn ask(grpc: SocketAddr, n: usize) -> Result<(), String> {
     let mut child = command.spawn().map_err(|e| format!("cannot run naa: {e}"))?;
     let begin = Instant::now();
     while child.try_wait().map_err(|e| e.to_string())?.is_none() {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIME_LIMIT {
             child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
-            return Err(format!("caller {n} over gRPC was not served within {PATIENCE:?}"));
+            return Err(format!("caller {n} over gRPC was not served within {TIME_LIMIT:?}"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

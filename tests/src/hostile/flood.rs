@@ -8,16 +8,16 @@ use std::{
 
 use roce::{
     opcode,
-    wire::{Reth, mad::Message},
+    wire::{Reth, mad::CmMessage},
 };
 
 use super::{
-    case::{Case, Seen},
+    bare_qp_server::{LEN, RW},
+    case::{Case, Observation},
+    environment::Environment,
     memory::region,
     packets::still_alive,
     raw::{Offer, RawPeer},
-    stage::Stage,
-    target::{LEN, RW},
     wire::{Answer, Wire},
 };
 
@@ -41,15 +41,15 @@ pub(super) const CASES: &[Case] = &[
         "one WRITE of 8 bytes at full rate, ACKs asked for and not read",
         "alive",
         &["duplicate_request"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             let region = wire.regions[RW];
             let mut write = wire.packet(opcode::WRITE_ONLY, wire.psn.minus(1));
             write.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
             write.payload = b"deadbeef";
             // Sent again and again it is a duplicate, which is answered like the first.
             let bytes = peer.sealed(wire.peer, &write);
-            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+            at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
     )
     .p99(BUSY),
@@ -59,12 +59,12 @@ pub(super) const CASES: &[Case] = &[
         "SENDs at full rate, all ahead of one that never comes",
         "alive",
         &["out_of_seq_request"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             let mut send = wire.packet(opcode::SEND_ONLY, wire.psn.plus(9));
             send.payload = &[7; 512];
             let bytes = peer.sealed(wire.peer, &send);
-            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+            at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
     )
     .p99(BUSY),
@@ -74,15 +74,15 @@ pub(super) const CASES: &[Case] = &[
         "READs of 4000 bytes at full rate, again and again the same",
         "alive",
         &["duplicate_request"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             let region = wire.regions[RW];
             let mut read = wire.packet(opcode::READ_REQUEST, wire.psn);
             read.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 });
             peer.send(wire.peer, &read)?;
             wire.psn = wire.psn.plus((LEN as u32).div_ceil(wire.mtu as u32));
             let bytes = peer.sealed(wire.peer, &read);
-            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+            at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
     )
     .p99(BUSY),
@@ -92,11 +92,11 @@ pub(super) const CASES: &[Case] = &[
         "random datagrams of up to 1400 bytes at full rate",
         "alive",
         &["rx_malformed"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             let mut bytes = vec![0; 1400];
             peer.random.fill(&mut bytes);
-            at_full_rate(stage, &mut peer, &mut wire, |n| {
+            at_full_rate(env, &mut peer, &mut wire, |n| {
                 let start = n * 13 % 1000;
                 bytes[start..start + n * 7 % (1400 - start)].to_vec()
             })
@@ -109,13 +109,13 @@ pub(super) const CASES: &[Case] = &[
         "packets with the right QPN and a wrong ICRC at full rate",
         "alive",
         &["rx_icrc_encapsulated"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
             packet.payload = &[0; 1024];
             let mut bytes = peer.sealed(wire.peer, &packet);
             bytes[100] ^= 1;
-            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+            at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
     )
     .p99(BUSY),
@@ -125,13 +125,13 @@ pub(super) const CASES: &[Case] = &[
         "advertisements left unacknowledged, sockets never read",
         "DREQ",
         &["retry_exceeded_err"],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             peer.acknowledges = false;
             let mut wires = Vec::new();
             for _ in 0..64 {
                 wires.push(peer.session(
-                    stage.server(),
+                    env.server(),
                     &Offer { ack_timeout: 12, ..Offer::default() },
                     &[region(4096)],
                 )?);
@@ -146,12 +146,12 @@ pub(super) const CASES: &[Case] = &[
         "200 sessions with regions, idle, their sockets open but silent",
         "DREQ",
         &["retry_exceeded_err"],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let offer = Offer { ack_timeout: 12, ..Offer::default() };
             let mut wires = Vec::new();
             for _ in 0..200 {
-                wires.push(peer.session(stage.server(), &offer, &[region(4096)])?);
+                wires.push(peer.session(env.server(), &offer, &[region(4096)])?);
             }
             peer.drain()?;
             // The server asks for a sign of life every two seconds and gets none.
@@ -162,31 +162,31 @@ pub(super) const CASES: &[Case] = &[
     .long(),
 ];
 
-/// Each session gets its DREQ, which may come more than once, and none of them later than `patience` after another.
-fn given_up(peer: &mut RawPeer, wires: &[Wire], patience: Duration) -> Result<Seen, String> {
+/// Each session gets its DREQ, which may come more than once, and none of them later than `limit` after another.
+fn given_up(peer: &mut RawPeer, wires: &[Wire], limit: Duration) -> Result<Observation, String> {
     let all: BTreeSet<_> = wires.iter().map(|wire| wire.ids.local).collect();
     let mut over = BTreeSet::new();
-    let mut deadline = Instant::now() + patience;
+    let mut deadline = Instant::now() + limit;
     while over.len() < all.len() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(mad) = peer.hear_mad(left)? else {
+        let Some(mad) = peer.receive_mad(left)? else {
             return Err(format!("{} of {} sessions were given up", over.len(), all.len()));
         };
-        if let Message::Dreq(dreq) = mad.message
+        if let CmMessage::Dreq(dreq) = mad.message
             && all.contains(&dreq.ids.remote)
             && over.insert(dreq.ids.remote)
         {
-            deadline = Instant::now() + patience;
+            deadline = Instant::now() + limit;
         }
     }
-    Ok(Seen::noted("DREQ", format!("{} sessions given up", over.len())))
+    Ok(Observation::noted("DREQ", format!("{} sessions given up", over.len())))
 }
 
 /// Windows of 64 in order; one that is not acknowledged goes out again.
-fn valid_writes(stage: &mut Stage) -> Result<Seen, String> {
-    let (mut peer, mut wire) = stage.connected()?;
+fn valid_writes(env: &mut Environment) -> Result<Observation, String> {
+    let (mut peer, mut wire) = env.connected()?;
     let region = wire.regions[RW];
-    let time = full_time(stage);
+    let time = full_time(env);
     let start = Instant::now();
     let mut acknowledged = 0;
     while start.elapsed() < time {
@@ -199,7 +199,7 @@ fn valid_writes(stage: &mut Stage) -> Result<Seen, String> {
             peer.queue(wire.peer, &peer.sealed(wire.peer, &write))?;
         }
         peer.flush()?;
-        while let Some(answer) = peer.hear(&mut wire, Duration::from_millis(5))? {
+        while let Some(answer) = peer.receive(&mut wire, Duration::from_millis(5))? {
             if answer == (Answer::Ack { psn: last }) {
                 acknowledged += 64;
                 wire.psn = last.plus(1);
@@ -209,23 +209,23 @@ fn valid_writes(stage: &mut Stage) -> Result<Seen, String> {
     }
     let rate = f64::from(acknowledged) / start.elapsed().as_secs_f64();
     peer.drain()?;
-    still_alive(stage, &mut peer, &mut wire)?;
-    Ok(Seen::noted("alive", format!("{rate:.0} WRITEs/s")))
+    still_alive(env, &mut peer, &mut wire)?;
+    Ok(Observation::noted("alive", format!("{rate:.0} WRITEs/s")))
 }
 
-fn full_time(stage: &Stage) -> Duration {
-    Duration::from_secs(if stage.quick { 1 } else { 3 })
+fn full_time(env: &Environment) -> Duration {
+    Duration::from_secs(if env.quick { 1 } else { 3 })
 }
 
 /// For three seconds, one in a quick run, without reading. The connection then still works.
 fn at_full_rate(
-    stage: &mut Stage,
+    env: &mut Environment,
     peer: &mut RawPeer,
     wire: &mut Wire,
     mut next: impl FnMut(usize) -> Vec<u8>,
-) -> Result<Seen, String> {
+) -> Result<Observation, String> {
     let to: SocketAddr = wire.peer;
-    let time = full_time(stage);
+    let time = full_time(env);
     let start = Instant::now();
     let mut sent = 0;
     while start.elapsed() < time {
@@ -237,6 +237,6 @@ fn at_full_rate(
     }
     let rate = sent as f64 / start.elapsed().as_secs_f64();
     peer.drain()?;
-    still_alive(stage, peer, wire)?;
-    Ok(Seen::noted("alive", format!("{rate:.0} datagrams/s")))
+    still_alive(env, peer, wire)?;
+    Ok(Observation::noted("alive", format!("{rate:.0} datagrams/s")))
 }

@@ -16,9 +16,9 @@ use roce_udp::socket::{Port, PortConfig, ROCE_PORT};
 use simnet::Random;
 
 use super::{
-    case::{Case, Seen},
-    resources_process::{Folder, Held, shared_memory, sibling},
-    stage::Stage,
+    case::{Case, Observation},
+    environment::Environment,
+    resources_process::{Held, TempFolder, shared_memory, sibling},
 };
 
 const GROUP: &str = "killed";
@@ -51,10 +51,10 @@ pub(super) const CASES: &[Case] = &[
     .p99(Duration::from_millis(100)),
 ];
 
-struct Actor(Child);
+struct PeerProcess(Child);
 
-impl Actor {
-    fn start(args: &[&str], folder: &Folder) -> Result<Self, String> {
+impl PeerProcess {
+    fn start(args: &[&str], folder: &TempFolder) -> Result<Self, String> {
         let mut command = Command::new(sibling("actor")?);
         command.args(args).env("TMPDIR", &folder.0).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Self(command.spawn().map_err(|e| format!("{command:?}: {e}"))?))
@@ -83,16 +83,16 @@ fn is_free(ip: IpAddr) -> Result<(), String> {
     Port::bind((ip, ROCE_PORT).into(), &PortConfig::default()).map(drop).map_err(|e| e.to_string())
 }
 
-fn hosts(stage: &mut Stage) -> Result<Seen, String> {
+fn hosts(env: &mut Environment) -> Result<Observation, String> {
     const AT_ONCE: usize = 3;
-    let folder = Folder::new("kills")?;
-    let (server, pid) = (stage.server().to_string(), stage.victim.pid());
+    let folder = TempFolder::new("kills")?;
+    let (server, pid) = (env.server().to_string(), env.victim.pid());
     let shared = shared_memory();
-    let before = (in_use(stage)?, Held::by(pid)?);
-    let kills = stage.times(30, 500) as usize;
+    let before = (in_use(env)?, Held::by(pid)?);
+    let kills = env.times(30, 500) as usize;
     // Several for each, so that no address has more sessions than one may before the dead are noticed.
-    let locals: Vec<_> = (0..24).map(|_| stage.address()).collect();
-    let work: Vec<_> = (0..AT_ONCE).map(|n| (n, stage.random.next_u64())).collect();
+    let locals: Vec<_> = (0..24).map(|_| env.address()).collect();
+    let work: Vec<_> = (0..AT_ONCE).map(|n| (n, env.random.next_u64())).collect();
     thread::scope(|scope| {
         let threads: Vec<_> = work
             .into_iter()
@@ -103,7 +103,7 @@ fn hosts(stage: &mut Stage) -> Result<Seen, String> {
                     for n in (worker..kills).step_by(AT_ONCE) {
                         // A worker's addresses are its own.
                         let local = locals[n % (locals.len() / AT_ONCE) * AT_ONCE + worker];
-                        let host = Actor::start(&["host", server, &local.to_string()], folder)?;
+                        let host = PeerProcess::start(&["host", server, &local.to_string()], folder)?;
                         thread::sleep(Duration::from_micros(random.range(0..=LATEST)));
                         host.kill()
                             .and_then(|()| is_free(local))
@@ -116,9 +116,9 @@ fn hosts(stage: &mut Stage) -> Result<Seen, String> {
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
     })?;
     let start = Instant::now();
-    while in_use(stage)? != before.0 {
+    while in_use(env)? != before.0 {
         if start.elapsed() > NOTICED {
-            let left = in_use(stage)?;
+            let left = in_use(env)?;
             return Err(format!("{left:?} sessions and bytes after {NOTICED:?}, {:?} before", before.0));
         }
         thread::sleep(Duration::from_millis(100));
@@ -128,23 +128,23 @@ fn hosts(stage: &mut Stage) -> Result<Seen, String> {
     if shared_memory() != shared || !folder.names().is_empty() {
         return Err("files were left".into());
     }
-    Ok(Seen::noted("nothing left", format!("{kills} times, sessions gone after {noticed:.1?}")))
+    Ok(Observation::noted("nothing left", format!("{kills} times, sessions gone after {noticed:.1?}")))
 }
 
 /// Sessions, and bytes of their regions.
-fn in_use(stage: &mut Stage) -> Result<(u64, u64), String> {
-    let report = stage.victim.report()?;
+fn in_use(env: &mut Environment) -> Result<(u64, u64), String> {
+    let report = env.victim.report()?;
     Ok((report.counters.get("sessions").copied().ok_or("no counter")?, report.memory))
 }
 
-fn servers(stage: &mut Stage) -> Result<Seen, String> {
+fn servers(env: &mut Environment) -> Result<Observation, String> {
     const AT_ONCE: usize = 10;
     const ROUNDS: usize = 4;
-    let folder = Folder::new("kills")?;
-    let kills = stage.times(30, 500) as usize;
+    let folder = TempFolder::new("kills")?;
+    let kills = env.times(30, 500) as usize;
     let shared = shared_memory();
     let work: Vec<_> =
-        (0..AT_ONCE).map(|n| (n, stage.address(), stage.address(), stage.random.next_u64())).collect();
+        (0..AT_ONCE).map(|n| (n, env.address(), env.address(), env.random.next_u64())).collect();
     let worst = Mutex::new(Duration::ZERO);
     let kill = |numbers: Range<usize>| {
         thread::scope(|scope| {
@@ -186,12 +186,17 @@ fn servers(stage: &mut Stage) -> Result<Seen, String> {
         return Err("files were left".into());
     }
     let worst = worst.into_inner().map_err(|_| "a thread panicked")?;
-    Ok(Seen::noted("told in time", format!("{kills} times or more, the slowest after {worst:.1?}")))
+    Ok(Observation::noted("told in time", format!("{kills} times or more, the slowest after {worst:.1?}")))
 }
 
 /// How long after the kill the host knew.
-fn server_killed(folder: &Folder, device: &Device, ip: IpAddr, after: Duration) -> Result<Duration, String> {
-    let mut server = Actor::start(&["server", &SocketAddr::new(ip, 0).to_string()], folder)?;
+fn server_killed(
+    folder: &TempFolder,
+    device: &Device,
+    ip: IpAddr,
+    after: Duration,
+) -> Result<Duration, String> {
+    let mut server = PeerProcess::start(&["server", &SocketAddr::new(ip, 0).to_string()], folder)?;
     let said = server.says()?;
     let address = said.strip_prefix("ready ").and_then(|text| text.parse().ok());
     let address = address.ok_or_else(|| format!("the server said {said:?}"))?;
@@ -227,7 +232,7 @@ fn work(device: &Device, address: SocketAddr) -> Result<(Error, Instant), String
     };
     for round in 1u64.. {
         match session.call(INCREMENT) {
-            Ok(()) if session.lease(0).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == round as u8)) => {}
+            Ok(()) if session.slice(0).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == round as u8)) => {}
             Ok(()) => return Err(format!("call {round} gave a wrong result")),
             Err(error) => return Ok((error, Instant::now())),
         }

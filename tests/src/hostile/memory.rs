@@ -1,13 +1,15 @@
 //! Keys, bounds and access: what a peer may reach.
 
-use mrsp::{FunctionCode, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, U24, immediate::Request};
+use mrsp::{
+    FunctionCode, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, U24, immediate::RequestImmediate,
+};
 use roce::{opcode, wire::Reth};
 
 use super::{
-    case::{Case, Seen},
+    bare_qp_server::{FOREIGN, LEN, READ_ONLY, RW, WRITE_ONLY},
+    case::{Case, Observation},
+    environment::Environment,
     raw::{Offer, RawPeer},
-    stage::Stage,
-    target::{FOREIGN, LEN, READ_ONLY, RW, WRITE_ONLY},
     wire::{NAK_ACCESS, NAK_INVALID, Wire},
 };
 use crate::slow::SLOW;
@@ -23,13 +25,10 @@ pub(super) const CASES: &[Case] = &[
         "WRITE, READ with the RKey plus 1, xor 0x80000000, 0, 0xffffffff",
         NAK_ACCESS,
         ACCESS,
-        |stage| {
+        |env| {
             let forgeries: [fn(u32) -> u32; 4] =
                 [|k| k.wrapping_add(1), |k| k ^ 1 << 31, |_| 0, |_| u32::MAX];
-            all(
-                stage,
-                forgeries.iter().map(|forge| at(|r| Reth { rkey: forge(r[RW].rkey), ..whole(&r[RW]) })),
-            )
+            all(env, forgeries.iter().map(|forge| at(|r| Reth { rkey: forge(r[RW].rkey), ..whole(&r[RW]) })))
         },
     ),
     Case::new(
@@ -46,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE, READ at the bystander's region",
         NAK_ACCESS,
         ACCESS,
-        |stage| all(stage, [at(|r| whole(&r[FOREIGN]))]),
+        |env| all(env, [at(|r| whole(&r[FOREIGN]))]),
     ),
     Case::new(
         GROUP,
@@ -78,16 +77,16 @@ pub(super) const CASES: &[Case] = &[
         "WRITE into the function's input while it runs",
         NAK_ACCESS,
         ACCESS,
-        |stage| {
-            let (mut peer, mut wire) = calling(stage)?;
+        |env| {
+            let (mut peer, mut wire) = calling(env)?;
             let reth = whole(&wire.regions[0]);
             write(&mut peer, &mut wire, reth, &[7; 64])?;
             Ok(peer.verdict(&mut wire)?.into())
         },
     ),
-    Case::new(GROUP, "bounds wrap", "8 and 16 bytes at 0xfffffffffffffff8", NAK_ACCESS, ACCESS, |stage| {
+    Case::new(GROUP, "bounds wrap", "8 and 16 bytes at 0xfffffffffffffff8", NAK_ACCESS, ACCESS, |env| {
         let wrap = |length| at(move |r| Reth { addr: u64::MAX - 7, length, rkey: r[RW].rkey });
-        all(stage, [wrap(8), wrap(16)])
+        all(env, [wrap(8), wrap(16)])
     }),
     Case::new(
         GROUP,
@@ -95,7 +94,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE, READ of 4 bytes, the last beyond the region",
         NAK_ACCESS,
         ACCESS,
-        |stage| all(stage, [at(|r| Reth { addr: r[RW].addr + LEN as u64 - 3, length: 4, rkey: r[RW].rkey })]),
+        |env| all(env, [at(|r| Reth { addr: r[RW].addr + LEN as u64 - 3, length: 4, rkey: r[RW].rkey })]),
     ),
     Case::new(
         GROUP,
@@ -103,7 +102,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE, READ of 4 bytes, the first before the region",
         NAK_ACCESS,
         ACCESS,
-        |stage| all(stage, [at(|r| Reth { addr: r[RW].addr - 1, length: 4, rkey: r[RW].rkey })]),
+        |env| all(env, [at(|r| Reth { addr: r[RW].addr - 1, length: 4, rkey: r[RW].rkey })]),
     ),
     Case::new(
         GROUP,
@@ -111,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
         "READ at a region without remote read",
         NAK_ACCESS,
         ACCESS,
-        |stage| refused(stage, [at(|r| whole(&r[WRITE_ONLY]))], false),
+        |env| refused(env, [at(|r| whole(&r[WRITE_ONLY]))], false),
     ),
     Case::new(
         GROUP,
@@ -119,9 +118,9 @@ pub(super) const CASES: &[Case] = &[
         "READ at what a host may only write",
         NAK_ACCESS,
         ACCESS,
-        |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+        |env| {
+            let mut peer = env.attacker()?;
+            let mut wire = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
             let reth = whole(&wire.regions[0]);
             read(&mut peer, &mut wire, reth)?;
             Ok(peer.verdict(&mut wire)?.into())
@@ -133,7 +132,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE at a region without remote write",
         NAK_ACCESS,
         ACCESS,
-        |stage| refused(stage, [at(|r| whole(&r[READ_ONLY]))], true),
+        |env| refused(env, [at(|r| whole(&r[READ_ONLY]))], true),
     ),
     Case::new(
         GROUP,
@@ -141,14 +140,14 @@ pub(super) const CASES: &[Case] = &[
         "RETH length one more than the region, 2^20, 2^31",
         NAK_ACCESS,
         ACCESS,
-        |stage| {
+        |env| {
             let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
-            all(stage, [long(LEN as u32 + 1), long(1 << 20), long(1 << 31)])
+            all(env, [long(LEN as u32 + 1), long(1 << 20), long(1 << 31)])
         },
     ),
-    Case::new(GROUP, "length over 2^31", "RETH length 2^31 + 1, 0xffffffff", NAK_INVALID, INVALID, |stage| {
+    Case::new(GROUP, "length over 2^31", "RETH length 2^31 + 1, 0xffffffff", NAK_INVALID, INVALID, |env| {
         let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
-        all(stage, [long(1 << 31 | 1), long(u32::MAX)])
+        all(env, [long(1 << 31 | 1), long(u32::MAX)])
     }),
     Case::new(
         GROUP,
@@ -156,17 +155,17 @@ pub(super) const CASES: &[Case] = &[
         "WRITE of 0 bytes, whose key is not looked at",
         "ACK",
         &[],
-        |stage| {
+        |env| {
             let reth = at(|_| Reth { addr: 5, rkey: 5, length: 0 });
-            refused(stage, [reth], true)
+            refused(env, [reth], true)
         },
     ),
 ];
 
 /// The region a request names, from those advertised.
-type Place<'a> = Box<dyn Fn(&[RemoteRegion]) -> Reth + 'a>;
+type RegionChoice<'a> = Box<dyn Fn(&[RemoteRegion]) -> Reth + 'a>;
 
-fn at<'a>(place: impl Fn(&[RemoteRegion]) -> Reth + 'a) -> Place<'a> {
+fn at<'a>(place: impl Fn(&[RemoteRegion]) -> Reth + 'a) -> RegionChoice<'a> {
     Box::new(place)
 }
 
@@ -190,30 +189,33 @@ fn read(peer: &mut RawPeer, wire: &mut Wire, reth: Reth) -> Result<(), String> {
 }
 
 /// WRITE and READ at each place, on a connection each. All must be answered alike, and no byte may change.
-fn all<'a>(stage: &mut Stage, places: impl IntoIterator<Item = Place<'a>>) -> Result<Seen, String> {
+fn all<'a>(
+    env: &mut Environment,
+    places: impl IntoIterator<Item = RegionChoice<'a>>,
+) -> Result<Observation, String> {
     let places: Vec<_> = places.into_iter().collect();
-    let written = attempts(stage, &places, true)?;
-    let was_read = attempts(stage, &places, false)?;
-    unchanged(stage)?;
+    let written = attempts(env, &places, true)?;
+    let was_read = attempts(env, &places, false)?;
+    unchanged(env)?;
     same(written.into_iter().chain(was_read))
 }
 
 fn refused<'a>(
-    stage: &mut Stage,
-    places: impl IntoIterator<Item = Place<'a>>,
+    env: &mut Environment,
+    places: impl IntoIterator<Item = RegionChoice<'a>>,
     writes: bool,
-) -> Result<Seen, String> {
+) -> Result<Observation, String> {
     let places: Vec<_> = places.into_iter().collect();
-    let answers = attempts(stage, &places, writes)?;
-    unchanged(stage)?;
+    let answers = attempts(env, &places, writes)?;
+    unchanged(env)?;
     same(answers)
 }
 
-fn attempts(stage: &mut Stage, places: &[Place<'_>], writes: bool) -> Result<Vec<String>, String> {
+fn attempts(env: &mut Environment, places: &[RegionChoice<'_>], writes: bool) -> Result<Vec<String>, String> {
     let mut answers = Vec::new();
-    let mut peer = stage.attacker()?;
+    let mut peer = env.attacker()?;
     for place in places {
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let mut wire = peer.connect(env.target(), &Offer::default())?;
         let reth = place(&wire.regions);
         if writes {
             write(&mut peer, &mut wire, reth, &[0xee; 4096])?;
@@ -226,34 +228,34 @@ fn attempts(stage: &mut Stage, places: &[Place<'_>], writes: bool) -> Result<Vec
 }
 
 /// One answer for many attempts.
-pub(super) fn same(answers: impl IntoIterator<Item = String>) -> Result<Seen, String> {
+pub(super) fn same(answers: impl IntoIterator<Item = String>) -> Result<Observation, String> {
     let mut answers: Vec<_> = answers.into_iter().collect();
     let count = answers.len();
     answers.sort();
     answers.dedup();
-    Ok(Seen::noted(answers.join(", "), format!("{count} attempts")))
+    Ok(Observation::noted(answers.join(", "), format!("{count} attempts")))
 }
 
 /// Checks that no byte of the target's memory changed.
-pub(super) fn unchanged(stage: &mut Stage) -> Result<(), String> {
-    let changed = stage.victim.changed()?;
+pub(super) fn unchanged(env: &mut Environment) -> Result<(), String> {
+    let changed = env.victim.changed()?;
     if changed.inside + changed.outside > 0 {
         return Err(format!("memory was changed: {changed:?}"));
     }
     Ok(())
 }
 
-fn guesses(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn guesses(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut answers = Vec::new();
-    for _ in 0..stage.times(500, 100_000) {
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    for _ in 0..env.times(500, 100_000) {
+        let mut wire = peer.connect(env.target(), &Offer::default())?;
         let reth = Reth { rkey: peer.random.next_u32(), ..whole(&wire.regions[RW]) };
         read(&mut peer, &mut wire, reth)?;
         answers.push(peer.verdict(&mut wire)?);
         peer.drain()?;
     }
-    unchanged(stage)?;
+    unchanged(env)?;
     same(answers)
 }
 
@@ -266,60 +268,60 @@ pub(super) fn region(bytes: u32) -> RegionRequest {
     }
 }
 
-fn ended(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let first = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+fn ended(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
+    let first = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
     peer.disconnect(&first)?;
-    let mut second = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+    let mut second = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
     write(&mut peer, &mut second, whole(&first.regions[0]), &[7; 64])?;
     Ok(peer.verdict(&mut second)?.into())
 }
 
-fn deregistered(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn deregistered(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut wires = Vec::new();
     for _ in 0..2 {
-        wires.push(peer.connect(stage.target(), &Offer::default())?);
+        wires.push(peer.connect(env.target(), &Offer::default())?);
     }
-    stage.victim.register_again()?;
+    env.victim.reregister()?;
     let reth = whole(&wires[0].regions[RW]);
     write(&mut peer, &mut wires[0], reth, &[0xee; 64])?;
     let written = peer.verdict(&mut wires[0])?;
     read(&mut peer, &mut wires[1], reth)?;
     let was_read = peer.verdict(&mut wires[1])?;
-    unchanged(stage)?;
+    unchanged(env)?;
     same([written, was_read])
 }
 
-fn revoked(stage: &mut Stage) -> Result<Seen, String> {
-    let (mut peer, mut wire) = stage.connected()?;
+fn revoked(env: &mut Environment) -> Result<Observation, String> {
+    let (mut peer, mut wire) = env.connected()?;
     let length = wire.mtu as u32 + 64;
     let reth = Reth { length, ..whole(&wire.regions[RW]) };
     // What was there before, so that the first packet, which is permitted, changes nothing.
-    let before: Vec<u8> = (4096..4096 + wire.mtu).map(super::target::pattern).collect();
+    let before: Vec<u8> = (4096..4096 + wire.mtu).map(super::bare_qp_server::pattern).collect();
     write(&mut peer, &mut wire, reth, &before)?;
     if peer.verdict(&mut wire)? != "ACK" {
         return Err("the first packet was not taken".into());
     }
-    stage.victim.set_access(false)?;
+    env.victim.set_access(false)?;
     let mut last = wire.next(opcode::WRITE_LAST);
     last.payload = &[0xee; 64];
     peer.send(wire.peer, &last)?;
     let answer = peer.verdict(&mut wire)?;
-    stage.victim.set_access(true)?;
-    unchanged(stage)?;
+    env.victim.set_access(true)?;
+    unchanged(env)?;
     Ok(answer.into())
 }
 
 /// A session whose function runs for a while.
-pub(super) fn calling(stage: &mut Stage) -> Result<(RawPeer, Wire), String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+pub(super) fn calling(env: &mut Environment) -> Result<(RawPeer, Wire), String> {
+    let mut peer = env.attacker()?;
+    let mut wire = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
     call(&mut peer, &mut wire, SLOW, 500)?;
     if peer.verdict(&mut wire)? != "ACK" {
         return Err("the call was not taken".into());
     }
-    stage.settle();
+    env.settle();
     Ok((peer, wire))
 }
 
@@ -334,6 +336,6 @@ pub(super) fn call(
     packet.bth.solicited = true;
     packet.reth = Some(Reth { length: 0, ..whole(&wire.regions[0]) });
     let user = U24::new(user).ok_or("user bits")?;
-    packet.imm = Some(Request::call(function, user));
+    packet.imm = Some(RequestImmediate::call(function, user));
     peer.send(wire.peer, &packet)
 }

@@ -3,11 +3,11 @@
 use mrsp::{RegionFlags, region::MAX_REGION_BYTES};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     memory::same,
     mrsp_talk::{Until, entry, immediate, listen, messages, plain, request, request_of, say},
     raw::Offer,
-    stage::Stage,
 };
 
 const GROUP: &str = "mrsp";
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
         "requests for 0, 33, 255 regions",
         "ERR 3, DREQ",
         FAILED,
-        |stage| messages(stage, false, Until::Goodbye, [0, 33, 255].map(request_of)),
+        |env| messages(env, false, Until::Disconnected, [0, 33, 255].map(request_of)),
     ),
     Case::new(
         GROUP,
@@ -33,10 +33,10 @@ pub(super) const CASES: &[Case] = &[
         "a request for 2 regions cut at every length",
         "ERR 2, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let whole = request_of(2);
             let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
-            messages(stage, false, Until::Goodbye, cut.collect::<Vec<_>>())
+            messages(env, false, Until::Disconnected, cut.collect::<Vec<_>>())
         },
     ),
     Case::new(
@@ -45,13 +45,13 @@ pub(super) const CASES: &[Case] = &[
         "a request for 2 regions and 1, 8, 24, 1000, 6000 bytes more",
         "ERR 2, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let longer = [1, 8, 24, 1000, 6000].map(|more| {
                 let mut message = request_of(2);
                 message.resize(message.len() + more, 0xee);
                 message
             });
-            messages(stage, false, Until::Goodbye, longer)
+            messages(env, false, Until::Disconnected, longer)
         },
     ),
     Case::new(
@@ -60,16 +60,16 @@ pub(super) const CASES: &[Case] = &[
         "SENDs of 12257 and 20000 bytes",
         "NAK 1 invalid request, DREQ",
         FAILED,
-        |stage| messages(stage, false, Until::Goodbye, [12257, 20_000].map(|len| vec![1; len])),
+        |env| messages(env, false, Until::Disconnected, [12257, 20_000].map(|len| vec![1; len])),
     ),
-    Case::new(GROUP, "twice", "the same request again, without a pause", "A, ERR 3, DREQ", FAILED, |stage| {
-        let mut peer = stage.attacker()?;
-        let mut wire = peer.connect(stage.server(), &Offer::default())?;
+    Case::new(GROUP, "twice", "the same request again, without a pause", "A, ERR 3, DREQ", FAILED, |env| {
+        let mut peer = env.attacker()?;
+        let mut wire = peer.connect(env.server(), &Offer::default())?;
         let message = request_of(1);
         say(&mut peer, &mut wire, &message)?;
         let first = listen(&mut peer, &mut wire, Until::Quiet)?;
         say(&mut peer, &mut wire, &message)?;
-        let second = listen(&mut peer, &mut wire, Until::Goodbye)?;
+        let second = listen(&mut peer, &mut wire, Until::Disconnected)?;
         Ok(format!("{first}, {second}").into())
     }),
     Case::new(
@@ -78,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
         "requests for 1 and 32 regions by a session that is ready",
         "ERR 3, DREQ",
         FAILED,
-        |stage| messages(stage, true, Until::Goodbye, [1, 32].map(request_of)),
+        |env| messages(env, true, Until::Disconnected, [1, 32].map(request_of)),
     ),
     Case::new(
         GROUP,
@@ -86,10 +86,10 @@ pub(super) const CASES: &[Case] = &[
         "regions that end beyond 2^64",
         "ERR 2, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let wraps = [u64::MAX, u64::MAX - 4094, 0xffff_ffff_ffff_fff8];
             let regions = wraps.map(|addr| request(&[entry(IN_OUT, 0, addr, 4096)]));
-            messages(stage, false, Until::Goodbye, regions)
+            messages(env, false, Until::Disconnected, regions)
         },
     ),
     Case::new(
@@ -98,14 +98,14 @@ pub(super) const CASES: &[Case] = &[
         "regions that end beyond 2^56",
         "ERR 1, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let regions = [NAA_END, NAA_END - 4094].map(|addr| request(&[entry(IN_OUT, addr, 0, 4096)]));
-            messages(stage, false, Until::Goodbye, regions)
+            messages(env, false, Until::Disconnected, regions)
         },
     ),
-    Case::new(GROUP, "regions of 0 bytes", "sizes 0; 0 and 64; 32 of 0", "A", &[], |stage| {
+    Case::new(GROUP, "regions of 0 bytes", "sizes 0; 0 and 64; 32 of 0", "A", &[], |env| {
         let asked = [vec![plain(0)], vec![plain(0), plain(64)], vec![plain(0); 32]];
-        messages(stage, false, Until::Quiet, asked.map(|regions| request(&regions)))
+        messages(env, false, Until::Quiet, asked.map(|regions| request(&regions)))
     }),
     Case::new(
         GROUP,
@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
         "sizes 2^31 + 1, 2^32 - 1; sums of 8 GiB + 1, 64 GiB; internal ones too",
         "ERR 1, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let internal = entry(INTERNAL, 0, 0, u32::MAX);
             let asked = [
                 vec![plain(HALF + 1)],
@@ -123,7 +123,7 @@ pub(super) const CASES: &[Case] = &[
                 vec![plain(HALF); 32],
                 [vec![plain(64)], vec![entry(INTERNAL, 0, 0, HALF); 31]].concat(),
             ];
-            messages(stage, false, Until::Goodbye, asked.map(|regions| request(&regions)))
+            messages(env, false, Until::Disconnected, asked.map(|regions| request(&regions)))
         },
     ),
     Case::new(
@@ -134,46 +134,39 @@ pub(super) const CASES: &[Case] = &[
         FAILED,
         hoard,
     ),
-    Case::new(GROUP, "types of no message", "types 3 to 255", "ERR 2, DREQ", FAILED, |stage| {
-        let types = (3..=255).step_by(if stage.quick { 9 } else { 1 });
+    Case::new(GROUP, "types of no message", "types 3 to 255", "ERR 2, DREQ", FAILED, |env| {
+        let types = (3..=255).step_by(if env.quick { 9 } else { 1 });
         let spoiled = types.map(|kind| [&[kind], &request_of(1)[1..]].concat());
-        messages(stage, false, Until::Goodbye, spoiled.collect::<Vec<_>>())
+        messages(env, false, Until::Disconnected, spoiled.collect::<Vec<_>>())
     }),
-    Case::new(GROUP, "an advertisement to the server", "A of 1 region", "ERR 3, DREQ", FAILED, |stage| {
+    Case::new(GROUP, "an advertisement to the server", "A of 1 region", "ERR 3, DREQ", FAILED, |env| {
         let message = mrsp::codec::encode_advertisement(&[plain(64).host]).map_err(|e| e.to_string())?;
-        messages(stage, false, Until::Goodbye, [message])
+        messages(env, false, Until::Disconnected, [message])
     }),
-    Case::new(
-        GROUP,
-        "error messages",
-        "codes 0 to 255, before and after a request",
-        "DREQ",
-        FAILED,
-        |stage| {
-            let codes =
-                || (0..=255).step_by(if stage.quick { 17 } else { 1 }).map(|code| vec![0, code, 0xee, 0xee]);
-            let (before, after) = (codes().collect::<Vec<_>>(), codes().collect::<Vec<_>>());
-            let before = messages(stage, false, Until::Goodbye, before)?;
-            let after = messages(stage, true, Until::Goodbye, after)?;
-            same([before.answer, after.answer])
-        },
-    ),
+    Case::new(GROUP, "error messages", "codes 0 to 255, before and after a request", "DREQ", FAILED, |env| {
+        let codes =
+            || (0..=255).step_by(if env.quick { 17 } else { 1 }).map(|code| vec![0, code, 0xee, 0xee]);
+        let (before, after) = (codes().collect::<Vec<_>>(), codes().collect::<Vec<_>>());
+        let before = messages(env, false, Until::Disconnected, before)?;
+        let after = messages(env, true, Until::Disconnected, after)?;
+        same([before.answer, after.answer])
+    }),
     Case::new(
         GROUP,
         "internal and yet sent or returned",
         "a region beside an ordinary one with every such combination of flags",
         "ERR 2, DREQ",
         FAILED,
-        |stage| {
+        |env| {
             let contradictions = (0..=255).filter(|flags| flags & INTERNAL != 0 && flags & 0x0e != 0);
-            let chosen = contradictions.step_by(if stage.quick { 8 } else { 1 });
+            let chosen = contradictions.step_by(if env.quick { 8 } else { 1 });
             let asked = chosen.map(|flags| request(&[plain(64), entry(flags, 0, 0, 64)]));
-            messages(stage, false, Until::Goodbye, asked.collect::<Vec<_>>())
+            messages(env, false, Until::Disconnected, asked.collect::<Vec<_>>())
         },
     ),
-    Case::new(GROUP, "only internal regions", "1 and 32 of them", "ERR 3, DREQ", FAILED, |stage| {
+    Case::new(GROUP, "only internal regions", "1 and 32 of them", "ERR 3, DREQ", FAILED, |env| {
         let asked = [1, 32].map(|count| request(&vec![entry(INTERNAL, 0, 0, 64); count]));
-        messages(stage, false, Until::Goodbye, asked)
+        messages(env, false, Until::Disconnected, asked)
     }),
     Case::new(
         GROUP,
@@ -181,12 +174,12 @@ pub(super) const CASES: &[Case] = &[
         "no flags, unknown ones, single-send and output, internal after all, overlapping addresses",
         "A",
         &[],
-        |stage| {
+        |env| {
             let flags = [0x00, 0x02, 0x0a, 0x0e, 0xf0, 0xfe, 0x80];
             let mut asked: Vec<_> = flags.map(|flags| request(&[entry(flags, 0, 0x1000, 64)])).into();
             asked.push(request(&[entry(0xf1, 0, 0, 64), plain(64)]));
             asked.push(request(&[entry(IN_OUT, 0x1000, 0x1000, 4096); 8]));
-            messages(stage, false, Until::Quiet, asked)
+            messages(env, false, Until::Quiet, asked)
         },
     ),
     Case::new(
@@ -195,13 +188,13 @@ pub(super) const CASES: &[Case] = &[
         "WRITE with immediate 0, 1, 0x81, 0xffffffff instead of a request",
         "DREQ",
         FAILED,
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let mut answers = Vec::new();
             for imm in [0, 1, 0x81, u32::MAX] {
-                let mut wire = peer.connect(stage.server(), &Offer::default())?;
+                let mut wire = peer.connect(env.server(), &Offer::default())?;
                 immediate(&mut peer, &mut wire, imm)?;
-                answers.push(listen(&mut peer, &mut wire, Until::Goodbye)?);
+                answers.push(listen(&mut peer, &mut wire, Until::Disconnected)?);
             }
             same(answers)
         },
@@ -212,11 +205,11 @@ pub(super) const CASES: &[Case] = &[
         "REQs with 56 bytes: zeros, ones, an error message, a request",
         "A",
         &[],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let mut answers = Vec::new();
             for user_data in [vec![0; 56], vec![0xff; 56], vec![0, 1, 0, 0], request_of(1)] {
-                let mut wire = peer.connect(stage.server(), &Offer { user_data, ..Offer::default() })?;
+                let mut wire = peer.connect(env.server(), &Offer { user_data, ..Offer::default() })?;
                 say(&mut peer, &mut wire, &request_of(1))?;
                 answers.push(listen(&mut peer, &mut wire, Until::Quiet)?);
                 peer.disconnect(&wire)?;
@@ -228,11 +221,11 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// The server has at most 16 GiB for all, and a session at most 8.
-fn hoard(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn hoard(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut wires = Vec::new();
     let answer = loop {
-        let mut wire = peer.connect(stage.server(), &Offer::default())?;
+        let mut wire = peer.connect(env.server(), &Offer::default())?;
         say(&mut peer, &mut wire, &request(&[plain(HALF); 4]))?;
         let answer = listen(&mut peer, &mut wire, Until::Quiet)?;
         if answer != "A" || wires.len() == 3 {
@@ -241,12 +234,12 @@ fn hoard(stage: &mut Stage) -> Result<Seen, String> {
         wires.push(wire);
     };
     wires.iter().try_for_each(|wire| peer.disconnect(wire))?;
-    Ok(Seen::noted(answer, format!("after {} sessions", wires.len())))
+    Ok(Observation::noted(answer, format!("after {} sessions", wires.len())))
 }
 
-fn flood(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.server(), &Offer::default())?;
+fn flood(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
+    let mut wire = peer.connect(env.server(), &Offer::default())?;
     let message = request_of(1);
     say(&mut peer, &mut wire, &message)?;
     let first = listen(&mut peer, &mut wire, Until::Quiet)?;
@@ -257,7 +250,7 @@ fn flood(stage: &mut Stage) -> Result<Seen, String> {
         peer.queue(wire.peer, &bytes)?;
     }
     peer.flush()?;
-    let said = listen(&mut peer, &mut wire, Until::Goodbye)?;
+    let said = listen(&mut peer, &mut wire, Until::Disconnected)?;
     // Those beyond the one receive are told to wait, or lost in the crowd.
     let said = said.split(", ").filter(|word| !word.contains("NAK")).collect::<Vec<_>>().join(", ");
     Ok(format!("{first}, {said}").into())

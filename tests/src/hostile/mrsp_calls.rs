@@ -4,11 +4,11 @@ use mrsp::{FunctionCode, RegionFlags, RegionRequest, builtin};
 use roce::wire::{NakCode, Syndrome};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     memory::{calling, same},
     mrsp_talk::{Until, entry, fill, immediate, listen, messages, plain, say, steps},
     raw::{Offer, RawPeer, SOON},
-    stage::Stage,
     wire::{Answer, Wire},
 };
 use crate::slow::SLOW;
@@ -29,14 +29,14 @@ pub(super) const CASES: &[Case] = &[
         "every number that is not offered, 0 and 128 with user bits",
         "code 0x10",
         FAILED,
-        |stage| {
+        |env| {
             let offered = |code: u32| {
                 let named = FunctionCode::new(code as u8).and_then(builtin::name).is_some();
                 named || code as u8 == SLOW.get()
             };
             let codes = (0..128).filter(|code| !offered(*code)).map(|code| 0x80 | code);
             let imms = codes.chain([0x8000_0000, 0x100, 0xffff_ff00]);
-            steps(stage, &[plain(64)], imms.map(called))
+            steps(env, &[plain(64)], imms.map(called))
         },
     ),
     Case::new(
@@ -45,10 +45,10 @@ pub(super) const CASES: &[Case] = &[
         "functions 1 to 3 with user bits of every kind, bit 7 set or not",
         "success",
         &[],
-        |stage| {
+        |env| {
             let users = [1, 0xff_ffff, 0x80_0000, 0x55_5555, 0x00_00ff];
             let imms = users.iter().flat_map(|user| [1, 2, 3, 0x81, 0x82, 0x83].map(|code| user << 8 | code));
-            steps(stage, &[plain(64)], imms.map(called).collect::<Vec<_>>())
+            steps(env, &[plain(64)], imms.map(called).collect::<Vec<_>>())
         },
     ),
     Case::new(
@@ -57,8 +57,8 @@ pub(super) const CASES: &[Case] = &[
         "random blocks and blocks of huge numbers to every built-in function",
         "code 0x11 or 0x13",
         FAILED,
-        |stage| {
-            let rounds = stage.times(3, 40);
+        |env| {
+            let rounds = env.times(3, 40);
             let mut blocks = Vec::new();
             for function in built_in() {
                 for value in [u64::MAX, 1 << 63, i64::MAX as u64, 1 << 61, 1 << 32 | 1, 1 << 31, 4097] {
@@ -71,9 +71,9 @@ pub(super) const CASES: &[Case] = &[
                 }
                 for _ in 0..rounds {
                     let mut random = block(function, [0; 3]);
-                    random[8..32].fill_with(|| stage.random.next_u32() as u8);
+                    random[8..32].fill_with(|| env.random.next_u32() as u8);
                     blocks.push((function, random));
-                    random.fill_with(|| stage.random.next_u32() as u8);
+                    random.fill_with(|| env.random.next_u32() as u8);
                     blocks.push((function, random));
                 }
             }
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
                 })
             });
             let regions = FITTING.map(|(flags, size)| entry(flags, 0, 0x10_0000, size));
-            steps(stage, &regions, steps_).map(either)
+            steps(env, &regions, steps_).map(either)
         },
     ),
     Case::new(
@@ -93,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
         "every built-in function without arguments, without outputs, on one small region",
         "code 0x11 or 0x13",
         FAILED,
-        |stage| {
+        |env| {
             let shapes: [&[(u8, u32)]; 5] = [
                 &[(INPUT, 10)],
                 &[(INPUT, 64)],
@@ -105,7 +105,7 @@ pub(super) const CASES: &[Case] = &[
             for shape in shapes {
                 let regions: Vec<_> = shape.iter().map(|(flags, size)| entry(*flags, 0, 0, *size)).collect();
                 let imms = built_in().map(|function| called(0x80 | u32::from(function.get())));
-                answers.push(steps(stage, &regions, imms)?.answer);
+                answers.push(steps(env, &regions, imms)?.answer);
             }
             same(answers).map(either)
         },
@@ -118,11 +118,11 @@ pub(super) const CASES: &[Case] = &[
         FAILED,
         too_small,
     ),
-    Case::new(GROUP, "the host gives up", "immediate 0 by a session that is ready", "DREQ", ENDED, |stage| {
-        let mut peer = stage.attacker()?;
-        let mut wire = peer.session(stage.server(), &Offer::default(), &[plain(64)])?;
+    Case::new(GROUP, "the host gives up", "immediate 0 by a session that is ready", "DREQ", ENDED, |env| {
+        let mut peer = env.attacker()?;
+        let mut wire = peer.session(env.server(), &Offer::default(), &[plain(64)])?;
         immediate(&mut peer, &mut wire, 0)?;
-        Ok(listen(&mut peer, &mut wire, Until::Goodbye)?.into())
+        Ok(listen(&mut peer, &mut wire, Until::Disconnected)?.into())
     }),
     Case::new(
         GROUP,
@@ -130,9 +130,9 @@ pub(super) const CASES: &[Case] = &[
         "a second WRITE with immediate behind the first",
         "RNR NAK, success, success",
         &["send_rnr_err"],
-        |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.session(stage.server(), &Offer::default(), &[plain(64)])?;
+        |env| {
+            let mut peer = env.attacker()?;
+            let mut wire = peer.session(env.server(), &Offer::default(), &[plain(64)])?;
             immediate(&mut peer, &mut wire, 150 << 8 | 0x80 | u32::from(SLOW.get()))?;
             let psn = wire.psn;
             immediate(&mut peer, &mut wire, 0x81)?;
@@ -151,16 +151,16 @@ pub(super) const CASES: &[Case] = &[
         "SEND while the function runs",
         "RNR NAK",
         &["send_rnr_err"],
-        |stage| {
-            let (mut peer, mut wire) = calling(stage)?;
+        |env| {
+            let (mut peer, mut wire) = calling(env)?;
             say(&mut peer, &mut wire, &[0, 1, 0, 0])?;
             Ok(listen(&mut peer, &mut wire, Until::Quiet)?.into())
         },
     ),
-    Case::new(GROUP, "gone during a call", "DREQ while the function runs", "DREP", &[], |stage| {
-        let (mut peer, wire) = calling(stage)?;
+    Case::new(GROUP, "gone during a call", "DREQ while the function runs", "DREP", &[], |env| {
+        let (mut peer, wire) = calling(env)?;
         peer.disconnect(&wire)?;
-        stage.settle();
+        env.settle();
         Ok("DREP".into())
     }),
     Case::new(
@@ -169,10 +169,10 @@ pub(super) const CASES: &[Case] = &[
         "NAK 1 to 3 for the WRITE that brings the results",
         "DREQ",
         ENDED,
-        |stage| {
+        |env| {
             let mut answers = Vec::new();
             for code in [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::RemoteOperation] {
-                answers.push(results_refused(stage, code)?);
+                answers.push(results_refused(env, code)?);
             }
             same(answers)
         },
@@ -183,18 +183,18 @@ pub(super) const CASES: &[Case] = &[
         "requests behind one that is refused",
         "ERR 2, DREQ",
         ENDED,
-        |stage| {
+        |env| {
             let mut long = vec![9; 64];
             long[0] = 1;
-            messages(stage, false, Until::Goodbye, [long.clone(), long])
+            messages(env, false, Until::Disconnected, [long.clone(), long])
         },
     ),
 ];
 
 /// Which of the two comes depends on what a function looks at first.
-fn either(seen: Seen) -> Seen {
-    let refused = seen.answer.split(", ").all(|code| matches!(code, "code 0x11" | "code 0x13"));
-    if refused { Seen::noted("code 0x11 or 0x13", seen.note) } else { seen }
+fn either(observation: Observation) -> Observation {
+    let refused = observation.answer.split(", ").all(|code| matches!(code, "code 0x11" | "code 0x13"));
+    if refused { Observation::noted("code 0x11 or 0x13", observation.note) } else { observation }
 }
 
 fn called(imm: u32) -> Step {
@@ -216,20 +216,20 @@ fn block(function: FunctionCode, words: [u64; 3]) -> [u8; 64] {
     block
 }
 
-fn too_small(stage: &mut Stage) -> Result<Seen, String> {
+fn too_small(env: &mut Environment) -> Result<Observation, String> {
     let mut answers = Vec::new();
     let digest = (builtin::Arguments::Sha256 { bytes: 4096 }, 31);
     for (arguments, room) in [digest, (builtin::Arguments::Crc32c { bytes: 4096 }, 3)] {
         let shape = [(INPUT, 64), (INPUT, 4096), (OUTPUT, 64), (OUTPUT, room)];
         let regions = shape.map(|(flags, size)| entry(flags, 0, 0x10_0000, size));
-        answers.push(one(stage, &regions, Some(&arguments.encode()), arguments.function())?);
+        answers.push(one(env, &regions, Some(&arguments.encode()), arguments.function())?);
     }
-    answers.push(one(stage, &[entry(OUTPUT, 0, 0x10_0000, 16)], None, builtin::CATALOGUE)?);
+    answers.push(one(env, &[entry(OUTPUT, 0, 0x10_0000, 16)], None, builtin::CATALOGUE)?);
     same(answers)
 }
 
 fn one(
-    stage: &mut Stage,
+    env: &mut Environment,
     regions: &[RegionRequest],
     arguments: Option<&[u8]>,
     function: FunctionCode,
@@ -241,23 +241,23 @@ fn one(
         }
         immediate(peer, wire, 0x80 | u32::from(function.get()))
     };
-    Ok(steps(stage, regions, [step])?.answer)
+    Ok(steps(env, regions, [step])?.answer)
 }
 
-fn results_refused(stage: &mut Stage, code: NakCode) -> Result<String, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.session(stage.server(), &Offer::default(), &[plain(64)])?;
+fn results_refused(env: &mut Environment, code: NakCode) -> Result<String, String> {
+    let mut peer = env.attacker()?;
+    let mut wire = peer.session(env.server(), &Offer::default(), &[plain(64)])?;
     immediate(&mut peer, &mut wire, 0x81)?;
     peer.acknowledges = false;
-    while let Some(answer) = peer.hear(&mut wire, SOON)? {
+    while let Some(answer) = peer.receive(&mut wire, SOON)? {
         if matches!(answer, Answer::Write { .. }) {
             wire.epsn = wire.epsn.minus(1);
             let mut refusal = wire.clone();
             refusal.epsn = wire.epsn.plus(1);
             peer.acknowledge(&refusal, Syndrome::Nak(code))?;
-            let heard = listen(&mut peer, &mut wire, Until::Goodbye)?;
+            let received = listen(&mut peer, &mut wire, Until::Disconnected)?;
             // A busy machine may have sent the results again before the refusal came.
-            return Ok(heard.strip_prefix("success, ").unwrap_or(&heard).to_owned());
+            return Ok(received.strip_prefix("success, ").unwrap_or(&received).to_owned());
         }
     }
     Err("the call was not answered".into())

@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 use mrsp::{Message as Mrsp, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, codec};
 use roce::{
     opcode,
-    wire::{Reth, mad::Message},
+    wire::{Reth, mad::CmMessage},
 };
 
 use super::{
-    case::Seen,
+    case::Observation,
+    environment::Environment,
     memory::same,
     raw::{Offer, RawPeer, SILENCE, SOON},
-    stage::Stage,
     wire::{Answer, Wire},
 };
 
 /// How a conversation is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The server says goodbye.
-    Goodbye,
+    /// The server disconnects.
+    Disconnected,
     /// Nothing comes any more.
     Quiet,
     /// A call was answered.
@@ -91,22 +91,22 @@ pub(super) fn fill(peer: &mut RawPeer, wire: &mut Wire, region: usize, bytes: &[
 
 /// What comes on a connection, in words: `A`, `ERR 2`, `success`, `code 0x10`, refusals, `DREQ`; `silence` if nothing.
 pub(super) fn listen(peer: &mut RawPeer, wire: &mut Wire, until: Until) -> Result<String, String> {
-    let patience = if until == Until::Quiet { SILENCE } else { SOON };
+    let limit = if until == Until::Quiet { SILENCE } else { SOON };
     let mut said: Vec<String> = Vec::new();
-    let mut deadline = Instant::now() + patience;
+    let mut deadline = Instant::now() + limit;
     while Instant::now() < deadline {
-        if let Some(answer) = peer.hear(wire, Duration::from_millis(2))? {
+        if let Some(answer) = peer.receive(wire, Duration::from_millis(2))? {
             let response = matches!(answer, Answer::Write { imm: Some(_), .. });
             if let Some(word) = in_words(&answer) {
                 said.push(word);
-                deadline = Instant::now() + patience;
+                deadline = Instant::now() + limit;
             }
             if response && until == Until::Response {
                 break;
             }
         }
-        if let Some(mad) = peer.hear_mad(Duration::ZERO)?
-            && matches!(&mad.message, Message::Dreq(dreq) if dreq.ids.remote == wire.ids.local)
+        if let Some(mad) = peer.receive_mad(Duration::ZERO)?
+            && matches!(&mad.message, CmMessage::Dreq(dreq) if dreq.ids.remote == wire.ids.local)
         {
             said.push("DREQ".into());
             break;
@@ -133,13 +133,13 @@ fn in_words(answer: &Answer) -> Option<String> {
 
 /// Each message on a connection of its own, after those that make a session if `ready`.
 pub(super) fn messages(
-    stage: &mut Stage,
+    env: &mut Environment,
     ready: bool,
     until: Until,
     messages: impl IntoIterator<Item = Vec<u8>>,
-) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let server = stage.server();
+) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
+    let server = env.server();
     let mut answers = Vec::new();
     for message in messages {
         let offer = Offer::default();
@@ -157,12 +157,12 @@ pub(super) fn messages(
 
 /// Each step on one session: all must be answered alike, and the session must be good for a call afterwards.
 pub(super) fn steps(
-    stage: &mut Stage,
+    env: &mut Environment,
     regions: &[RegionRequest],
     steps: impl IntoIterator<Item = impl FnOnce(&mut RawPeer, &mut Wire) -> Result<(), String>>,
-) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.session(stage.server(), &Offer::default(), regions)?;
+) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
+    let mut wire = peer.session(env.server(), &Offer::default(), regions)?;
     let mut answers = Vec::new();
     for step in steps {
         step(&mut peer, &mut wire)?;

@@ -10,8 +10,8 @@ use std::{
 /// The argument that tells a program that it is in such a namespace.
 pub const INSIDE: &str = "--inside";
 
-/// Ways to get one. Root needs no user namespace; others have the rights in one only.
-const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+/// Options by which `unshare` makes one. Root needs no user namespace; others have the rights in one only.
+const OPTIONS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -21,16 +21,16 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("`{program} {}`: {said}", arguments.join(" "))) }
 }
 
-/// The first way that this machine permits.
-fn way() -> Result<&'static [&'static str], String> {
-    let tried = WAYS.map(|way| {
-        let probe = [way, &["ip", "link", "set", "lo", "up"]].concat();
-        run("unshare", &probe).map(|()| way)
+/// The first options that this machine permits.
+fn options() -> Result<&'static [&'static str], String> {
+    let tried = OPTIONS.map(|options| {
+        let probe = [options, &["ip", "link", "set", "lo", "up"]].concat();
+        run("unshare", &probe).map(|()| options)
     });
     let mut why = Vec::new();
     for result in tried {
         match result {
-            Ok(way) => return Ok(way),
+            Ok(options) => return Ok(options),
             Err(problem) => why.push(problem),
         }
     }
@@ -44,7 +44,7 @@ fn way() -> Result<&'static [&'static str], String> {
 pub fn enter() -> Result<ExitStatus, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot tell this program's path: {e}"))?;
     let mut command = Command::new("unshare");
-    command.args(way()?).arg(program).args(std::env::args_os().skip(1)).arg(INSIDE);
+    command.args(options()?).arg(program).args(std::env::args_os().skip(1)).arg(INSIDE);
     command.status().map_err(|e| format!("cannot run `unshare`: {e}"))
 }
 

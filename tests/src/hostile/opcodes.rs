@@ -6,12 +6,12 @@ use roce::{
 };
 
 use super::{
-    case::{Case, Seen},
+    bare_qp_server::{RECEIVE, RW},
+    case::{Case, Observation},
+    environment::Environment,
     memory::{calling, same, unchanged},
     packets::silent,
     raw::{Offer, SILENCE},
-    stage::Stage,
-    target::{RECEIVE, RW},
     wire::{Answer, NAK_INVALID, Wire},
 };
 use crate::slow::SLOW;
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
         "SEND and WRITE MIDDLE, LAST, LAST with immediate",
         NAK_INVALID,
         INVALID,
-        |stage| {
+        |env| {
             let sequences = [
                 [(opcode::SEND_MIDDLE, MTU)],
                 [(opcode::SEND_LAST, 64)],
@@ -36,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
                 [(opcode::WRITE_LAST, 64)],
                 [(opcode::WRITE_LAST_WITH_IMM, 64)],
             ];
-            sequences_refused(stage, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
+            sequences_refused(env, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
         },
     ),
     Case::new(
@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
         "FIRST FIRST; SEND in a WRITE; WRITE in a SEND; READ in either",
         NAK_INVALID,
         INVALID,
-        |stage| {
+        |env| {
             let first = (opcode::WRITE_FIRST, MTU);
             let send = (opcode::SEND_FIRST, MTU);
             let sequences = [
@@ -59,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
                 [first, (opcode::READ_REQUEST, 0)],
                 [send, (opcode::READ_REQUEST, 0)],
             ];
-            sequences_refused(stage, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
+            sequences_refused(env, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
         },
     ),
     Case::new(
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
         "FIRST and MIDDLE not full, empty LAST, FIRST of a message that one packet holds",
         NAK_INVALID,
         INVALID,
-        |stage| {
+        |env| {
             let first = (opcode::WRITE_FIRST, MTU);
             let sequences: [&[(u8, usize)]; 6] = [
                 &[(opcode::WRITE_FIRST, 512)],
@@ -78,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
                 &[(opcode::WRITE_ONLY, MTU + 4)],
                 &[(opcode::SEND_ONLY, MTU + 4)],
             ];
-            sequences_refused(stage, sequences.into_iter(), 3 * MTU as u32)
+            sequences_refused(env, sequences.into_iter(), 3 * MTU as u32)
         },
     ),
     Case::new(
@@ -87,7 +87,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE ONLY and LAST shorter and longer than the RETH says, MIDDLE beyond it",
         NAK_INVALID,
         INVALID,
-        |stage| {
+        |env| {
             let first = (opcode::WRITE_FIRST, MTU);
             // The RETH says 1088.
             let sequences: [&[(u8, usize)]; 5] = [
@@ -97,7 +97,7 @@ pub(super) const CASES: &[Case] = &[
                 &[first, (opcode::WRITE_LAST, 68)],
                 &[first, (opcode::WRITE_MIDDLE, MTU)],
             ];
-            sequences_refused(stage, sequences.into_iter(), MTU as u32 + 64)
+            sequences_refused(env, sequences.into_iter(), MTU as u32 + 64)
         },
     ),
     Case::new(
@@ -106,9 +106,9 @@ pub(super) const CASES: &[Case] = &[
         "SEND of 2048 bytes to receives of 1024",
         NAK_INVALID,
         INVALID,
-        |stage| {
+        |env| {
             let sequence: &[(u8, usize)] = &[(opcode::SEND_FIRST, MTU), (opcode::SEND_LAST, RECEIVE)];
-            sequences_refused(stage, [sequence].into_iter(), 0)
+            sequences_refused(env, [sequence].into_iter(), 0)
         },
     ),
     Case::new(
@@ -125,8 +125,8 @@ pub(super) const CASES: &[Case] = &[
         "all opcodes that are neither RC nor UD SEND nor CNP",
         "silence",
         &["rx_malformed"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 for code in (0..=255).filter(|code| opcode::info(*code).is_none()) {
                     for len in [0, 16, 28, 64] {
                         let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
@@ -145,8 +145,8 @@ pub(super) const CASES: &[Case] = &[
         "UD SEND ONLY with the right QPN",
         "silence",
         &["rx_malformed"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let mut packet = wire.packet(opcode::UD_SEND_ONLY, wire.psn);
                 packet.deth = Some(roce::wire::Deth { q_key: 0x8001_0000, reserved: 0, src_qp: 1 });
                 packet.payload = &[0; 256];
@@ -160,8 +160,8 @@ pub(super) const CASES: &[Case] = &[
         "WRITE with immediate while the function runs",
         "RNR NAK",
         &["send_rnr_err"],
-        |stage| {
-            let (mut peer, mut wire) = calling(stage)?;
+        |env| {
+            let (mut peer, mut wire) = calling(env)?;
             super::memory::call(&mut peer, &mut wire, SLOW, 1)?;
             Ok(peer.verdict(&mut wire)?.into())
         },
@@ -192,7 +192,7 @@ const PATTERN: &[u8] = &{
     let mut bytes = [0; MTU + 64];
     let mut at = 0;
     while at < bytes.len() {
-        bytes[at] = super::target::pattern(4096 + at);
+        bytes[at] = super::bare_qp_server::pattern(4096 + at);
         at += 1;
     }
     bytes
@@ -200,14 +200,14 @@ const PATTERN: &[u8] = &{
 
 /// Sequences of opcodes and payload lengths, a connection each, whose last packet is refused.
 fn sequences_refused<'a>(
-    stage: &mut Stage,
+    env: &mut Environment,
     sequences: impl Iterator<Item = &'a [(u8, usize)]>,
     announced: u32,
-) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut answers = Vec::new();
     for sequence in sequences {
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let mut wire = peer.connect(env.target(), &Offer::default())?;
         for (code, len) in sequence {
             let packet = step(&mut wire, *code, *len, announced);
             peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
@@ -215,15 +215,15 @@ fn sequences_refused<'a>(
         peer.flush()?;
         answers.push(peer.verdict(&mut wire)?);
     }
-    unchanged(stage)?;
+    unchanged(env)?;
     same(answers)
 }
 
-fn atomics(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn atomics(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut answers = Vec::new();
     for code in [0x13, 0x14, 0x16, 0x17] {
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let mut wire = peer.connect(env.target(), &Offer::default())?;
         let region = wire.regions[RW];
         let mut headers = region.addr.to_be_bytes().to_vec();
         headers.extend(region.rkey.to_be_bytes());
@@ -233,12 +233,12 @@ fn atomics(stage: &mut Stage) -> Result<Seen, String> {
         peer.send(wire.peer, &packet)?;
         answers.push(peer.verdict(&mut wire)?);
     }
-    unchanged(stage)?;
+    unchanged(env)?;
     same(answers)
 }
 
-fn too_many_reads(stage: &mut Stage) -> Result<Seen, String> {
-    let (mut peer, mut wire) = stage.connected()?;
+fn too_many_reads(env: &mut Environment) -> Result<Observation, String> {
+    let (mut peer, mut wire) = env.connected()?;
     for _ in 0..400 {
         let packet = step(&mut wire, opcode::READ_REQUEST, 0, 4000);
         // Each READ takes as many PSNs as its response has packets.
@@ -247,14 +247,14 @@ fn too_many_reads(stage: &mut Stage) -> Result<Seen, String> {
     }
     peer.flush()?;
     let mut responses = 0;
-    while let Some(answer) = peer.hear(&mut wire, SILENCE * 5)? {
+    while let Some(answer) = peer.receive(&mut wire, SILENCE * 5)? {
         match answer {
             Answer::Read(_) => responses += 1,
             refusal if refusal.is_refusal() => {
-                return Ok(Seen::noted(refusal.to_string(), format!("after {responses} packets")));
+                return Ok(Observation::noted(refusal.to_string(), format!("after {responses} packets")));
             }
             _ => {}
         }
     }
-    Ok(Seen::noted("READ response", format!("{responses} packets")))
+    Ok(Observation::noted("READ response", format!("{responses} packets")))
 }

@@ -7,11 +7,11 @@ use roce::{
 };
 
 use super::{
-    case::{Case, Seen},
+    bare_qp_server::{LEN, RW},
+    case::{Case, Observation},
+    environment::Environment,
     memory::{same, unchanged},
     raw::{Offer, RawPeer, SILENCE},
-    stage::Stage,
-    target::{LEN, RW},
     wire::{Answer, NAK_INVALID, NAK_SEQUENCE, Wire},
 };
 
@@ -25,8 +25,8 @@ pub(super) const CASES: &[Case] = &[
         "WRITE and SEND with 0 to 2 bytes and a pad count above",
         "silence",
         MALFORMED,
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 for (pad, len) in [(1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (3, 2)] {
                     for opcode in [opcode::WRITE_ONLY, opcode::SEND_ONLY] {
                         let body = padded(wire, opcode, pad, len);
@@ -43,21 +43,21 @@ pub(super) const CASES: &[Case] = &[
         "WRITE of 4 bytes of which the pad count takes 1 to 3",
         NAK_INVALID,
         &["send_invalid_request"],
-        |stage| {
-            let mut peer = stage.attacker()?;
+        |env| {
+            let mut peer = env.attacker()?;
             let mut answers = Vec::new();
             for pad in 1..=3 {
-                let mut wire = peer.connect(stage.target(), &Offer::default())?;
+                let mut wire = peer.connect(env.target(), &Offer::default())?;
                 let body = padded(&wire, opcode::WRITE_ONLY, pad, 4);
                 peer.raw(wire.peer, &peer.seal(wire.peer, &body))?;
                 answers.push(peer.verdict(&mut wire)?);
             }
-            unchanged(stage)?;
+            unchanged(env)?;
             same(answers)
         },
     ),
-    Case::new(GROUP, "datagrams of 0 to 40 bytes", "random bytes", "silence", MALFORMED, |stage| {
-        silent(stage, |peer, wire| {
+    Case::new(GROUP, "datagrams of 0 to 40 bytes", "random bytes", "silence", MALFORMED, |env| {
+        silent(env, |peer, wire| {
             for len in 0..=40 {
                 for _ in 0..10 {
                     let mut bytes = vec![0; len];
@@ -74,8 +74,8 @@ pub(super) const CASES: &[Case] = &[
         "a WRITE with immediate cut after every byte of its headers, ICRC right",
         "silence",
         MALFORMED,
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let whole = padded(wire, opcode::WRITE_ONLY_WITH_IMM, 0, 4);
                 for len in 0..whole.len() - 4 {
                     peer.queue(wire.peer, &peer.seal(wire.peer, &whole[..len]))?;
@@ -90,8 +90,8 @@ pub(super) const CASES: &[Case] = &[
         "a WRITE with each bit of it flipped in turn",
         "silence",
         &["rx_icrc_encapsulated"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let right = peer.seal(wire.peer, &padded(wire, opcode::WRITE_ONLY, 0, 4));
                 for bit in 0..right.len() * 8 {
                     let mut wrong = right.clone();
@@ -111,8 +111,8 @@ pub(super) const CASES: &[Case] = &[
         "P_Key 0, 0x1234, 0x7ffe; transport version 1 to 15",
         "silence",
         MALFORMED,
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 for p_key in [0, 0x1234, 0x7ffe] {
                     spoiled(peer, wire, |bth| bth.p_key = p_key)?;
                 }
@@ -126,8 +126,8 @@ pub(super) const CASES: &[Case] = &[
         "WRITE to QP 0, 1, 0xffffff and 1000 random ones",
         "silence",
         &["rx_unknown_qp", "rx_malformed"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 for n in 0..1000 {
                     let qpn = match n {
                         0 | 1 => n,
@@ -146,8 +146,8 @@ pub(super) const CASES: &[Case] = &[
         "WRITE ONLY of 60000 bytes; 100 of 65000 random bytes",
         NAK_INVALID,
         &["send_invalid_request"],
-        |stage| {
-            let (mut peer, mut wire) = stage.connected()?;
+        |env| {
+            let (mut peer, mut wire) = env.connected()?;
             for _ in 0..100 {
                 let mut bytes = vec![0; 65_000];
                 peer.random.fill(&mut bytes);
@@ -155,7 +155,7 @@ pub(super) const CASES: &[Case] = &[
             }
             peer.raw(wire.peer, &peer.seal(wire.peer, &padded(&wire, opcode::WRITE_ONLY, 0, 60_000)))?;
             let answer = peer.verdict(&mut wire)?;
-            unchanged(stage)?;
+            unchanged(env)?;
             Ok(answer.into())
         },
     ),
@@ -165,9 +165,9 @@ pub(super) const CASES: &[Case] = &[
         "WRITE with the right QPN, PSN and RKey from another address",
         "silence",
         &["rx_wrong_source"],
-        |stage| {
-            let mut other = stage.attacker()?;
-            silent(stage, |_, wire| {
+        |env| {
+            let mut other = env.attacker()?;
+            silent(env, |_, wire| {
                 let body = padded(wire, opcode::WRITE_ONLY, 0, 4);
                 for ahead in 0..64 {
                     let mut body = body.clone();
@@ -184,7 +184,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE 1, 1000, 2^23 - 1 ahead of the expected PSN",
         NAK_SEQUENCE,
         &["out_of_seq_request", "send_seq_err"],
-        |stage| out_of_order(stage, |expected| [1, 1000, (1 << 23) - 1].map(|n| expected.plus(n)).into()),
+        |env| out_of_order(env, |expected| [1, 1000, (1 << 23) - 1].map(|n| expected.plus(n)).into()),
     ),
     Case::new(
         GROUP,
@@ -192,7 +192,7 @@ pub(super) const CASES: &[Case] = &[
         "WRITE 1, 1000, 2^23 behind the expected PSN",
         "ACK",
         &["duplicate_request"],
-        |stage| out_of_order(stage, |expected| [1, 1000, 1 << 23].map(|n| expected.minus(n)).into()),
+        |env| out_of_order(env, |expected| [1, 1000, 1 << 23].map(|n| expected.minus(n)).into()),
     ),
     Case::new(
         GROUP,
@@ -208,8 +208,8 @@ pub(super) const CASES: &[Case] = &[
         "READ of more packets than were executed, of a forged RKey",
         "silence",
         &["duplicate_request"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let region = wire.regions[RW];
                 for (behind, reth) in [
                     (1, Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 }),
@@ -261,44 +261,44 @@ fn spoiled(peer: &mut RawPeer, wire: &Wire, spoil: impl FnOnce(&mut Bth)) -> Res
 
 /// Sends what nobody is to answer. The connection it is about lives on, and no byte changes.
 pub(super) fn silent(
-    stage: &mut Stage,
+    env: &mut Environment,
     send: impl FnOnce(&mut RawPeer, &mut Wire) -> Result<(), String>,
-) -> Result<Seen, String> {
-    let (mut peer, mut wire) = stage.connected()?;
+) -> Result<Observation, String> {
+    let (mut peer, mut wire) = env.connected()?;
     send(&mut peer, &mut wire)?;
     let answer = peer.verdict(&mut wire)?;
-    unchanged(stage)?;
-    still_alive(stage, &mut peer, &mut wire)?;
+    unchanged(env)?;
+    still_alive(env, &mut peer, &mut wire)?;
     Ok(answer.into())
 }
 
-pub(super) fn still_alive(stage: &mut Stage, peer: &mut RawPeer, wire: &mut Wire) -> Result<(), String> {
+pub(super) fn still_alive(env: &mut Environment, peer: &mut RawPeer, wire: &mut Wire) -> Result<(), String> {
     if !peer.is_alive(wire, RW)? {
         return Err("the connection did not survive".into());
     }
     // That it lives was shown by a WRITE.
-    stage.victim.changed().map(drop)
+    env.victim.changed().map(drop)
 }
 
 /// WRITEs with PSNs that are not expected.
-fn out_of_order(stage: &mut Stage, psns: fn(Psn) -> Vec<Psn>) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn out_of_order(env: &mut Environment, psns: fn(Psn) -> Vec<Psn>) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut answers = Vec::new();
-    let first = peer.connect(stage.target(), &Offer::default())?;
+    let first = peer.connect(env.target(), &Offer::default())?;
     for n in 0..psns(first.psn).len() {
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let mut wire = peer.connect(env.target(), &Offer::default())?;
         let mut body = padded(&wire, opcode::WRITE_ONLY, 0, 4);
         renumber(&mut body, psns(wire.psn)[n]);
         peer.raw(wire.peer, &peer.seal(wire.peer, &body))?;
         answers.push(peer.verdict(&mut wire)?);
-        unchanged(stage)?;
-        still_alive(stage, &mut peer, &mut wire)?;
+        unchanged(env)?;
+        still_alive(env, &mut peer, &mut wire)?;
     }
     same(answers)
 }
 
-fn duplicate(stage: &mut Stage) -> Result<Seen, String> {
-    let (mut peer, mut wire) = stage.connected()?;
+fn duplicate(env: &mut Environment) -> Result<Observation, String> {
+    let (mut peer, mut wire) = env.connected()?;
     let region = wire.regions[RW];
     let reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
     let mut packet = wire.next(opcode::WRITE_ONLY);
@@ -311,8 +311,8 @@ fn duplicate(stage: &mut Stage) -> Result<Seen, String> {
     let mut packet = wire.next(opcode::READ_REQUEST);
     packet.reth = reth;
     peer.send(wire.peer, &packet)?;
-    let there = peer.hear(&mut wire, SILENCE * 10)?;
-    stage.victim.changed()?;
+    let there = peer.receive(&mut wire, SILENCE * 10)?;
+    env.victim.changed()?;
     match there {
         Some(Answer::Read(bytes)) if bytes == b"original" => Ok(answer.into()),
         other => Err(format!("the region then holds {other:?}")),

@@ -13,7 +13,7 @@ use roce::{
     psn::Psn,
     wire::{
         Aeth, Bth, Deth, ICRC_LEN, Packet, ROCE_PORT, Reth, Syndrome,
-        mad::{CmaHeader, CommIds, MAD_LEN, Mad, Message, Rep, Req, gid, service_id},
+        mad::{CmMessage, CmaHeader, CommIds, MAD_LEN, Mad, Rep, Req, gid, service_id},
         pad_of,
     },
 };
@@ -38,7 +38,7 @@ pub struct RawPeer {
     pub guid: u64,
     pub random: Random,
     next_qpn: u32,
-    heard: VecDeque<(SocketAddr, Vec<u8>)>,
+    received: VecDeque<(SocketAddr, Vec<u8>)>,
     mads: VecDeque<(SocketAddr, Mad)>,
     /// Confirms goodbyes.
     pub polite: bool,
@@ -74,7 +74,7 @@ impl RawPeer {
             guid: cm::embedded_guid(seed),
             random: Random::new(seed.into(), 2),
             next_qpn: seed & 0xff_ffff,
-            heard: VecDeque::new(),
+            received: VecDeque::new(),
             mads: VecDeque::new(),
             polite: true,
             acknowledges: true,
@@ -171,13 +171,13 @@ impl RawPeer {
                 let Ok(packet) = Packet::decode(bytes) else { continue };
                 let Some(mad) = packet.deth.and_then(|_| <&[u8; MAD_LEN]>::try_from(packet.payload).ok())
                 else {
-                    self.heard.push_back((message.from, bytes.to_vec()));
+                    self.received.push_back((message.from, bytes.to_vec()));
                     continue;
                 };
                 let Ok(mad) = Mad::decode(mad) else { continue };
-                if let Message::Dreq(dreq) = &mad.message {
+                if let CmMessage::Dreq(dreq) = &mad.message {
                     let ids = CommIds { local: dreq.ids.remote, remote: dreq.ids.local };
-                    goodbyes.push((message.from.ip(), Mad::new(mad.tid, Message::Drep(ids))));
+                    goodbyes.push((message.from.ip(), Mad::new(mad.tid, CmMessage::Drep(ids))));
                 }
                 self.mads.push_back((message.from, mad));
             }
@@ -189,7 +189,7 @@ impl RawPeer {
     }
 
     /// The next management datagram.
-    pub fn hear_mad(&mut self, within: Duration) -> Result<Option<Mad>, String> {
+    pub fn receive_mad(&mut self, within: Duration) -> Result<Option<Mad>, String> {
         let deadline = Instant::now() + within;
         loop {
             if let Some((_, mad)) = self.mads.pop_front() {
@@ -203,13 +203,13 @@ impl RawPeer {
 
     /// The next management datagram in words.
     pub fn mad_answer(&mut self, within: Duration) -> Result<String, String> {
-        Ok(self.hear_mad(within)?.map_or_else(|| "silence".into(), |mad| in_words(&mad.message)))
+        Ok(self.receive_mad(within)?.map_or_else(|| "silence".into(), |mad| in_words(&mad.message)))
     }
 
     /// Forgets what has come.
     pub fn drain(&mut self) -> Result<(), String> {
         while self.pump(Instant::now())? {}
-        self.heard.clear();
+        self.received.clear();
         self.mads.clear();
         Ok(())
     }
@@ -252,7 +252,7 @@ impl RawPeer {
             ack_timeout: offer.ack_timeout,
             private_data,
         };
-        Mad::new(self.random.next_u64(), Message::Req(req))
+        Mad::new(self.random.next_u64(), CmMessage::Req(req))
     }
 
     /// REQ out, REP in, no RTU yet.
@@ -261,10 +261,10 @@ impl RawPeer {
         for _ in 0..4 {
             self.send_mad(to.ip(), &req)?;
             let deadline = Instant::now() + SOON / 4;
-            while let Some(mad) = self.hear_mad(deadline.saturating_duration_since(Instant::now()))? {
+            while let Some(mad) = self.receive_mad(deadline.saturating_duration_since(Instant::now()))? {
                 match mad.message {
-                    Message::Rep(rep) if mad.tid == req.tid => return Ok((req, rep)),
-                    Message::Rej(rej) if mad.tid == req.tid => return Err(format!("REJ {}", rej.reason)),
+                    CmMessage::Rep(rep) if mad.tid == req.tid => return Ok((req, rep)),
+                    CmMessage::Rej(rej) if mad.tid == req.tid => return Err(format!("REJ {}", rej.reason)),
                     _ => {}
                 }
             }
@@ -276,16 +276,16 @@ impl RawPeer {
     pub fn connect(&mut self, to: SocketAddr, offer: &Offer) -> Result<Wire, String> {
         let (req, rep) = self.half_open(to, offer)?;
         let wire = Wire::new(to, &req, &rep);
-        self.send_mad(to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+        self.send_mad(to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
         Ok(wire)
     }
 
     /// Ends a connection and waits for the confirmation.
     pub fn disconnect(&mut self, wire: &Wire) -> Result<(), String> {
-        self.send_mad(wire.to.ip(), &wire.goodbye())?;
+        self.send_mad(wire.to.ip(), &wire.disconnect_request())?;
         let deadline = Instant::now() + SOON;
-        while let Some(mad) = self.hear_mad(deadline.saturating_duration_since(Instant::now()))? {
-            if matches!(mad.message, Message::Drep(ids) if ids.remote == wire.ids.local) {
+        while let Some(mad) = self.receive_mad(deadline.saturating_duration_since(Instant::now()))? {
+            if matches!(mad.message, CmMessage::Drep(ids) if ids.remote == wire.ids.local) {
                 return Ok(());
             }
         }
@@ -293,10 +293,10 @@ impl RawPeer {
     }
 
     /// The next packet of a connection, what it brings, acknowledged if that is asked for.
-    pub fn hear(&mut self, wire: &mut Wire, within: Duration) -> Result<Option<Answer>, String> {
+    pub fn receive(&mut self, wire: &mut Wire, within: Duration) -> Result<Option<Answer>, String> {
         let deadline = Instant::now() + within;
         loop {
-            while let Some((_, bytes)) = self.heard.pop_front() {
+            while let Some((_, bytes)) = self.received.pop_front() {
                 let Ok(packet) = Packet::decode(&bytes) else { continue };
                 if packet.bth.dest_qp != wire.qpn {
                     continue;
@@ -317,10 +317,10 @@ impl RawPeer {
     }
 
     /// The next packet of any connection, as it came.
-    pub fn hear_bytes(&mut self, within: Duration) -> Result<Option<Vec<u8>>, String> {
+    pub fn receive_bytes(&mut self, within: Duration) -> Result<Option<Vec<u8>>, String> {
         let deadline = Instant::now() + within;
         loop {
-            if let Some((_, bytes)) = self.heard.pop_front() {
+            if let Some((_, bytes)) = self.received.pop_front() {
                 return Ok(Some(bytes));
             }
             if !self.pump(deadline)? && Instant::now() >= deadline {
@@ -340,7 +340,7 @@ impl RawPeer {
     pub fn verdict(&mut self, wire: &mut Wire) -> Result<String, String> {
         let mut last = None;
         let deadline = Instant::now() + SILENCE;
-        while let Some(answer) = self.hear(wire, deadline.saturating_duration_since(Instant::now()))? {
+        while let Some(answer) = self.receive(wire, deadline.saturating_duration_since(Instant::now()))? {
             if answer.is_refusal() {
                 return Ok(answer.to_string());
             }
@@ -357,7 +357,7 @@ impl RawPeer {
         packet.payload = b"deadbeef";
         self.send(wire.peer, &packet)?;
         let deadline = Instant::now() + SOON;
-        while let Some(answer) = self.hear(wire, deadline.saturating_duration_since(Instant::now()))? {
+        while let Some(answer) = self.receive(wire, deadline.saturating_duration_since(Instant::now()))? {
             match answer {
                 Answer::Ack { psn } if psn == packet.bth.psn => return Ok(true),
                 _ if answer.is_refusal() => return Ok(false),
@@ -375,14 +375,14 @@ pub fn blank<'a>(opcode: u8, dest_qp: u32, psn: Psn) -> Packet<'a> {
 }
 
 /// A message of connection management, with what matters of it.
-pub(super) fn in_words(message: &Message) -> String {
+pub(super) fn in_words(message: &CmMessage) -> String {
     match message {
-        Message::Req(_) => "REQ".into(),
-        Message::Mra(_) => "MRA".into(),
-        Message::Rej(rej) => format!("REJ {}", rej.reason),
-        Message::Rep(_) => "REP".into(),
-        Message::Rtu(_) => "RTU".into(),
-        Message::Dreq(_) => "DREQ".into(),
-        Message::Drep(_) => "DREP".into(),
+        CmMessage::Req(_) => "REQ".into(),
+        CmMessage::Mra(_) => "MRA".into(),
+        CmMessage::Rej(rej) => format!("REJ {}", rej.reason),
+        CmMessage::Rep(_) => "REP".into(),
+        CmMessage::Rtu(_) => "RTU".into(),
+        CmMessage::Dreq(_) => "DREQ".into(),
+        CmMessage::Drep(_) => "DREP".into(),
     }
 }

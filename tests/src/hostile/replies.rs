@@ -2,15 +2,15 @@
 
 use roce::{
     opcode,
-    wire::{Aeth, NakCode, Syndrome, mad::Message},
+    wire::{Aeth, NakCode, Syndrome, mad::CmMessage},
 };
 
 use super::{
-    case::{Case, Seen},
+    bare_qp_server::RW,
+    case::{Case, Observation},
+    environment::Environment,
     memory::{region, same},
     raw::{Offer, RawPeer, SOON, blank, in_words},
-    stage::Stage,
-    target::RW,
     wire::{Answer, Wire},
 };
 
@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
         "nothing, to the server's advertisement",
         "DREQ",
         &["retry_exceeded_err", "sessions_failed"],
-        |stage| unacknowledged(stage, |_, _| Ok(())),
+        |env| unacknowledged(env, |_, _| Ok(())),
     ),
     Case::new(
         GROUP,
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
         "instead of acknowledging the advertisement",
         "DREQ",
         &["sessions_failed"],
-        |stage| {
+        |env| {
             let codes = [
                 NakCode::InvalidRequest,
                 NakCode::RemoteAccess,
@@ -40,11 +40,11 @@ pub(super) const CASES: &[Case] = &[
                 NakCode::Reserved(31),
             ];
             let answers = codes
-                .map(|code| unacknowledged(stage, |peer, wire| peer.acknowledge(wire, Syndrome::Nak(code))));
+                .map(|code| unacknowledged(env, |peer, wire| peer.acknowledge(wire, Syndrome::Nak(code))));
             same(
                 answers
                     .into_iter()
-                    .map(|seen| seen.map(|seen| seen.answer))
+                    .map(|observation| observation.map(|observation| observation.answer))
                     .collect::<Result<Vec<_>, _>>()?,
             )
         },
@@ -55,8 +55,8 @@ pub(super) const CASES: &[Case] = &[
         "1000 of them, to the advertisement",
         "DREQ",
         &["rcvd_seq_err", "retry_exceeded_err"],
-        |stage| {
-            unacknowledged(stage, |peer, wire| {
+        |env| {
+            unacknowledged(env, |peer, wire| {
                 for _ in 0..1000 {
                     let mut nak = blank(opcode::ACKNOWLEDGE, wire.remote_qpn, wire.epsn.minus(1));
                     nak.aeth = Some(Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequence), msn: 0 });
@@ -80,8 +80,8 @@ pub(super) const CASES: &[Case] = &[
         "AETH syndromes 0x40 to 0x5f and 0x80 to 0xff",
         "silence",
         &["rx_stray_ack"],
-        |stage| {
-            outstanding(stage, |peer, wire| {
+        |env| {
+            outstanding(env, |peer, wire| {
                 for syndrome in (0x40..0x60).chain(0x80..=0xff) {
                     let mut ack = blank(opcode::ACKNOWLEDGE, wire.remote_qpn, wire.epsn.minus(1));
                     ack.aeth = Some(Aeth { syndrome: Syndrome::Reserved(syndrome), msn: 0 });
@@ -97,8 +97,8 @@ pub(super) const CASES: &[Case] = &[
         "ACK, NAK 2 and RNR for PSNs 1, 1000, 2^23 ahead and behind",
         "silence",
         &["rx_stray_ack"],
-        |stage| {
-            outstanding(stage, |peer, wire| {
+        |env| {
+            outstanding(env, |peer, wire| {
                 for distance in [1, 1000, (1 << 23) - 1] {
                     for psn in [wire.epsn.plus(distance), wire.epsn.minus(distance + 1)] {
                         for syndrome in
@@ -120,8 +120,8 @@ pub(super) const CASES: &[Case] = &[
         "ACKs with every credit and random MSNs",
         "silence",
         &[],
-        |stage| {
-            outstanding(stage, |peer, wire| {
+        |env| {
+            outstanding(env, |peer, wire| {
                 for credits in 0..=0x1f {
                     let mut ack = blank(opcode::ACKNOWLEDGE, wire.remote_qpn, wire.epsn.minus(1));
                     ack.aeth = Some(Aeth {
@@ -140,9 +140,9 @@ pub(super) const CASES: &[Case] = &[
         "NAK 2 and RNR for the packet outstanding",
         "silence",
         &["rx_wrong_source"],
-        |stage| {
-            let mut other = stage.attacker()?;
-            outstanding(stage, |_, wire| {
+        |env| {
+            let mut other = env.attacker()?;
+            outstanding(env, |_, wire| {
                 for syndrome in [Syndrome::Nak(NakCode::RemoteAccess), Syndrome::RnrNak(0), Syndrome::ACK] {
                     other.acknowledge(wire, syndrome)?;
                 }
@@ -156,8 +156,8 @@ pub(super) const CASES: &[Case] = &[
         "FIRST, MIDDLE, LAST and ONLY with right and wrong PSNs",
         "silence",
         &["rx_stray_ack"],
-        |stage| {
-            outstanding(stage, |peer, wire| {
+        |env| {
+            outstanding(env, |peer, wire| {
                 for code in [
                     opcode::READ_RESPONSE_FIRST,
                     opcode::READ_RESPONSE_MIDDLE,
@@ -176,8 +176,8 @@ pub(super) const CASES: &[Case] = &[
             })
         },
     ),
-    Case::new(GROUP, "flood of congestion notifications", "20000 CNPs", "silence", &["rx_cnp"], |stage| {
-        let (mut peer, mut wire) = stage.connected()?;
+    Case::new(GROUP, "flood of congestion notifications", "20000 CNPs", "silence", &["rx_cnp"], |env| {
+        let (mut peer, mut wire) = env.connected()?;
         let mut cnp = blank(opcode::CNP, wire.remote_qpn, wire.psn);
         cnp.other = &[0; 16];
         let bytes = peer.sealed(wire.peer, &cnp);
@@ -186,46 +186,46 @@ pub(super) const CASES: &[Case] = &[
         }
         peer.flush()?;
         let answer = peer.verdict(&mut wire)?;
-        super::packets::still_alive(stage, &mut peer, &mut wire)?;
+        super::packets::still_alive(env, &mut peer, &mut wire)?;
         Ok(answer.into())
     }),
 ];
 
 /// A session whose host does not acknowledge the advertisement, but does this. What the server says at last.
 fn unacknowledged(
-    stage: &mut Stage,
+    env: &mut Environment,
     instead: impl FnOnce(&mut RawPeer, &Wire) -> Result<(), String>,
-) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     peer.acknowledges = false;
     // 1 ms, so that eight tries take little.
     let offer = Offer { ack_timeout: 8, ..Offer::default() };
-    let wire = peer.session(stage.server(), &offer, &[region(4096)])?;
+    let wire = peer.session(env.server(), &offer, &[region(4096)])?;
     instead(&mut peer, &wire)?;
     last_words(&mut peer)
 }
 
 /// What the server says at last.
-fn last_words(peer: &mut RawPeer) -> Result<Seen, String> {
-    while let Some(mad) = peer.hear_mad(SOON)? {
-        if matches!(mad.message, Message::Dreq(_) | Message::Rej(_)) {
+fn last_words(peer: &mut RawPeer) -> Result<Observation, String> {
+    while let Some(mad) = peer.receive_mad(SOON)? {
+        if matches!(mad.message, CmMessage::Dreq(_) | CmMessage::Rej(_)) {
             return Ok(in_words(&mad.message).into());
         }
     }
     Ok("silence".into())
 }
 
-fn rnr_for_ever(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn rnr_for_ever(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     peer.acknowledges = false;
     let offer = Offer { rnr_retry: 3, ..Offer::default() };
-    let mut wire = peer.session(stage.server(), &offer, &[region(4096)])?;
+    let mut wire = peer.session(env.server(), &offer, &[region(4096)])?;
     // Every repetition is refused again.
     for _ in 0..8 {
         let mut nak = blank(opcode::ACKNOWLEDGE, wire.remote_qpn, wire.epsn.minus(1));
         nak.aeth = Some(Aeth { syndrome: Syndrome::RnrNak(1), msn: 0 });
         peer.send(wire.peer, &nak)?;
-        peer.hear(&mut wire, std::time::Duration::from_millis(20))?;
+        peer.receive(&mut wire, std::time::Duration::from_millis(20))?;
     }
     last_words(&mut peer)
 }
@@ -233,12 +233,12 @@ fn rnr_for_ever(stage: &mut Stage) -> Result<Seen, String> {
 /// A session whose advertisement is not acknowledged yet when `lies` are told. It must come to no harm by them: a
 /// call succeeds afterwards.
 fn outstanding(
-    stage: &mut Stage,
+    env: &mut Environment,
     lies: impl FnOnce(&mut RawPeer, &Wire) -> Result<(), String>,
-) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     peer.acknowledges = false;
-    let mut wire = peer.session(stage.server(), &Offer::default(), &[region(64)])?;
+    let mut wire = peer.session(env.server(), &Offer::default(), &[region(64)])?;
     // The acknowledgement of our own message may come after the advertisement.
     peer.verdict(&mut wire)?;
     lies(&mut peer, &wire)?;
@@ -255,7 +255,7 @@ fn outstanding(
 /// Function 1 adds 1 to every byte.
 fn call_succeeds(peer: &mut RawPeer, wire: &mut Wire) -> Result<(), String> {
     super::memory::call(peer, wire, mrsp::FunctionCode::constant(1), 0)?;
-    while let Some(answer) = peer.hear(wire, SOON)? {
+    while let Some(answer) = peer.receive(wire, SOON)? {
         match answer {
             Answer::Write { imm: Some(0), bytes: 64 } => return Ok(()),
             Answer::Write { imm: Some(code), .. } => return Err(format!("the call failed: {code:#x}")),

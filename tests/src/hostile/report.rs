@@ -18,10 +18,10 @@ pub fn table(ran: &Ran) -> String {
         rows.push([&*ip, "", "bystanders alone", "", "", &p50, &p99, "", ""].map(str::to_owned));
     }
     for outcome in &ran.outcomes {
-        let answer = if outcome.seen.answer.is_empty() { "-" } else { &outcome.seen.answer };
-        let answer = match outcome.seen.note.as_str() {
+        let answer = if outcome.observation.answer.is_empty() { "-" } else { &outcome.observation.answer };
+        let answer = match outcome.observation.note.as_str() {
             // The result says why.
-            _ if outcome.seen.skipped => answer.to_owned(),
+            _ if outcome.observation.skipped => answer.to_owned(),
             "" => answer.to_owned(),
             note => format!("{answer} ({note})"),
         };
@@ -59,8 +59,8 @@ pub fn json(ran: &Ran) -> Value {
             "sent": outcome.case.sent,
             "expected": outcome.case.expected,
             "expected_counters": outcome.case.counters,
-            "answer": outcome.seen.answer,
-            "note": outcome.seen.note,
+            "answer": outcome.observation.answer,
+            "note": outcome.observation.note,
             "counters": outcome.rose.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             // null: the case does not compare.
             "quiet": outcome.quiet.map(latency),

@@ -1,13 +1,13 @@
 //! Requests with nonsense in them, repeated ones, and those that claim to be another's.
 
-use roce::wire::mad::{CommIds, Dreq, Mad, Message, Req};
+use roce::wire::mad::{CmMessage, CommIds, Dreq, Mad, Req};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     memory::same,
     packets::{silent, still_alive},
     raw::{Offer, SILENCE},
-    stage::Stage,
     wire::Wire,
 };
 
@@ -20,9 +20,9 @@ pub(super) const CASES: &[Case] = &[
         "service IDs of UDP port space, of other ports, 0, all ones",
         "REJ 8",
         &["cm_no_listener"],
-        |stage| {
+        |env| {
             rejected(
-                stage,
+                env,
                 &[
                     |req| req.service_id ^= 0x0011_0000,
                     |req| req.service_id ^= 1,
@@ -32,11 +32,11 @@ pub(super) const CASES: &[Case] = &[
             )
         },
     ),
-    Case::new(GROUP, "REQ for other transports", "transport 1, 2, 3", "REJ 9", &["cm_tx_rej"], |stage| {
-        rejected(stage, &[|req| req.transport = 1, |req| req.transport = 2, |req| req.transport = 3])
+    Case::new(GROUP, "REQ for other transports", "transport 1, 2, 3", "REJ 9", &["cm_tx_rej"], |env| {
+        rejected(env, &[|req| req.transport = 1, |req| req.transport = 2, |req| req.transport = 3])
     }),
-    Case::new(GROUP, "REQ with nonsense MTUs", "MTU codes 0, 6, 7, 15", "REJ 26", &["cm_tx_rej"], |stage| {
-        rejected(stage, &[|req| req.mtu = 0, |req| req.mtu = 6, |req| req.mtu = 7, |req| req.mtu = 15])
+    Case::new(GROUP, "REQ with nonsense MTUs", "MTU codes 0, 6, 7, 15", "REJ 26", &["cm_tx_rej"], |env| {
+        rejected(env, &[|req| req.mtu = 0, |req| req.mtu = 6, |req| req.mtu = 7, |req| req.mtu = 15])
     }),
     Case::new(
         GROUP,
@@ -44,9 +44,9 @@ pub(super) const CASES: &[Case] = &[
         "QPN 0 and 1; no header of rdma_cm, one of IP version 0, 5, 15",
         "REJ 5",
         &["cm_tx_rej"],
-        |stage| {
+        |env| {
             rejected(
-                stage,
+                env,
                 &[
                     |req| req.qpn = 0,
                     |req| req.qpn = 1,
@@ -64,9 +64,9 @@ pub(super) const CASES: &[Case] = &[
         "timeouts 0 and 31, retries 0 and 7, depths 0 and 255, LIDs, GIDs and P_Key of nobody",
         "REP",
         &["sessions_accepted"],
-        |stage| {
+        |env| {
             rejected(
-                stage,
+                env,
                 &[
                     |req| (req.ack_timeout, req.local_cm_timeout, req.remote_cm_timeout) = (0, 0, 0),
                     |req| (req.ack_timeout, req.local_cm_timeout, req.remote_cm_timeout) = (31, 31, 31),
@@ -95,8 +95,8 @@ pub(super) const CASES: &[Case] = &[
         "REQ of 0, 1, 255, 257 and 4000 bytes",
         "silence",
         &["rx_malformed"],
-        |stage| {
-            silent(stage, |peer, wire| {
+        |env| {
+            silent(env, |peer, wire| {
                 let mut bytes = peer.request(wire.to, &Offer::default()).encode().to_vec();
                 bytes.resize(4000, 0);
                 for len in [0, 1, 255, 257, 4000] {
@@ -120,16 +120,16 @@ pub(super) const CASES: &[Case] = &[
         "the same REQ ten times after the RTU",
         "silence",
         &["cm_rx_duplicate_req"],
-        |stage| {
-            let mut peer = stage.attacker()?;
-            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
-            let mut wire = Wire::new(stage.target(), &req, &rep);
-            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+        |env| {
+            let mut peer = env.attacker()?;
+            let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
+            let mut wire = Wire::new(env.target(), &req, &rep);
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
             for _ in 0..10 {
                 peer.send_mad(wire.to.ip(), &req)?;
             }
             let answer = peer.mad_answer(SILENCE)?;
-            still_alive(stage, &mut peer, &mut wire)?;
+            still_alive(env, &mut peer, &mut wire)?;
             Ok(answer.into())
         },
     ),
@@ -138,60 +138,60 @@ pub(super) const CASES: &[Case] = &[
 type Spoil = fn(&mut Req);
 
 /// One REQ for each, spoiled. What is accepted is left again.
-fn rejected(stage: &mut Stage, spoils: &[Spoil]) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
+fn rejected(env: &mut Environment, spoils: &[Spoil]) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
     let mut answers = Vec::new();
     for spoil in spoils {
-        let mut mad = peer.request(stage.server(), &Offer::default());
-        let Message::Req(req) = &mut mad.message else { return Err("no REQ".into()) };
+        let mut mad = peer.request(env.server(), &Offer::default());
+        let CmMessage::Req(req) = &mut mad.message else { return Err("no REQ".into()) };
         spoil(req);
         let ids = CommIds { local: req.local_comm_id, remote: 0 };
-        peer.send_mad(stage.server().ip(), &mad)?;
-        let answer = peer.hear_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
+        peer.send_mad(env.server().ip(), &mad)?;
+        let answer = peer.receive_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
         answers.push(super::raw::in_words(&answer.message));
-        if let Message::Rep(rep) = answer.message {
+        if let CmMessage::Rep(rep) = answer.message {
             let ids = CommIds { remote: rep.ids.local, ..ids };
-            peer.send_mad(stage.server().ip(), &Mad::new(mad.tid, Message::Rtu(ids)))?;
-            let dreq = Message::Dreq(Dreq { ids, remote_qpn: rep.qpn });
-            peer.send_mad(stage.server().ip(), &Mad::new(mad.tid, dreq))?;
-            peer.hear_mad(super::raw::SOON)?;
+            peer.send_mad(env.server().ip(), &Mad::new(mad.tid, CmMessage::Rtu(ids)))?;
+            let dreq = CmMessage::Dreq(Dreq { ids, remote_qpn: rep.qpn });
+            peer.send_mad(env.server().ip(), &Mad::new(mad.tid, dreq))?;
+            peer.receive_mad(super::raw::SOON)?;
         }
         peer.drain()?;
     }
     same(answers)
 }
 
-fn squatted(stage: &mut Stage) -> Result<Seen, String> {
-    let (mut owner, mut squatter) = (stage.attacker()?, stage.attacker()?);
-    let mut wire = owner.connect(stage.target(), &Offer::default())?;
+fn squatted(env: &mut Environment) -> Result<Observation, String> {
+    let (mut owner, mut squatter) = (env.attacker()?, env.attacker()?);
+    let mut wire = owner.connect(env.target(), &Offer::default())?;
     squatter.guid = owner.guid;
-    let mut mad = squatter.request(stage.target(), &Offer::default());
-    if let Message::Req(req) = &mut mad.message {
+    let mut mad = squatter.request(env.target(), &Offer::default());
+    if let CmMessage::Req(req) = &mut mad.message {
         req.qpn = wire.qpn;
     }
     squatter.send_mad(wire.to.ip(), &mad)?;
     let answer = squatter.mad_answer(super::raw::SOON)?;
-    still_alive(stage, &mut owner, &mut wire)?;
+    still_alive(env, &mut owner, &mut wire)?;
     Ok(answer.into())
 }
 
-fn repeated(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
-    let mut wire = Wire::new(stage.target(), &req, &rep);
+fn repeated(env: &mut Environment) -> Result<Observation, String> {
+    let mut peer = env.attacker()?;
+    let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
+    let mut wire = Wire::new(env.target(), &req, &rep);
     for n in 0..6 {
         let mut again = req.clone();
-        if let (5, Message::Req(req)) = (n, &mut again.message) {
+        if let (5, CmMessage::Req(req)) = (n, &mut again.message) {
             (req.qpn, req.mtu) = (req.qpn ^ 1, 1);
         }
         peer.send_mad(wire.to.ip(), &again)?;
-        let mad = peer.hear_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
-        if mad.message != Message::Rep(rep.clone()) {
+        let mad = peer.receive_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
+        if mad.message != CmMessage::Rep(rep.clone()) {
             return Err(format!("a repeated REQ was answered by {}", super::raw::in_words(&mad.message)));
         }
     }
-    peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+    peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
     let answer = peer.mad_answer(SILENCE)?;
-    still_alive(stage, &mut peer, &mut wire)?;
+    still_alive(env, &mut peer, &mut wire)?;
     Ok(format!("REP, {answer}").into())
 }

@@ -10,9 +10,9 @@ use mrsp::{ErrorCode, builtin::INCREMENT, host::PeerError};
 use naa_host::{Device, Error, Param, Session, SessionConfig};
 
 use super::{
-    case::{Case, Seen},
-    resources_process::{Folder, Serve, after, complaint, run, sibling},
-    stage::Stage,
+    case::{Case, Observation},
+    environment::Environment,
+    resources_process::{ServeProcess, TempFolder, after, complaint, run, sibling},
 };
 
 const GROUP: &str = "resources";
@@ -24,10 +24,10 @@ pub(super) const CASES: &[Case] = &[
         "`ulimit -l 64` for naa serve and naa call, 16 MiB",
         "served",
         &[],
-        |stage| {
+        |env| {
             let limit = "ulimit -l 64";
-            let server = Serve::start(limit, &["--bind", &stage.address().to_string()])?;
-            let folder = Folder::new("memlock")?;
+            let server = ServeProcess::start(limit, &["--bind", &env.address().to_string()])?;
+            let folder = TempFolder::new("memlock")?;
             let input = zeros(&folder, 16 << 20)?;
             let output = run(after(limit, &sibling("naa")?, call(&server, &input, None)))?;
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -42,8 +42,8 @@ pub(super) const CASES: &[Case] = &[
         "`ulimit -n` 4 to 8 for naa serve",
         "ulimit -n",
         &[],
-        |stage| {
-            let (naa, address) = (sibling("naa")?, stage.address().to_string());
+        |env| {
+            let (naa, address) = (sibling("naa")?, env.address().to_string());
             shortage((4..=8).map(|files| {
                 let args = ["serve", "--bind", &address, "--port", "0", "--until-eof"];
                 after(&format!("ulimit -n {files}"), &naa, args)
@@ -56,9 +56,9 @@ pub(super) const CASES: &[Case] = &[
         "`ulimit -n` 4 to 9 for naa call",
         "ulimit -n",
         &[],
-        |stage| {
-            let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
-            let folder = Folder::new("descriptors")?;
+        |env| {
+            let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+            let folder = TempFolder::new("descriptors")?;
             let (naa, input) = (sibling("naa")?, zeros(&folder, 4096)?);
             shortage((4..=9).map(|files| {
                 let args = call(&server, &input, Some(&folder.0.join("out")));
@@ -80,9 +80,9 @@ pub(super) const CASES: &[Case] = &[
         "naa call --out to /dev/full, and under `ulimit -f 64`",
         "No space left on device, File too large",
         &[],
-        |stage| {
-            let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
-            let folder = Folder::new("no-more")?;
+        |env| {
+            let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+            let folder = TempFolder::new("no-more")?;
             let (naa, input) = (sibling("naa")?, zeros(&folder, 1 << 20)?);
             let full = run(after("true", &naa, call(&server, &input, Some(Path::new("/dev/full")))))?;
             let out = folder.0.join("out");
@@ -91,7 +91,7 @@ pub(super) const CASES: &[Case] = &[
                 return Err(format!("files were left: {:?}", folder.names()));
             }
             let said = complaint(&large)?;
-            Ok(Seen::noted(
+            Ok(Observation::noted(
                 format!("{}, {}", shortage_of_room(&complaint(&full)?), shortage_of_room(&said)),
                 said,
             ))
@@ -103,7 +103,7 @@ pub(super) const CASES: &[Case] = &[
         "`ulimit -v` 2 GiB, hosts that ask for 1 GiB until refused, then for less and less",
         "ERR 1",
         &[],
-        |stage| no_room(stage, &[]),
+        |env| no_room(env, &[]),
     ),
     Case::new(
         GROUP,
@@ -111,7 +111,7 @@ pub(super) const CASES: &[Case] = &[
         "the same with `--memory` of 1 TiB: the kernel refuses, not the server's own limit",
         "ERR 1",
         &[],
-        |stage| no_room(stage, &["--memory", "1048576", "--session-memory", "1048576"]),
+        |env| no_room(env, &["--memory", "1048576", "--session-memory", "1048576"]),
     ),
     Case::new(
         GROUP,
@@ -119,9 +119,9 @@ pub(super) const CASES: &[Case] = &[
         "`ulimit -v` 1 GiB for naa call with a file of 1.5 GiB",
         "ulimit -v",
         &[],
-        |stage| {
-            let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
-            let folder = Folder::new("address-space")?;
+        |env| {
+            let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+            let folder = TempFolder::new("address-space")?;
             let input = folder.0.join("zeros");
             let file = fs::File::create(&input).map_err(|e| e.to_string())?;
             file.set_len(3 << 29).map_err(|e| e.to_string())?;
@@ -139,13 +139,13 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn zeros(folder: &Folder, len: usize) -> Result<std::path::PathBuf, String> {
+fn zeros(folder: &TempFolder, len: usize) -> Result<std::path::PathBuf, String> {
     let path = folder.0.join("zeros");
     fs::write(&path, vec![0; len]).map_err(|e| e.to_string())?;
     Ok(path)
 }
 
-fn call(server: &Serve, input: &Path, output: Option<&Path>) -> Vec<String> {
+fn call(server: &ServeProcess, input: &Path, output: Option<&Path>) -> Vec<String> {
     let function = if output.is_some() { "increment" } else { "sha256" };
     let mut args = vec!["call".to_owned(), function.into(), "--server".into(), server.address.to_string()];
     args.extend(["--in".into(), input.display().to_string()]);
@@ -154,7 +154,7 @@ fn call(server: &Serve, input: &Path, output: Option<&Path>) -> Vec<String> {
 }
 
 /// All fail, and say which limit is to be raised.
-fn shortage(commands: impl IntoIterator<Item = Command>) -> Result<Seen, String> {
+fn shortage(commands: impl IntoIterator<Item = Command>) -> Result<Observation, String> {
     let mut said = Vec::new();
     for command in commands {
         let text = format!("{command:?}");
@@ -170,7 +170,7 @@ fn shortage(commands: impl IntoIterator<Item = Command>) -> Result<Seen, String>
         return Err(format!("no remedy in all of {said:?}"));
     };
     let last = said.last().ok_or("nothing failed")?;
-    Ok(Seen::noted(*remedy, format!("{} times, such as: {last}", said.len())))
+    Ok(Observation::noted(*remedy, format!("{} times, such as: {last}", said.len())))
 }
 
 /// What of it the operating system said.
@@ -179,16 +179,16 @@ fn shortage_of_room(complaint: &str) -> &str {
     kinds.into_iter().find(|kind| complaint.contains(kind)).unwrap_or(complaint)
 }
 
-fn full_disk(stage: &mut Stage) -> Result<Seen, String> {
-    let folder = Folder::new("full-disk")?;
+fn full_disk(env: &mut Environment) -> Result<Observation, String> {
+    let folder = TempFolder::new("full-disk")?;
     let mount = format!("mount -t tmpfs -o size=64k none {}", folder.0.display());
     let tried = run(in_own_mounts(&mount))?;
     if !tried.status.success() {
         let why = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
-        return Ok(Seen::skipped(format!("no mount without rights: {why}")));
+        return Ok(Observation::skipped(format!("no mount without rights: {why}")));
     }
-    let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
-    let inputs = Folder::new("full-disk-input")?;
+    let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+    let inputs = TempFolder::new("full-disk-input")?;
     let input = zeros(&inputs, 1 << 20)?;
     let args = call(&server, &input, Some(&folder.0.join("out"))).join(" ");
     // The mount goes with its namespace, and so must the listing.
@@ -201,7 +201,7 @@ fn full_disk(stage: &mut Stage) -> Result<Seen, String> {
         return Err(format!("a file was left: {said:?}"));
     }
     let said = complaint(&output)?;
-    Ok(Seen::noted(shortage_of_room(&said), said.clone()))
+    Ok(Observation::noted(shortage_of_room(&said), said.clone()))
 }
 
 /// A line of shell that may mount what nobody else sees.
@@ -213,12 +213,12 @@ fn in_own_mounts(script: &str) -> Command {
 }
 
 /// Sessions of all sizes until the server has no address space left; it serves on.
-fn no_room(stage: &mut Stage, args: &[&str]) -> Result<Seen, String> {
-    let address = stage.address().to_string();
-    let mut server = Serve::start("ulimit -v 2097152", &[&["--bind", &address], args].concat())?;
+fn no_room(env: &mut Environment, args: &[&str]) -> Result<Observation, String> {
+    let address = env.address().to_string();
+    let mut server = ServeProcess::start("ulimit -v 2097152", &[&["--bind", &address], args].concat())?;
     let mut before =
-        host(stage, &server).map_err(|why| format!("before the server's memory was used: {why}"))?;
-    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
+        host(env, &server).map_err(|why| format!("before the server's memory was used: {why}"))?;
+    let device = Device::open(env.address()).map_err(|e| e.to_string())?;
     let (mut sessions, mut refusals) = (Vec::new(), Vec::new());
     for size in [30, 28, 24, 20, 16, 12].map(|log| 1usize << log) {
         for _ in 0..64 {
@@ -242,7 +242,7 @@ fn no_room(stage: &mut Stage, args: &[&str]) -> Result<Seen, String> {
     }
     let count = sessions.len();
     drop(sessions);
-    host(stage, &server).map_err(|why| format!("after memory was free again: {why}"))?;
+    host(env, &server).map_err(|why| format!("after memory was free again: {why}"))?;
     let log = server.end()?;
     let told = |remedy| log.lines().any(|line| line.contains("session fails") && line.contains(remedy));
     if !told("ulimit -v") && !told("memory limit") {
@@ -252,7 +252,7 @@ fn no_room(stage: &mut Stage, args: &[&str]) -> Result<Seen, String> {
     let all = refusals.join(", ");
     refusals.retain(|refusal| refusal != "REJ 28");
     refusals.dedup();
-    Ok(Seen::noted(refusals.join(", "), format!("{all} after {count} sessions")))
+    Ok(Observation::noted(refusals.join(", "), format!("{all} after {count} sessions")))
 }
 
 fn in_mrsp(error: &Error) -> Result<String, String> {
@@ -263,8 +263,8 @@ fn in_mrsp(error: &Error) -> Result<String, String> {
     }
 }
 
-fn host(stage: &mut Stage, server: &Serve) -> Result<Session, String> {
-    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
+fn host(env: &mut Environment, server: &ServeProcess) -> Result<Session, String> {
+    let device = Device::open(env.address()).map_err(|e| e.to_string())?;
     let mut session =
         Session::connect(&device, server.address, &[Param::in_out(4096)], &SessionConfig::default())
             .map_err(|e| e.to_string())?;
@@ -272,9 +272,9 @@ fn host(stage: &mut Stage, server: &Serve) -> Result<Session, String> {
     Ok(session)
 }
 
-fn no_threads(stage: &mut Stage) -> Result<Seen, String> {
-    let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
-    let folder = Folder::new("threads")?;
+fn no_threads(env: &mut Environment) -> Result<Observation, String> {
+    let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+    let folder = TempFolder::new("threads")?;
     let input = zeros(&folder, 4096)?;
     // Root is above this limit; a user of its own has one process, this one. Root of a user namespace may become nobody else,
     // and is below it.
@@ -282,7 +282,7 @@ fn no_threads(stage: &mut Stage) -> Result<Seen, String> {
                      if [ $(id -u) = 0 ] && $nobody true 2>/dev/null; then set -- $nobody \"$@\"; fi; \
                      ulimit -u 1; exec \"$@\"";
     let naa = sibling("naa")?;
-    let bind = stage.address().to_string();
+    let bind = env.address().to_string();
     let serve = ["serve", "--bind", &bind, "--port", "0"].map(str::to_owned).to_vec();
     let copy = folder.0.join("naa");
     // Where this user can read it.

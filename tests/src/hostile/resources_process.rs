@@ -62,9 +62,9 @@ pub(super) fn shared_memory() -> BTreeSet<String> {
 
 /// A folder for files of a case, removed with it.
 #[derive(Debug)]
-pub(super) struct Folder(pub(super) PathBuf);
+pub(super) struct TempFolder(pub(super) PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(super) fn new(name: &str) -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("naa-hostile-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -79,7 +79,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         // What cannot be removed is in the temporary folder and bears our name.
         let _ = fs::remove_dir_all(&self.0);
@@ -124,12 +124,12 @@ pub(super) fn complaint(output: &Output) -> Result<String, String> {
 
 /// `naa serve` after a line of shell.
 #[derive(Debug)]
-pub(super) struct Serve {
+pub(super) struct ServeProcess {
     child: Child,
     pub(super) address: SocketAddr,
 }
 
-impl Serve {
+impl ServeProcess {
     pub(super) fn start(shell: &str, args: &[&str]) -> Result<Self, String> {
         let mut command =
             after(shell, &sibling("naa")?, ["serve", "--json", "--port", "0"].iter().chain(args));
@@ -167,7 +167,7 @@ impl Serve {
     }
 }
 
-impl Drop for Serve {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

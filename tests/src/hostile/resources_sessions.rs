@@ -9,10 +9,10 @@ use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     mrsp_talk::{Until, listen},
     raw::Offer,
-    stage::Stage,
 };
 
 const GROUP: &str = "holding on";
@@ -35,30 +35,30 @@ pub(super) const CASES: &[Case] = &[
         "301 from one address, 1001 in all, each called once",
         "your address has as many sessions as one may; the server has as many sessions as it may; fine",
         &[],
-        crowd,
+        many_sessions,
     )
     // The bystander shares two cores with 1000 sessions being set up.
     .p99(Duration::from_millis(100)),
 ];
 
-fn server(stage: &mut Stage, set: impl FnOnce(&mut Config)) -> Result<Server, String> {
-    let mut config = Config::new((stage.address(), 0).into());
+fn server(env: &mut Environment, set: impl FnOnce(&mut Config)) -> Result<Server, String> {
+    let mut config = Config::new((env.address(), 0).into());
     set(&mut config);
     let registry = functions::builtins().map_err(|e| e.to_string())?;
     Server::start(config, registry).map_err(|e| e.to_string())
 }
 
-fn silent(stage: &mut Stage) -> Result<Seen, String> {
-    let server = server(stage, |config| config.setup_time = Duration::from_millis(300))?;
-    let mut peer = stage.attacker()?;
+fn silent(env: &mut Environment) -> Result<Observation, String> {
+    let server = server(env, |config| config.setup_time = Duration::from_millis(300))?;
+    let mut peer = env.attacker()?;
     let start = Instant::now();
     let mut wire = peer.connect(server.address(), &Offer::default())?;
-    let answer = listen(&mut peer, &mut wire, Until::Goodbye)?;
+    let answer = listen(&mut peer, &mut wire, Until::Disconnected)?;
     let took = start.elapsed();
     if took < Duration::from_millis(250) || server.stats().sessions_failed.get() != 1 {
         return Err(format!("it ended after {took:?}, {:?}", server.stats()));
     }
-    Ok(Seen::noted(answer, format!("after {took:.1?}, sessions_failed 1")))
+    Ok(Observation::noted(answer, format!("after {took:.1?}, sessions_failed 1")))
 }
 
 fn connect(server: &Server, local: IpAddr) -> Result<Session, String> {
@@ -79,15 +79,15 @@ fn refusal(server: &Server, local: IpAddr) -> Result<String, String> {
     }
 }
 
-fn crowd(stage: &mut Stage) -> Result<Seen, String> {
-    let server = server(stage, |config| {
+fn many_sessions(env: &mut Environment) -> Result<Observation, String> {
+    let server = server(env, |config| {
         config.max_sessions = SESSIONS;
         config.max_sessions_per_peer = PER_PEER;
     })?;
     let mut sessions = Vec::new();
     let mut said = Vec::new();
     while sessions.len() < SESSIONS {
-        let local = stage.address();
+        let local = env.address();
         for _ in 0..PER_PEER.min(SESSIONS - sessions.len()) {
             sessions.push(connect(&server, local)?);
         }
@@ -95,18 +95,18 @@ fn crowd(stage: &mut Stage) -> Result<Seen, String> {
             said.push(refusal(&server, local)?);
         }
     }
-    said.push(refusal(&server, stage.address())?);
+    said.push(refusal(&server, env.address())?);
     for session in &mut sessions {
         session.call(INCREMENT).map_err(|e| format!("one of {SESSIONS} sessions: {e}"))?;
     }
     sessions.pop();
     until(|| server.stats().sessions.get() == SESSIONS as u64 - 1)?;
-    sessions.push(connect(&server, stage.address())?);
+    sessions.push(connect(&server, env.address())?);
     drop(sessions);
     until(|| server.stats().sessions.get() == 0 && server.memory_used() == 0)?;
     said.push("fine".into());
     let rejected = server.stats().sessions_rejected.get();
-    Ok(Seen::noted(said.join("; "), format!("sessions_rejected {rejected}")))
+    Ok(Observation::noted(said.join("; "), format!("sessions_rejected {rejected}")))
 }
 
 /// Waits for what the server does after it was asked.

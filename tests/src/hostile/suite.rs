@@ -11,15 +11,15 @@ use simnet::Random;
 use super::{
     CASES,
     bystander::{Bystanders, NOTHING},
-    case::{Attack, Case, Latency, Outcome, Own, Seen},
-    ejfat::Scene,
-    stage::{Addresses, Family, Stage},
+    case::{Attack, Case, Latency, Observation, Outcome, Own},
+    ejfat::EjfatEnvironment,
+    environment::{Addresses, Environment, Family},
     victim::{Report, Victim},
 };
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunConfig {
     /// Cases whose group or name contain this.
     pub only: Option<String>,
     /// Fewer repetitions, and without the long cases.
@@ -88,7 +88,7 @@ const ORDINARY: [&str; 10] = [
 ];
 
 /// The cases of a run, and what each runs over.
-pub fn list(options: &Options) -> Vec<(Family, Case)> {
+pub fn list(options: &RunConfig) -> Vec<(Family, Case)> {
     let wanted = |case: &&Case| {
         let text = format!("{} {}", case.group, case.name);
         options.only.as_ref().is_none_or(|only| text.contains(only.as_str())) && !(options.quick && case.long)
@@ -112,7 +112,7 @@ pub struct Ran {
 }
 
 /// Runs them, with progress on standard error.
-pub fn run(options: &Options) -> Result<Ran, String> {
+pub fn run(options: &RunConfig) -> Result<Ran, String> {
     let all = list(options);
     let mut ran = Ran::default();
     for &family in &options.families {
@@ -121,23 +121,24 @@ pub fn run(options: &Options) -> Result<Ran, String> {
     }
     for outcome in ran.outcomes.iter_mut().filter(|outcome| options.strict && outcome.skipped()) {
         if !MAY_SKIP.contains(&(outcome.case.group, outcome.case.name)) {
-            outcome.why.push(format!("skipped, which this run does not permit: {}", outcome.seen.note));
+            let note = &outcome.observation.note;
+            outcome.why.push(format!("skipped, which this run does not permit: {note}"));
         }
     }
     Ok(ran)
 }
 
-fn over(family: Family, cases: &[Case], of: usize, options: &Options, ran: &mut Ran) -> Result<(), String> {
+fn over(family: Family, cases: &[Case], of: usize, options: &RunConfig, ran: &mut Ran) -> Result<(), String> {
     let meaningless = |case: &&Case| family == Family::V6 && case.only_v4.is_some();
     for case in cases.iter().filter(meaningless) {
-        ran.outcomes.push(Outcome::untried(case, family, Seen::default()));
-        tell(&ran.outcomes, of);
+        ran.outcomes.push(Outcome::untried(case, family, Observation::default()));
+        report_last(&ran.outcomes, of);
     }
     let rest: Vec<_> = cases.iter().filter(|case| !meaningless(case)).collect();
     if let (Family::V6, Some(why)) = (family, &options.no_v6) {
         for case in rest {
-            ran.outcomes.push(Outcome::untried(case, family, Seen::skipped(why)));
-            tell(&ran.outcomes, of);
+            ran.outcomes.push(Outcome::untried(case, family, Observation::skipped(why)));
+            report_last(&ran.outcomes, of);
         }
         return Ok(());
     }
@@ -148,10 +149,10 @@ fn over(family: Family, cases: &[Case], of: usize, options: &Options, ran: &mut 
         ran.baselines.push((family, baseline));
     }
     // Nobody disturbs the workers' senders then. Their addresses are others than those used so far.
-    let mut scene = Scene::new(addresses.later(), options);
+    let mut env = EjfatEnvironment::new(addresses.later(), options);
     for case in of_workers {
-        ran.outcomes.push(perform(case, LEAST_P99, || observe_worker(&mut scene, case, family)));
-        tell(&ran.outcomes, of);
+        ran.outcomes.push(perform(case, LEAST_P99, || observe_worker(&mut env, case, family)));
+        report_last(&ran.outcomes, of);
     }
     Ok(())
 }
@@ -160,30 +161,30 @@ fn against_server(
     cases: &[&Case],
     of: usize,
     addresses: Addresses,
-    options: &Options,
+    options: &RunConfig,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<Latency, String> {
-    let mut stage = set(addresses, options)?;
-    let baseline = baseline(&stage)?;
-    let family = stage.addresses.family();
+    let mut env = set(addresses, options)?;
+    let baseline = baseline(&env)?;
+    let family = env.addresses.family();
     eprintln!("baseline over IPv{}: p50 {:?}, p99 {:?}", family.number(), baseline.p50, baseline.p99);
     let bound = LEAST_P99.max(baseline.p99 * 10);
     for case in cases {
-        let outcome = perform(case, bound, || observe(&mut stage, case));
-        let dead = outcome.failed() && stage.victim.report().is_err();
+        let outcome = perform(case, bound, || observe(&mut env, case));
+        let dead = outcome.failed() && env.victim.report().is_err();
         outcomes.push(outcome);
-        tell(outcomes, of);
+        report_last(outcomes, of);
         if dead {
-            let addresses = stage.addresses.clone();
-            drop(stage);
-            stage = set(addresses, options)?;
+            let addresses = env.addresses.clone();
+            drop(env);
+            env = set(addresses, options)?;
         }
     }
     Ok(baseline)
 }
 
 /// The last of those so far.
-fn tell(outcomes: &[Outcome], of: usize) {
+fn report_last(outcomes: &[Outcome], of: usize) {
     let (n, Some(outcome)) = (outcomes.len(), outcomes.last()) else { return };
     let (verdict, seconds) = (outcome.result(), outcome.took.as_secs_f64());
     let Case { group, name, .. } = outcome.case;
@@ -191,18 +192,19 @@ fn tell(outcomes: &[Outcome], of: usize) {
     eprintln!("[{n}/{of}] IPv{ip} {group} / {name}: {verdict} ({seconds:.1} s)");
 }
 
-fn set(mut addresses: Addresses, options: &Options) -> Result<Stage, String> {
+fn set(mut addresses: Addresses, options: &RunConfig) -> Result<Environment, String> {
     let victim = Victim::start(addresses.next(), addresses.next())?;
     let locals = [addresses.next(), addresses.next()];
     let bystanders = Bystanders::start(locals, victim.server, victim.target);
     thread::sleep(Duration::from_millis(300));
-    Ok(Stage { victim, bystanders, quick: options.quick, random: Random::new(options.seed, 1), addresses })
+    let random = Random::new(options.seed, 1);
+    Ok(Environment { victim, bystanders, quick: options.quick, random, addresses })
 }
 
-fn baseline(stage: &Stage) -> Result<Latency, String> {
-    stage.bystanders.begin();
+fn baseline(env: &Environment) -> Result<Latency, String> {
+    env.bystanders.begin();
     thread::sleep(BASELINE);
-    let (latency, failures) = stage.bystanders.end();
+    let (latency, failures) = env.bystanders.end();
     match latency.p99 {
         NOTHING => Err("a bystander completed nothing, with nobody besides".into()),
         _ if failures.is_empty() => Ok(latency),
@@ -216,7 +218,7 @@ fn perform(case: &Case, bound: Duration, mut observe: impl FnMut() -> Outcome) -
     loop {
         let mut outcome = observe();
         let late = late(&outcome, bound);
-        let unlucky = outcome.seen.own.as_ref().is_some_and(|own| own.lost > 0) && outcome.failed();
+        let unlucky = outcome.observation.own.as_ref().is_some_and(|own| own.lost > 0) && outcome.failed();
         let attempts = if outcome.quiet.is_some() { ATTEMPTS_TO_COMPARE } else { ATTEMPTS };
         if (late.is_some() && !outcome.failed() || unlucky) && attempt < attempts {
             thread::sleep(PAUSE * attempt);
@@ -240,66 +242,71 @@ fn late(outcome: &Outcome, bound: Duration) -> Option<String> {
     }
 }
 
-fn observe(stage: &mut Stage, case: &Case) -> Outcome {
+fn observe(env: &mut Environment, case: &Case) -> Outcome {
     let Attack::Server(run) = case.attack else { unreachable!("of the server's cases") };
-    let before = stage.victim.report();
-    stage.bystanders.begin();
+    let before = env.victim.report();
+    env.bystanders.begin();
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| run(stage)));
+    let result = catch_unwind(AssertUnwindSafe(|| run(env)));
     let took = start.elapsed();
     thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
-    let (bystander, mut why) = stage.bystanders.end();
-    let after = stage.victim.report();
-    let seen = answered(case, result, &mut why);
+    let (bystander, mut why) = env.bystanders.end();
+    let after = env.victim.report();
+    let observation = answered(case, result, &mut why);
     let (mut rose, mut growth_kib) = (Vec::new(), 0);
     match (before, after) {
         (Ok(before), Ok(after)) => {
             rose = risen(&before, &after);
             growth_kib = after.rss_kib as i64 - before.rss_kib as i64;
-            judge(case, &rose, growth_kib, &mut why);
+            check(case, &rose, growth_kib, &mut why);
         }
         (Err(error), _) | (_, Err(error)) => why.push(error),
     }
-    let family = stage.addresses.family();
-    Outcome { case: *case, family, seen, rose, quiet: None, bystander, growth_kib, took, why }
+    let family = env.addresses.family();
+    Outcome { case: *case, family, observation, rose, quiet: None, bystander, growth_kib, took, why }
 }
 
-fn observe_worker(scene: &mut Scene, case: &Case, family: Family) -> Outcome {
+fn observe_worker(env: &mut EjfatEnvironment, case: &Case, family: Family) -> Outcome {
     let Attack::Worker(run) = case.attack else { unreachable!("of the workers' cases") };
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| run(scene)));
+    let result = catch_unwind(AssertUnwindSafe(|| run(env)));
     let took = start.elapsed();
     let mut why = Vec::new();
-    let seen = answered(case, result, &mut why);
-    let Own { rose, quiet, bystander, growth_kib, why: more, .. } = seen.own.clone().unwrap_or_default();
+    let observation = answered(case, result, &mut why);
+    let own = observation.own.clone().unwrap_or_default();
+    let Own { rose, quiet, bystander, growth_kib, why: more, .. } = own;
     why.extend(more);
-    if seen.own.is_some() {
-        judge(case, &rose, growth_kib, &mut why);
+    if observation.own.is_some() {
+        check(case, &rose, growth_kib, &mut why);
     }
-    Outcome { case: *case, family, seen, rose, quiet, bystander, growth_kib, took, why }
+    Outcome { case: *case, family, observation, rose, quiet, bystander, growth_kib, took, why }
 }
 
 /// What a case saw, and what is wrong with that.
-fn answered(case: &Case, result: thread::Result<Result<Seen, String>>, why: &mut Vec<String>) -> Seen {
+fn answered(
+    case: &Case,
+    result: thread::Result<Result<Observation, String>>,
+    why: &mut Vec<String>,
+) -> Observation {
     match result {
-        Ok(Ok(seen)) => {
-            if !seen.skipped && seen.answer != case.expected {
-                why.push(format!("answered {:?} instead of {:?}", seen.answer, case.expected));
+        Ok(Ok(observation)) => {
+            if !observation.skipped && observation.answer != case.expected {
+                why.push(format!("answered {:?} instead of {:?}", observation.answer, case.expected));
             }
-            seen
+            observation
         }
         Ok(Err(error)) => {
             why.push(error);
-            Seen::default()
+            Observation::default()
         }
         Err(_) => {
             why.push("the case panicked".into());
-            Seen::default()
+            Observation::default()
         }
     }
 }
 
-fn judge(case: &Case, rose: &[(String, u64)], growth_kib: i64, why: &mut Vec<String>) {
+fn check(case: &Case, rose: &[(String, u64)], growth_kib: i64, why: &mut Vec<String>) {
     for counter in case.counters {
         if !rose.iter().any(|(name, _)| name == counter) {
             why.push(format!("{counter} did not rise"));

@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce::wire::mad::{Answered, CommIds, Mad, Message, Rej};
-use roce_udp::{Options, open};
+use roce::wire::mad::{Answered, CmMessage, CommIds, Mad, Rej};
+use roce_udp::{EmbeddedConfig, open};
 use verbs::{Access, CmEvent, CmId, ConnParam, QpCap, RejectReason, WaitMode};
 
 use super::{
-    case::{Case, Seen},
+    case::{Case, Observation},
+    environment::Environment,
     raw::RawPeer,
     resources_process::sibling,
-    stage::Stage,
-    unpredictable_statistics::{Sample, judge},
+    unpredictable_statistics::{Sample, check},
 };
 
 const GROUP: &str = "unpredictable";
@@ -27,7 +27,7 @@ const NUMBERS: usize = 100_000;
 const RESTARTS: usize = 5;
 /// Connections under way at once.
 const AHEAD: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 pub(super) const CASES: &[Case] = &[
     Case::new(GROUP, "RKeys", "100000 over 5 restarts, 20000 at once", "no pattern", &[], keys),
@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
 pub fn draw_keys(local: IpAddr, count: usize) -> Result<(), String> {
     use std::io::Write;
     let failed = |e: verbs::Error| e.to_string();
-    let context = open(local, &Options::default()).map_err(failed)?;
+    let context = open(local, &EmbeddedConfig::default()).map_err(failed)?;
     let pd = context.alloc_pd().map_err(failed)?;
     let memory = region::alloc(64).map_err(|e| e.to_string())?;
     let all: Result<Vec<_>, _> = (0..count).map(|_| pd.reg_mr(&memory, Access::LOCAL)).collect();
@@ -59,7 +59,7 @@ pub fn draw_keys(local: IpAddr, count: usize) -> Result<(), String> {
 /// What a restarted process draws: connections to `to`, which refuses them.
 pub fn draw_connections(local: IpAddr, to: SocketAddr, count: usize) -> Result<(), String> {
     let failed = |e: verbs::Error| e.to_string();
-    let context = open(local, &Options::default()).map_err(failed)?;
+    let context = open(local, &EmbeddedConfig::default()).map_err(failed)?;
     let pd = context.alloc_pd().map_err(failed)?;
     let cq = context.create_cq(16).map_err(failed)?;
     let channel = context.create_channel().map_err(failed)?;
@@ -80,14 +80,14 @@ pub fn draw_connections(local: IpAddr, to: SocketAddr, count: usize) -> Result<(
                 ended += 1;
             }
             Some(other) => return Err(format!("{other:?} instead of a rejection")),
-            None => drop(channel.wait(WaitMode::Block, Some(Instant::now() + PATIENCE)).map_err(failed)?),
+            None => drop(channel.wait(WaitMode::Block, Some(Instant::now() + TIME_LIMIT)).map_err(failed)?),
         }
     }
     Ok(())
 }
 
-fn keys(stage: &mut Stage) -> Result<Seen, String> {
-    let local = stage.address().to_string();
+fn keys(env: &mut Environment) -> Result<Observation, String> {
+    let local = env.address().to_string();
     let (mut rkeys, mut lkeys) = (Sample::new("RKey", 32, true), Sample::new("LKey", 32, true));
     for _ in 0..RESTARTS {
         let count = (NUMBERS / RESTARTS).to_string();
@@ -110,12 +110,12 @@ fn keys(stage: &mut Stage) -> Result<Seen, String> {
         rkeys.restart();
         lkeys.restart();
     }
-    judge(&[rkeys, lkeys], NUMBERS)
+    check(&[rkeys, lkeys], NUMBERS)
 }
 
-fn requests(stage: &mut Stage) -> Result<Seen, String> {
-    let local = stage.address();
-    let mut peer = stage.attacker()?;
+fn requests(env: &mut Environment) -> Result<Observation, String> {
+    let local = env.address();
+    let mut peer = env.attacker()?;
     let to = SocketAddr::new(peer.address().ip(), 7).to_string();
     let mut samples =
         [Sample::new("QPN", 24, false), Sample::new("PSN", 24, false), Sample::new("comm ID", 32, false)];
@@ -131,7 +131,7 @@ fn requests(stage: &mut Stage) -> Result<Seen, String> {
                 last = Instant::now();
             } else if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
                 break status;
-            } else if last.elapsed() > PATIENCE {
+            } else if last.elapsed() > TIME_LIMIT {
                 // It may have ended meanwhile; what matters is that it does.
                 let _ = child.kill();
             }
@@ -141,16 +141,16 @@ fn requests(stage: &mut Stage) -> Result<Seen, String> {
         }
         samples.iter_mut().for_each(Sample::restart);
     }
-    judge(&samples, NUMBERS)
+    check(&samples, NUMBERS)
 }
 
 /// Refuses the requests that have come, and takes their numbers down, each once.
 fn gather(peer: &mut RawPeer, from: IpAddr, samples: &mut [Sample; 3]) -> Result<usize, String> {
     let mut count = 0;
     let mut within = Duration::from_millis(5);
-    while let Some(mad) = peer.hear_mad(within)? {
+    while let Some(mad) = peer.receive_mad(within)? {
         within = Duration::ZERO;
-        let Message::Req(req) = &mad.message else { continue };
+        let CmMessage::Req(req) = &mad.message else { continue };
         peer.send_mad(from, &refusal(&mad, req.local_comm_id, RejectReason::INVALID_SERVICE_ID))?;
         if samples[2].is_last(req.local_comm_id) {
             continue;
@@ -174,5 +174,5 @@ pub(super) fn refusal(req: &Mad, comm_id: u32, reason: RejectReason) -> Mad {
         ari: [0; 72],
         private_data: [0; Rej::PRIVATE],
     };
-    Mad::new(req.tid, Message::Rej(rej))
+    Mad::new(req.tid, CmMessage::Rej(rej))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::case::Seen;
+use super::case::Observation;
 
 /// Standard deviations that a figure may be off.
 const SIGMAS: f64 = 4.75;
@@ -121,7 +121,7 @@ fn normal_of_chi2(chi2: f64, freedom: f64) -> f64 {
     ((chi2 / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()
 }
 
-pub(super) fn judge(samples: &[Sample], count: usize) -> Result<Seen, String> {
+pub(super) fn check(samples: &[Sample], count: usize) -> Result<Observation, String> {
     let (mut notes, mut wrong) = (Vec::new(), Vec::new());
     for sample in samples {
         if sample.numbers.len() != count {
@@ -147,7 +147,7 @@ pub(super) fn judge(samples: &[Sample], count: usize) -> Result<Seen, String> {
         }
     }
     match wrong.is_empty() {
-        true => Ok(Seen::noted("no pattern", notes.join(", "))),
+        true => Ok(Observation::noted("no pattern", notes.join(", "))),
         false => Err(wrong.join("; ")),
     }
 }
@@ -167,13 +167,13 @@ mod tests {
     #[test]
     fn patterns_are_found() {
         let mut random = Random::new(1, 1);
-        assert!(judge(&[sample(32, |_| random.next_u32())], 50_000).is_ok());
-        assert!(judge(&[sample(24, |_| random.next_u32())], 50_000).is_ok());
-        assert!(judge(&[sample(32, |n| n as u32)], 50_000).is_err(), "a counter");
-        assert!(judge(&[sample(32, |n| (n as u32).wrapping_mul(0x9e37_79b9))], 50_000).is_err(), "spread");
-        assert!(judge(&[sample(32, |_| random.next_u32() & !0x100)], 50_000).is_err(), "a fixed bit");
-        assert!(judge(&[sample(24, |_| random.next_u32() % 40_000)], 50_000).is_err(), "few");
+        assert!(check(&[sample(32, |_| random.next_u32())], 50_000).is_ok());
+        assert!(check(&[sample(24, |_| random.next_u32())], 50_000).is_ok());
+        assert!(check(&[sample(32, |n| n as u32)], 50_000).is_err(), "a counter");
+        assert!(check(&[sample(32, |n| (n as u32).wrapping_mul(0x9e37_79b9))], 50_000).is_err(), "spread");
+        assert!(check(&[sample(32, |_| random.next_u32() & !0x100)], 50_000).is_err(), "a fixed bit");
+        assert!(check(&[sample(24, |_| random.next_u32() % 40_000)], 50_000).is_err(), "few");
         let mut biased = || if random.next_u32().is_multiple_of(50) { 7 } else { random.next_u32() };
-        assert!(judge(&[sample(32, |_| biased())], 50_000).is_err(), "a favourite");
+        assert!(check(&[sample(32, |_| biased())], 50_000).is_err(), "a favourite");
     }
 }

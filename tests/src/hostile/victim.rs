@@ -10,7 +10,7 @@ use std::{
 use naa_server::{Config, Server, functions};
 use serde::{Deserialize, Serialize};
 
-use super::target::{Changed, Target};
+use super::bare_qp_server::{BareQpServer, Changed};
 use crate::slow;
 
 /// The state of the attacked process.
@@ -89,7 +89,7 @@ impl Victim {
     }
 
     /// Deregisters the target's first region and registers it anew, under another RKey.
-    pub fn register_again(&mut self) -> Result<(), String> {
+    pub fn reregister(&mut self) -> Result<(), String> {
         self.ask("register")
     }
 }
@@ -106,7 +106,7 @@ impl Drop for Victim {
 pub fn serve(server: IpAddr, target: IpAddr) -> Result<(), String> {
     let registry = functions::registry([slow::function()]).map_err(|e| e.to_string())?;
     let server = Server::start(Config::new((server, 0).into()), registry).map_err(|e| e.to_string())?;
-    let target = Target::start(target).map_err(|e| e.to_string())?;
+    let target = BareQpServer::start(target).map_err(|e| e.to_string())?;
     say(&(server.address(), target.address()))?;
     for line in stdin().lines() {
         let line = line.map_err(|e| e.to_string())?;
@@ -115,7 +115,7 @@ pub fn serve(server: IpAddr, target: IpAddr) -> Result<(), String> {
             "changed" => say(&target.changed())?,
             "grant" => say(&target.set_access(true).map_err(|e| e.to_string())?)?,
             "revoke" => say(&target.set_access(false).map_err(|e| e.to_string())?)?,
-            "register" => say(&target.register_again().map_err(|e| e.to_string())?)?,
+            "register" => say(&target.reregister().map_err(|e| e.to_string())?)?,
             other => return Err(format!("unknown request {other:?}")),
         }
     }
@@ -128,7 +128,7 @@ fn say(what: &impl Serialize) -> Result<(), String> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| e.to_string())
 }
 
-fn report(server: &Server, target: &Target) -> Report {
+fn report(server: &Server, target: &BareQpServer) -> Report {
     let mut counters = BTreeMap::new();
     let stats = server.stats();
     let of_server = [

@@ -8,7 +8,7 @@ use roce::{
     psn::Psn,
     wire::{
         NakCode, Packet, ROCE_PORT, Syndrome,
-        mad::{CommIds, Dreq, Mad, Message, Rep},
+        mad::{CmMessage, CommIds, Dreq, Mad, Rep},
     },
 };
 
@@ -88,7 +88,7 @@ impl fmt::Display for Answer {
 
 impl Wire {
     pub(super) fn new(to: SocketAddr, req: &Mad, rep: &Rep) -> Self {
-        let Message::Req(asked) = &req.message else { unreachable!("connections begin with a REQ") };
+        let CmMessage::Req(asked) = &req.message else { unreachable!("connections begin with a REQ") };
         Self {
             to,
             peer: SocketAddr::new(to.ip(), ROCE_PORT),
@@ -116,8 +116,8 @@ impl Wire {
         blank(opcode, self.remote_qpn, psn)
     }
 
-    pub fn goodbye(&self) -> Mad {
-        Mad::new(self.tid ^ 1, Message::Dreq(Dreq { ids: self.ids, remote_qpn: self.remote_qpn }))
+    pub fn disconnect_request(&self) -> Mad {
+        Mad::new(self.tid ^ 1, CmMessage::Dreq(Dreq { ids: self.ids, remote_qpn: self.remote_qpn }))
     }
 
     pub(super) fn receive(&mut self, packet: &Packet<'_>) -> Option<Answer> {
@@ -158,9 +158,9 @@ impl RawPeer {
     }
 
     /// The next message by SEND, of one packet.
-    pub fn hear_message(&mut self, wire: &mut Wire) -> Result<Vec<u8>, String> {
+    pub fn receive_message(&mut self, wire: &mut Wire) -> Result<Vec<u8>, String> {
         loop {
-            match self.hear(wire, SOON)? {
+            match self.receive(wire, SOON)? {
                 Some(Answer::Send(bytes)) => return Ok(bytes),
                 Some(answer) if answer.is_refusal() => return Err(format!("{answer} instead of a message")),
                 Some(_) => {}
@@ -179,7 +179,7 @@ impl RawPeer {
         let mut wire = self.connect(server, offer)?;
         let request = codec::encode_request(regions).map_err(|e| e.to_string())?;
         self.send_message(&mut wire, &request)?;
-        let message = self.hear_message(&mut wire)?;
+        let message = self.receive_message(&mut wire)?;
         match codec::decode(&message) {
             Ok(Mrsp::Advertisement(regions)) => wire.regions = regions.iter().collect(),
             other => return Err(format!("{other:?} instead of an advertisement")),

@@ -7,9 +7,9 @@ use naa_host::{Error, Param, Session, U24};
 
 use super::{
     case::{Case, doing, ensure, same},
-    control::Settings,
+    control::ServerConfig,
+    environment::Environment,
     functions::{COPY, FAIL, FAIL_ARGUMENTS, FAIL_INPUT},
-    stage::Stage,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -76,15 +76,15 @@ pub(super) fn copy_once(
     same("the input afterwards", &leased(session, 0)?, &input)
 }
 
-fn sizes(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(1), Param::output(1)])?;
+fn sizes(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(1), Param::output(1)])?;
     copy_once(&mut session, 1, [1, 1])?;
     let mtu = session.path_mtu();
-    let expected = stage.options.path_mtu.unwrap_or(mtu);
+    let expected = env.options.path_mtu.unwrap_or(mtu);
     ensure(mtu == expected, || format!("a path MTU of {mtu} instead of {expected}"))?;
     let mtu = mtu as usize;
     for len in [0, 1, 3, mtu - 1, mtu, mtu + 1, 2 * mtu, 5 * mtu + 2, 1 << 20] {
-        let mut session = stage.session(&[Param::input(len), Param::output(len)])?;
+        let mut session = env.session(&[Param::input(len), Param::output(len)])?;
         for round in 0..3 {
             doing(&format!("{len} bytes"), copy_once(&mut session, len as u32 + round, [len, len]))?;
         }
@@ -93,24 +93,24 @@ fn sizes(stage: &mut Stage) -> Result<String, String> {
     Ok(format!("path MTU {mtu}"))
 }
 
-fn lopsided(stage: &mut Stage) -> Result<String, String> {
+fn lopsided(env: &mut Environment) -> Result<String, String> {
     for lens in [[200_001, 1], [1, 200_001], [70_000, 0], [0, 70_000]] {
-        let mut session = stage.session(&[Param::input(lens[0]), Param::output(lens[1])])?;
+        let mut session = env.session(&[Param::input(lens[0]), Param::output(lens[1])])?;
         doing(&format!("{lens:?} bytes"), copy_once(&mut session, 5, lens))?;
     }
     Ok(String::new())
 }
 
-fn in_a_row(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(3000), Param::output(3000)])?;
+fn in_a_row(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(3000), Param::output(3000)])?;
     for round in 0..200 {
         doing(&format!("call {round}"), copy_once(&mut session, round, [3000, 3000]))?;
     }
     Ok(String::new())
 }
 
-fn failures(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(100), Param::output(100)])?;
+fn failures(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(100), Param::output(100)])?;
     for (user, code) in [
         (FAIL_ARGUMENTS, ReturnCode::BAD_ARGUMENTS),
         (FAIL_INPUT, ReturnCode::MALFORMED_INPUT),
@@ -129,8 +129,8 @@ fn fail(session: &mut Session, user: u32) -> Result<Option<ReturnCode>, String> 
     Ok(outcome.into_result().err().as_ref().and_then(Error::return_code))
 }
 
-fn unknown(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::in_out(10)])?;
+fn unknown(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::in_out(10)])?;
     let error = session.call(naa_host::FunctionCode::constant(99)).err();
     let code = error.as_ref().and_then(Error::return_code);
     ensure(code == Some(ReturnCode::UNKNOWN_FUNCTION), || format!("told {error:?}"))?;
@@ -139,12 +139,12 @@ fn unknown(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn at_once(stage: &mut Stage) -> Result<String, String> {
+fn at_once(env: &mut Environment) -> Result<String, String> {
     const SESSIONS: u32 = 6;
     const LEN: usize = 20_000;
-    let settings = Settings::default();
-    let server = stage.server_with(&settings)?;
-    let device = stage.device()?;
+    let settings = ServerConfig::default();
+    let server = env.server_with(&settings)?;
+    let device = env.device()?;
     let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let one = |number: u32| {
             let params = [Param::input(LEN), Param::output(LEN)];
@@ -163,9 +163,9 @@ fn at_once(stage: &mut Stage) -> Result<String, String> {
     Ok(format!("{SESSIONS} sessions"))
 }
 
-fn large(stage: &mut Stage) -> Result<String, String> {
+fn large(env: &mut Environment) -> Result<String, String> {
     const LEN: usize = 256 << 20;
-    let mut session = stage.session(&[Param::in_out(LEN)])?;
+    let mut session = env.session(&[Param::in_out(LEN)])?;
     // A pattern that is no multiple of anything, so that no shifted part passes.
     let part = pattern(9, 1_000_003);
     for at in (0..LEN).step_by(part.len()) {

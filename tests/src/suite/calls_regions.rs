@@ -5,8 +5,8 @@ use naa_host::{Error, Param, Session};
 use super::{
     calls::{call, copied, leased, pattern},
     case::{Case, doing, ensure, same},
+    environment::Environment,
     functions::{COPY, COUNT, PRODUCE},
-    stage::Stage,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -20,10 +20,10 @@ pub(super) const CASES: &[Case] = &[
     Case::rest("regions: no byte beyond the end of one, and no call on one in use", bounds),
 ];
 
-fn several(stage: &mut Stage) -> Result<String, String> {
+fn several(env: &mut Environment) -> Result<String, String> {
     for count in [1_usize, 2, 5, 31] {
         let params: Vec<_> = (0..count).map(|i| Param::in_out(1 + 700 * i)).collect();
-        let mut session = stage.session(&params)?;
+        let mut session = env.session(&params)?;
         for round in 0..3 {
             let inputs: Vec<_> = (0..count).map(|i| pattern((round * 100 + i) as u32, 1 + 700 * i)).collect();
             for (index, input) in inputs.iter().enumerate() {
@@ -40,10 +40,10 @@ fn several(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn mixed(stage: &mut Stage) -> Result<String, String> {
+fn mixed(env: &mut Environment) -> Result<String, String> {
     let params =
         [Param::input(10), Param::output(5000), Param::internal(64), Param::input(3), Param::in_out(9)];
-    let mut session = stage.session(&params)?;
+    let mut session = env.session(&params)?;
     let inputs = [pattern(1, 10), pattern(2, 3), pattern(3, 9)];
     for (index, input) in [0, 2, 3].into_iter().zip(&inputs) {
         doing("write", session.write(index, 0, input))?;
@@ -55,10 +55,10 @@ fn mixed(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn single_send(stage: &mut Stage) -> Result<String, String> {
+fn single_send(env: &mut Environment) -> Result<String, String> {
     let first = pattern(4, 5000);
     let params = [Param::input(5000).single_send(), Param::input(2), Param::output(5002)];
-    let mut session = stage.session(&params)?;
+    let mut session = env.session(&params)?;
     doing("write", session.write(0, 0, &first))?;
     for round in 0..3_u8 {
         doing("write", session.write(1, 0, &[round, 9]))?;
@@ -71,10 +71,10 @@ fn single_send(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn internal(stage: &mut Stage) -> Result<String, String> {
+fn internal(env: &mut Environment) -> Result<String, String> {
     let params = [Param::internal(100_000), Param::output(2), Param::internal(1)];
-    let mut one = stage.session(&params)?;
-    let mut other = stage.session(&params)?;
+    let mut one = env.session(&params)?;
+    let mut other = env.session(&params)?;
     for round in 1..=3 {
         call(&mut one, COUNT, 0)?;
         same("the counts", &leased(&one, 0)?, &[round; 2])?;
@@ -84,9 +84,9 @@ fn internal(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn bytes_to_send(stage: &mut Stage) -> Result<String, String> {
+fn bytes_to_send(env: &mut Environment) -> Result<String, String> {
     const LEN: usize = 9000;
-    let mut session = stage.session(&[Param::input(LEN), Param::output(LEN)])?;
+    let mut session = env.session(&[Param::input(LEN), Param::output(LEN)])?;
     let mut there = vec![0; LEN];
     for (round, bytes) in [Some(0), Some(1), Some(4097), Some(8999), None, Some(12)].into_iter().enumerate() {
         let input = pattern(round as u32 + 20, LEN);
@@ -100,9 +100,9 @@ fn bytes_to_send(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn bytes_returned(stage: &mut Stage) -> Result<String, String> {
+fn bytes_returned(env: &mut Environment) -> Result<String, String> {
     const LEN: usize = 9000;
-    let mut session = stage.session(&[Param::output(LEN)])?;
+    let mut session = env.session(&[Param::output(LEN)])?;
     for bytes in [0, 1, 4096, 8999, 9000] {
         doing("write", session.write(0, 0, &[1; LEN]))?;
         let told = call(&mut session, PRODUCE, bytes)?;
@@ -114,19 +114,19 @@ fn bytes_returned(stage: &mut Stage) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn one_sided(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::data(b"in")])?;
+fn one_sided(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::data(b"in")])?;
     call(&mut session, COPY, 0)?;
     same("the input", &leased(&session, 0)?, b"in")?;
-    let mut session = stage.session(&[Param::output(9), Param::output(0)])?;
+    let mut session = env.session(&[Param::output(9), Param::output(0)])?;
     call(&mut session, COPY, 5)?;
     call(&mut session, COPY, 6)?;
     same("the output", &leased(&session, 0)?, &[6; 9])?;
     Ok(String::new())
 }
 
-fn bounds(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(100), Param::output(100)])?;
+fn bounds(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(100), Param::output(100)])?;
     let refused = |what: &str, result: Result<(), Error>| match result {
         Err(Error::OutOfBounds { .. } | Error::NotInput { .. } | Error::NoSuchParam { .. }) => Ok(()),
         other => Err(format!("{what}: {other:?}")),

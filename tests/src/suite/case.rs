@@ -1,20 +1,20 @@
 //! A case of the suite.
 
-use super::stage::Stage;
+use super::environment::Environment;
 
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// Bytes both ways, up to 1 MiB. Over a good network nothing is sent twice, nor refused.
     Bytes,
-    /// Refusals, ends, patience.
+    /// Refusals, ends, time limits.
     Rest,
     /// 256 MiB, and 1000 connects.
     Long,
 }
 
 /// `Ok` has a note for people, empty mostly.
-pub(super) type Run = fn(&mut Stage) -> Result<String, String>;
+pub(super) type Run = fn(&mut Environment) -> Result<String, String>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Case {

@@ -9,10 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{leaks::Usage, seam::Request as SeamRequest};
+use super::{driver::Request as DriverRequest, leaks::Usage};
 
 /// Longer than anything the far side is asked to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Waiting {
@@ -33,7 +33,7 @@ impl From<Waiting> for verbs::WaitMode {
 
 /// How a server differs from the usual one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub(super) struct ServerConfig {
     pub(super) max_sessions: usize,
     /// Networks; none for everyone.
     pub(super) allow: Vec<String>,
@@ -45,7 +45,7 @@ pub(super) struct Settings {
     pub(super) loss_per_million: u32,
 }
 
-impl Default for Settings {
+impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             max_sessions: 64,
@@ -61,8 +61,8 @@ impl Default for Settings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Run a server, in the place of what ran before; answers with its address.
-    Serve(Settings),
-    /// End what runs: a server's sessions are told goodbye.
+    Serve(ServerConfig),
+    /// End what runs: a server disconnects its sessions.
     Stop,
     /// What the process holds.
     Usage,
@@ -72,7 +72,8 @@ pub(super) enum Request {
     Provider,
     /// Be stopped for so many milliseconds, soon.
     Pause(u64),
-    Seam(SeamRequest),
+    #[serde(rename = "Seam")]
+    Driver(DriverRequest),
 }
 
 pub(super) type Answer = Result<Value, String>;
@@ -86,7 +87,7 @@ pub(super) struct Control {
 impl Control {
     pub(super) fn connect(to: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(to).map_err(|e| format!("no far side at {to}: {e}"))?;
-        let told = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_nodelay(true));
+        let told = stream.set_read_timeout(Some(TIME_LIMIT)).and_then(|()| stream.set_nodelay(true));
         told.map_err(|e| format!("the far side at {to}: {e}"))?;
         Ok(Self { stream: BufReader::new(stream) })
     }
@@ -106,7 +107,7 @@ impl Control {
         serde_json::from_value(value).map_err(|e| format!("the far side says {line:?}: {e}"))
     }
 
-    pub(super) fn serve(&mut self, settings: &Settings) -> Result<SocketAddr, String> {
+    pub(super) fn serve(&mut self, settings: &ServerConfig) -> Result<SocketAddr, String> {
         self.ask(&Request::Serve(settings.clone()))
     }
 

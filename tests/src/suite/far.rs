@@ -6,19 +6,19 @@ use std::{
     time::Duration,
 };
 
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 use naa_server::{
     Config, Server,
     allow::{AllowList, Network},
 };
-use roce_udp::Loss;
+use roce_udp::LossInjection;
 use serde::Serialize;
 
 use super::{
-    control::{Answer, Request, Settings},
+    control::{Answer, Request, ServerConfig},
+    driver::End,
     functions,
     leaks::{self, Usage},
-    seam::End,
 };
 
 /// How long sessions in a call may take to end.
@@ -34,7 +34,7 @@ enum Running {
 
 struct Far {
     address: IpAddr,
-    choice: Choice,
+    choice: ProviderChoice,
     running: Running,
 }
 
@@ -42,7 +42,7 @@ struct Far {
 ///
 /// # Errors
 /// If the port cannot be had.
-pub fn serve(bind: IpAddr, port: u16, choice: Choice) -> Result<(), String> {
+pub fn serve(bind: IpAddr, port: u16, choice: ProviderChoice) -> Result<(), String> {
     let listener =
         TcpListener::bind((bind, port)).map_err(|e| format!("cannot listen on {bind} TCP {port}: {e}"))?;
     let address = listener.local_addr().map_err(|e| e.to_string())?;
@@ -101,7 +101,7 @@ impl Far {
                 _ => Err("no server runs".into()),
             },
             Request::Pause(ms) => answer(leaks::pause(Duration::from_millis(ms))?),
-            Request::Seam(request) => {
+            Request::Driver(request) => {
                 if !matches!(self.running, Running::End(_)) {
                     self.stop();
                     let end = End::open(self.address, self.choice, true).map_err(|e| e.to_string())?;
@@ -115,7 +115,7 @@ impl Far {
         }
     }
 
-    fn start(&mut self, settings: &Settings) -> Result<SocketAddr, String> {
+    fn start(&mut self, settings: &ServerConfig) -> Result<SocketAddr, String> {
         let mut config = Config::new((self.address, 0).into());
         let networks = settings.allow.iter().map(|text| text.parse::<Network>());
         let networks: Result<Vec<_>, _> = networks.collect();
@@ -126,7 +126,7 @@ impl Far {
         config.wait = settings.waiting.into();
         config.limits.max_slots = settings.max_slots;
         let per_million = settings.loss_per_million;
-        config.device.loss = (per_million > 0).then_some(Loss { per_million, seed: LOSS_SEED });
+        config.device.loss = (per_million > 0).then_some(LossInjection { per_million, seed: LOSS_SEED });
         let registry = naa_server::functions::registry(functions::all()).map_err(|e| e.to_string())?;
         let server = Server::start(config, registry).map_err(|e| e.to_string())?;
         let address = server.address();

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use mrsp::{
-    FunctionCode,
-    catalogue::{self, Direction},
-};
+use mrsp::{FunctionCode, catalogue::Direction};
 use naa_server::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Execution, Function, FunctionInfo},
 };
 
@@ -26,7 +23,7 @@ pub(super) const PRODUCE: FunctionCode = FunctionCode::constant(104);
 pub(super) const FAIL_ARGUMENTS: u32 = 1;
 pub(super) const FAIL_INPUT: u32 = 2;
 
-type Run = fn(&mut Call<'_>) -> Result<(), Failure>;
+type Run = fn(&mut Call<'_>) -> Result<(), CallFailure>;
 
 #[derive(Debug)]
 struct Plain {
@@ -44,7 +41,7 @@ impl Function for Plain {
         if bytes <= 16 << 10 { Execution::Inline } else { Execution::Pooled }
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         (self.run)(call)
     }
 }
@@ -57,7 +54,7 @@ fn is_output(direction: Direction) -> bool {
     matches!(direction, Direction::Output | Direction::InOut)
 }
 
-fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
+fn copy(call: &mut Call<'_>) -> Result<(), CallFailure> {
     let more = call.user().get() as u8;
     let inputs = call.regions().iter().filter(|region| is_input(region.direction));
     let all: Vec<u8> = inputs.flat_map(|region| region.bytes.iter().copied()).collect();
@@ -71,15 +68,15 @@ fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
+fn fail(call: &mut Call<'_>) -> Result<(), CallFailure> {
     match call.user().get() {
-        FAIL_ARGUMENTS => Err(Failure::Arguments("as asked".into())),
-        FAIL_INPUT => Err(Failure::Input("as asked".into())),
-        _ => Err(Failure::OutputTooSmall { output: 0, needed: Some(99) }),
+        FAIL_ARGUMENTS => Err(CallFailure::Arguments("as asked".into())),
+        FAIL_INPUT => Err(CallFailure::Input("as asked".into())),
+        _ => Err(CallFailure::OutputTooSmall { output: 0, needed: Some(99) }),
     }
 }
 
-fn count(call: &mut Call<'_>) -> Result<(), Failure> {
+fn count(call: &mut Call<'_>) -> Result<(), CallFailure> {
     let mut counts = Vec::new();
     for region in call.regions().iter_mut().filter(|region| region.direction == Direction::Internal) {
         if let Some(last) = region.bytes.last_mut() {
@@ -89,16 +86,16 @@ fn count(call: &mut Call<'_>) -> Result<(), Failure> {
     }
     let mut parts = call.parts();
     let output = parts.take_output(0).filter(|bytes| bytes.len() >= counts.len());
-    let output = output.ok_or(Failure::Arguments("no room for the counts".into()))?;
+    let output = output.ok_or(CallFailure::Arguments("no room for the counts".into()))?;
     output[..counts.len()].copy_from_slice(&counts);
     Ok(())
 }
 
-fn produce(call: &mut Call<'_>) -> Result<(), Failure> {
+fn produce(call: &mut Call<'_>) -> Result<(), CallFailure> {
     let wanted = call.user().get() as usize;
     let mut parts = call.parts();
     let output = parts.take_output(0).filter(|bytes| bytes.len() >= wanted);
-    output.ok_or(Failure::Arguments("the output is shorter".into()))?.fill(7);
+    output.ok_or(CallFailure::Arguments("the output is shorter".into()))?.fill(7);
     call.set_produced(0, wanted);
     Ok(())
 }
@@ -106,7 +103,7 @@ fn produce(call: &mut Call<'_>) -> Result<(), Failure> {
 /// All of them.
 pub(super) fn all() -> Vec<Arc<dyn Function>> {
     let plain = |code, name: &str, description: &str, run| {
-        let info = catalogue::Function {
+        let info = FunctionInfo {
             code,
             name: name.into(),
             description: description.into(),

@@ -12,9 +12,9 @@ use simnet::Random;
 use super::{
     calls::call,
     case::{Case, doing, ensure},
-    control::{Request, Settings},
+    control::{Request, ServerConfig},
+    environment::Environment,
     functions::{COPY, COUNT, FAIL, PRODUCE},
-    stage::Stage,
 };
 use drawn::{Drawn, Kind};
 use model::Model;
@@ -50,51 +50,56 @@ const RULE: LayoutRule =
 
 /// A server, and how many parameters it takes in a layout.
 #[derive(Clone, Copy, Debug)]
-struct Server {
+struct LayoutServer {
     address: SocketAddr,
     slots: usize,
 }
 
-fn server(stage: &mut Stage, settings: &Settings) -> Result<Server, String> {
-    Ok(Server { address: stage.server_with(settings)?, slots: settings.max_slots.into() })
+fn server(env: &mut Environment, settings: &ServerConfig) -> Result<LayoutServer, String> {
+    Ok(LayoutServer { address: env.server_with(settings)?, slots: settings.max_slots.into() })
 }
 
-fn asymmetric(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0001, &[ASYMMETRIC; 10])
+fn asymmetric(env: &mut Environment) -> Result<String, String> {
+    usual(env, 0x1a_0001, &[ASYMMETRIC; 10])
 }
 
-fn gathered(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0002, &[GATHERED; 10])
+fn gathered(env: &mut Environment) -> Result<String, String> {
+    usual(env, 0x1a_0002, &[GATHERED; 10])
 }
 
-fn packed(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 2].concat())
+fn packed(env: &mut Environment) -> Result<String, String> {
+    usual(env, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 2].concat())
 }
 
-fn auto(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0004, &[LayoutChoice::Auto; 10])
+fn auto(env: &mut Environment) -> Result<String, String> {
+    usual(env, 0x1a_0004, &[LayoutChoice::Auto; 10])
 }
 
-fn usual(stage: &mut Stage, seed: u64, layouts: &[LayoutChoice]) -> Result<String, String> {
-    let server = server(stage, &Settings::default())?;
-    several(stage, server, seed, layouts)
+fn usual(env: &mut Environment, seed: u64, layouts: &[LayoutChoice]) -> Result<String, String> {
+    let server = server(env, &ServerConfig::default())?;
+    several(env, server, seed, layouts)
 }
 
 /// A random set of parameters for each layout.
-fn several(stage: &mut Stage, server: Server, seed: u64, layouts: &[LayoutChoice]) -> Result<String, String> {
+fn several(
+    env: &mut Environment,
+    server: LayoutServer,
+    seed: u64,
+    layouts: &[LayoutChoice],
+) -> Result<String, String> {
     for (number, &layout) in layouts.iter().enumerate() {
         let random = &mut Random::new(seed, number as u64);
         let params = drawn::params(random);
         let what = format!("seed {seed:#x}, set {number}, {layout}, {params:?}");
-        doing(&what, one(stage, server, layout, &params, random))?;
+        doing(&what, one(env, server, layout, &params, random))?;
     }
     Ok(format!("{} sets of seed {seed:#x}", layouts.len()))
 }
 
 /// A session with such parameters, and another on its memory.
 fn one(
-    stage: &mut Stage,
-    server: Server,
+    env: &mut Environment,
+    server: LayoutServer,
     layout: LayoutChoice,
     params: &[Drawn],
     random: &mut Random,
@@ -102,7 +107,7 @@ fn one(
     let shared = params.iter().filter(|param| param.kind != Kind::Internal);
     let contents: Vec<_> = shared.map(|param| drawn::bytes(random, param.len)).collect();
     let buffers = if random.chance(500_000) { Some(given(&contents)?) } else { None };
-    let mut session = connect(stage, server, layout, params, &contents, buffers)?;
+    let mut session = connect(env, server, layout, params, &contents, buffers)?;
     let mut model = Model::new(params, contents);
     model.check(&session, "in the beginning")?;
     use_it(&mut session, &mut model, random)?;
@@ -112,7 +117,7 @@ fn one(
     let other = random.pick(&ALL);
     let contents = model.into_contents();
     let empty = vec![Vec::new(); contents.len()];
-    let mut session = connect(stage, server, other, params, &empty, Some(buffers))?;
+    let mut session = connect(env, server, other, params, &empty, Some(buffers))?;
     let mut model = Model::new(params, contents);
     let called = copy(&mut session, &mut model, random).and_then(|()| model.check(&session, "again"));
     doing(&format!("then {other}"), called)
@@ -129,8 +134,8 @@ fn given(contents: &[Vec<u8>]) -> Result<Vec<Buffer>, String> {
 }
 
 fn connect(
-    stage: &mut Stage,
-    server: Server,
+    env: &mut Environment,
+    server: LayoutServer,
     layout: LayoutChoice,
     drawn: &[Drawn],
     contents: &[Vec<u8>],
@@ -144,8 +149,8 @@ fn connect(
             _ => param.param(contents.next().map_or(&[], Vec::as_slice)),
         })
         .collect();
-    let config = SessionConfig { layout, layout_rule: Some(RULE), ..stage.config() };
-    let device = stage.device()?;
+    let config = SessionConfig { layout, layout_rule: Some(RULE), ..env.config() };
+    let device = env.device()?;
     let session = match buffers {
         Some(buffers) => Session::connect_with(&device, server.address, &params, buffers, &config),
         None => Session::connect(&device, server.address, &params, &config),
@@ -245,73 +250,73 @@ fn many(random: &mut Random, count: usize) -> Vec<Drawn> {
     (0..count).map(|_| Drawn { kind: random.pick(&kinds), len: random.below(300) as usize }).collect()
 }
 
-fn most(stage: &mut Stage) -> Result<String, String> {
+fn most(env: &mut Environment) -> Result<String, String> {
     const SEED: u64 = 0x1a_0005;
-    let server = server(stage, &Settings::default())?;
+    let server = server(env, &ServerConfig::default())?;
     for (number, layout) in ALL.into_iter().enumerate() {
         let random = &mut Random::new(SEED, number as u64);
         let params = many(random, 255);
-        doing(&format!("seed {SEED:#x}, {layout}"), one(stage, server, layout, &params, random))?;
+        doing(&format!("seed {SEED:#x}, {layout}"), one(env, server, layout, &params, random))?;
     }
     let params = many(&mut Random::new(SEED, 9), 256);
-    let config = SessionConfig { layout: GATHERED, ..stage.config() };
-    let refused = refusal(stage, server, &params, &config)?;
+    let config = SessionConfig { layout: GATHERED, ..env.config() };
+    let refused = refusal(env, server, &params, &config)?;
     ensure(refused.contains("256 parameters"), || format!("256 parameters: {refused}"))?;
     Ok(format!("seed {SEED:#x}"))
 }
 
 /// Why there is no session.
 fn refusal(
-    stage: &mut Stage,
-    server: Server,
+    env: &mut Environment,
+    server: LayoutServer,
     drawn: &[Drawn],
     config: &SessionConfig,
 ) -> Result<String, String> {
     let params: Vec<_> = drawn.iter().map(|param| param.param(&[])).collect();
-    match stage.connect(server.address, &params, config)? {
+    match env.connect(server.address, &params, config)? {
         Err(error @ Error::Setup(_)) => Ok(error.to_string()),
         other => Err(format!("not refused here, but: {other:?}")),
     }
 }
 
-fn unknown(stage: &mut Stage) -> Result<String, String> {
-    with_slots(stage, 0, 0x1a_0006)
+fn unknown(env: &mut Environment) -> Result<String, String> {
+    with_slots(env, 0, 0x1a_0006)
 }
 
-fn few_slots(stage: &mut Stage) -> Result<String, String> {
-    with_slots(stage, 3, 0x1a_0007)
+fn few_slots(env: &mut Environment) -> Result<String, String> {
+    with_slots(env, 3, 0x1a_0007)
 }
 
-fn with_slots(stage: &mut Stage, max_slots: u8, seed: u64) -> Result<String, String> {
-    let server = server(stage, &Settings { max_slots, ..Settings::default() })?;
-    several(stage, server, seed, &[ALL; 4].concat())
+fn with_slots(env: &mut Environment, max_slots: u8, seed: u64) -> Result<String, String> {
+    let server = server(env, &ServerConfig { max_slots, ..ServerConfig::default() })?;
+    several(env, server, seed, &[ALL; 4].concat())
 }
 
-fn too_many(stage: &mut Stage) -> Result<String, String> {
+fn too_many(env: &mut Environment) -> Result<String, String> {
     const SEED: u64 = 0x1a_0008;
     let params = many(&mut Random::new(SEED, 0), 40);
-    let without = server(stage, &Settings { max_slots: 0, ..Settings::default() })?;
+    let without = server(env, &ServerConfig { max_slots: 0, ..ServerConfig::default() })?;
     for layout in ALL {
-        let config = SessionConfig { layout, layout_rule: Some(RULE), ..stage.config() };
-        let refused = refusal(stage, without, &params, &config)?;
+        let config = SessionConfig { layout, layout_rule: Some(RULE), ..env.config() };
+        let refused = refusal(env, without, &params, &config)?;
         let named = refused.contains("40 regions are more than the 31");
         ensure(named, || format!("{layout}: told {refused}"))?;
     }
-    several(stage, without, SEED, &[GATHERED])?;
-    let usual = server(stage, &Settings::default())?;
+    several(env, without, SEED, &[GATHERED])?;
+    let usual = server(env, &ServerConfig::default())?;
     for (number, layout) in ALL.into_iter().enumerate() {
         let random = &mut Random::new(SEED, 1 + number as u64);
-        doing(&format!("seed {SEED:#x}, {layout}"), one(stage, usual, layout, &params, random))?;
+        doing(&format!("seed {SEED:#x}, {layout}"), one(env, usual, layout, &params, random))?;
     }
     Ok(format!("seed {SEED:#x}"))
 }
 
-fn lossy(stage: &mut Stage) -> Result<String, String> {
-    stage.server()?;
-    let provider: String = stage.control.ask(&Request::Provider)?;
+fn lossy(env: &mut Environment) -> Result<String, String> {
+    env.server()?;
+    let provider: String = env.control.ask(&Request::Provider)?;
     if provider != "embedded" {
         return Ok(format!("skipped: the far side's provider, {provider}, loses nothing on request"));
     }
-    let server = server(stage, &Settings { loss_per_million: 10_000, ..Settings::default() })?;
-    several(stage, server, 0x1a_0009, &[ALL; 6].concat())
+    let server = server(env, &ServerConfig { loss_per_million: 10_000, ..ServerConfig::default() })?;
+    several(env, server, 0x1a_0009, &[ALL; 6].concat())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{case::Case, stage::Stage};
+use super::{case::Case, environment::Environment};
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
@@ -33,13 +33,13 @@ impl std::fmt::Display for Row {
     }
 }
 
-pub(super) fn perform(stage: &mut Stage, case: &Case) -> Row {
+pub(super) fn perform(env: &mut Environment, case: &Case) -> Row {
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| (case.run)(stage)));
+    let result = catch_unwind(AssertUnwindSafe(|| (case.run)(env)));
     let result = result.unwrap_or_else(|_| Err("the case panicked; standard error has more".into()));
     // What a failed case left behind must not spoil the next.
     let result = result.or_else(|why| {
-        stage.reset().map_err(|error| format!("{why}; then {error}"))?;
+        env.reset().map_err(|error| format!("{why}; then {error}"))?;
         Err(why)
     });
     let (result, note) = match result {

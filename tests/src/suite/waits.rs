@@ -8,9 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{
     calls::{copied, copy_once, pattern},
     case::{Case, doing, ensure, same},
-    control::{Settings, Waiting},
+    control::{ServerConfig, Waiting},
+    environment::Environment,
     functions::COPY,
-    stage::Stage,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -19,15 +19,15 @@ pub(super) const CASES: &[Case] = &[
     Case::rest("waiting: asleep on a descriptor", asleep),
 ];
 
-fn modes(stage: &mut Stage) -> Result<String, String> {
+fn modes(env: &mut Environment) -> Result<String, String> {
     use Waiting::{Adaptive, Block, Spin};
     let mut note = Vec::new();
     for (ours, theirs) in [(Block, Block), (Spin, Adaptive), (Adaptive, Spin), (Block, Adaptive)] {
-        let settings = Settings { waiting: theirs, ..Settings::default() };
-        let server = stage.server_with(&settings)?;
+        let settings = ServerConfig { waiting: theirs, ..ServerConfig::default() };
+        let server = env.server_with(&settings)?;
         let config = SessionConfig { wait: ours.into(), ..SessionConfig::default() };
         let params = [Param::input(64), Param::output(64)];
-        let mut session = doing("connect", stage.connect(server, &params, &config)?)?;
+        let mut session = doing("connect", env.connect(server, &params, &config)?)?;
         let start = Instant::now();
         for round in 0..20 {
             doing(&format!("{ours:?}, {theirs:?}"), copy_once(&mut session, round, [64, 64]))?;
@@ -37,8 +37,8 @@ fn modes(stage: &mut Stage) -> Result<String, String> {
     Ok(note.join(", "))
 }
 
-fn asking(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(5000), Param::output(5000)])?;
+fn asking(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(5000), Param::output(5000)])?;
     for round in 0..10 {
         let input = pattern(round, 5000);
         doing("write", session.write(0, 0, &input))?;
@@ -61,8 +61,8 @@ fn sleep(session: &mut Session) -> Result<bool, String> {
     ready.map(|ready| ready > 0).map_err(|e| format!("poll: {e}"))
 }
 
-fn asleep(stage: &mut Stage) -> Result<String, String> {
-    let mut session = stage.session(&[Param::input(5000), Param::output(5000)])?;
+fn asleep(env: &mut Environment) -> Result<String, String> {
+    let mut session = env.session(&[Param::input(5000), Param::output(5000)])?;
     doing("descriptor", session.descriptor())?;
     let mut slept = 0;
     for round in 0..20 {

@@ -1,5 +1,5 @@
-//! Speed through the seam and of sessions, for `cargo xtask rxe-bench`: the ends that the kernel's own tools are
-//! measured against, and the table of what both come to.
+//! Speed through the driver interface and of sessions, for `cargo xtask rxe-bench`: the ends that the kernel's own
+//! tools are measured against, and the table of what both come to.
 
 mod register;
 mod table;

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use naa_host::{Buffer, Device, Param, Session, SessionConfig};
-use naa_provider::{Choice, DeviceConfig};
+use naa_provider::{DeviceConfig, ProviderChoice};
 use serde::Serialize;
 use verbs::{Access, Memory, Mr};
 
@@ -32,7 +32,7 @@ pub struct Registered {
 /// If there is no session, or a buffer is not registered.
 pub fn register(
     server: SocketAddr,
-    choice: Choice,
+    choice: ProviderChoice,
     bytes: usize,
     repeats: u32,
 ) -> Result<Registered, String> {

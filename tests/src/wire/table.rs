@@ -20,7 +20,7 @@ struct Comparison {
     aim: Option<Target>,
 }
 
-const fn judged(
+const fn targeted(
     measure: &'static str,
     unit: &'static str,
     (ours, reference): (&'static str, &'static str),
@@ -29,7 +29,7 @@ const fn judged(
     Comparison { measure, unit, ours, reference, target, aim: None }
 }
 
-const fn told(
+const fn reported(
     measure: &'static str,
     unit: &'static str,
     (ours, reference): (&'static str, &'static str),
@@ -43,43 +43,63 @@ const SOONER: Option<Target> = Some(AtMost(1.0));
 
 /// All comparisons, in the order of the table. The names of the series come from dev/xtask/rxe-bench/*.sh.
 const COMPARISONS: &[Comparison] = &[
-    judged("64-byte call, verbs/rxe, p50, vs 2 x ib_write_lat", "us", ("call", "lat"), AtMost(1.3)),
-    told(
+    targeted("64-byte call, verbs/rxe, p50, vs 2 x ib_write_lat", "us", ("call", "lat"), AtMost(1.3)),
+    reported(
         "64-byte call, verbs/rxe, fastest, vs 2 x ib_write_lat, fastest",
         "us",
         ("call-min", "lat-min"),
         None,
     ),
-    judged("WRITE 1 MiB, verbs/rxe, vs ib_write_bw", "MiB/s", ("write", "bw"), AtLeast(0.9)),
-    judged(
+    targeted("WRITE 1 MiB, verbs/rxe, vs ib_write_bw", "MiB/s", ("write", "bw"), AtLeast(0.9)),
+    targeted(
         "4 x 64 MiB registered again, verbs/rxe, vs the first time",
         "ms",
         ("registered-again", "registered-first"),
         AtMost(0.2),
     ),
-    told(
+    reported(
         "session with 4 x 64 MiB again, verbs/rxe to embedded, vs the first",
         "ms",
         ("session-again", "session-first"),
         None,
     ),
-    told(
+    reported(
         "session with 4 x 64 MiB again, verbs/rxe to verbs/rxe, vs the first",
         "ms",
         ("session-rxe-again", "session-rxe-first"),
         None,
     ),
-    told("WRITE 1 MiB, embedded, veth, vs verbs/rxe to embedded", "MiB/s", ("write-ee", "write-ve"), FASTER),
-    told("WRITE 1 MiB, embedded, veth, vs embedded to verbs/rxe", "MiB/s", ("write-ee", "write-ev"), FASTER),
-    told("64-byte call, p50, embedded, veth, vs verbs/rxe to embedded", "us", ("call-ee", "call-ve"), SOONER),
-    told("64-byte call, p50, embedded, veth, vs embedded to verbs/rxe", "us", ("call-ee", "call-ev"), SOONER),
-    told(
+    reported(
+        "WRITE 1 MiB, embedded, veth, vs verbs/rxe to embedded",
+        "MiB/s",
+        ("write-ee", "write-ve"),
+        FASTER,
+    ),
+    reported(
+        "WRITE 1 MiB, embedded, veth, vs embedded to verbs/rxe",
+        "MiB/s",
+        ("write-ee", "write-ev"),
+        FASTER,
+    ),
+    reported(
+        "64-byte call, p50, embedded, veth, vs verbs/rxe to embedded",
+        "us",
+        ("call-ee", "call-ve"),
+        SOONER,
+    ),
+    reported(
+        "64-byte call, p50, embedded, veth, vs embedded to verbs/rxe",
+        "us",
+        ("call-ee", "call-ev"),
+        SOONER,
+    ),
+    reported(
         "WRITE 1 MiB, two machines, embedded, vs verbs/rxe",
         "MiB/s",
         ("two-write-ee", "two-write-vv"),
         FASTER,
     ),
-    told(
+    reported(
         "64-byte call, p50, two machines, embedded, vs verbs/rxe",
         "us",
         ("two-call-ee", "two-call-vv"),

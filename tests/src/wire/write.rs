@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_provider::{Choice, DeviceConfig, Opened};
+use naa_provider::{DeviceConfig, Opened, ProviderChoice};
 use serde::Serialize;
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
@@ -15,7 +15,7 @@ use verbs::{
 /// WRITEs posted and not completed.
 const OUTSTANDING: u64 = 8;
 /// Time limit, which is longer than connecting and any message take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The time of warming up, as a part of the measured time.
 const WARM_UP: f64 = 0.2;
 
@@ -37,7 +37,7 @@ pub struct Written {
 /// If the device cannot be opened or listened on.
 pub fn sink(
     local: SocketAddr,
-    choice: Choice,
+    choice: ProviderChoice,
     bytes: u32,
     wait: WaitMode,
     ready: impl FnOnce(&Opened, u16),
@@ -56,7 +56,7 @@ pub fn sink(
 pub fn write(
     local: Option<IpAddr>,
     to: SocketAddr,
-    choice: Choice,
+    choice: ProviderChoice,
     bytes: u32,
     wait: WaitMode,
     time: Duration,
@@ -76,7 +76,7 @@ pub fn write(
     Ok(Written { provider, why: opened.why, path_mtu, bytes, messages, seconds, mib_per_second })
 }
 
-fn open(local: IpAddr, choice: Choice) -> Result<Opened, String> {
+fn open(local: IpAddr, choice: ProviderChoice) -> Result<Opened, String> {
     naa_provider::open(local, choice, &DeviceConfig::default()).map_err(say("no device"))
 }
 
@@ -205,9 +205,9 @@ impl Source {
     fn connect(context: &Context, to: SocketAddr, bytes: u32, wait: WaitMode) -> Result<Self, String> {
         let channel = context.create_channel().map_err(say("no event channel"))?;
         let end = End::new(context, bytes)?;
-        let param = ConnParam { connect_timeout: Some(PATIENCE), ..ConnParam::default() };
+        let param = ConnParam { connect_timeout: Some(TIME_LIMIT), ..ConnParam::default() };
         let id = channel.connect(&end.qp, to, &param).map_err(say("cannot connect"))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         let param = loop {
             match channel.next_event().map_err(say("no events"))? {
                 Some(CmEvent::Established { param, .. }) => break param,
@@ -216,7 +216,7 @@ impl Source {
             }
             let wake = channel.wait(wait, Some(deadline)).map_err(say("cannot wait"))?;
             if wake == Wake::TimedOut {
-                return Err(format!("no connection to {to} within {PATIENCE:?}"));
+                return Err(format!("no connection to {to} within {TIME_LIMIT:?}"));
             }
         };
         let target = decode(&param.private_data).ok_or("the other end does not say where to write")?;
@@ -226,11 +226,11 @@ impl Source {
     /// Waits for the other end to know.
     fn disconnect(&self) -> Result<(), String> {
         self.channel.disconnect(self.id).map_err(say("cannot disconnect"))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while self.channel.next_event().map_err(say("no events"))?.is_none() {
             let wake = self.channel.wait(self.wait, Some(deadline)).map_err(say("cannot wait"))?;
             if wake == Wake::TimedOut {
-                return Err(format!("no end of the connection within {PATIENCE:?}"));
+                return Err(format!("no end of the connection within {TIME_LIMIT:?}"));
             }
         }
         Ok(())
@@ -254,10 +254,10 @@ impl Source {
                 done += 1;
             }
             if done < posted && (last || posted - done == OUTSTANDING) {
-                let deadline = Some(Instant::now() + PATIENCE);
+                let deadline = Some(Instant::now() + TIME_LIMIT);
                 let wake = self.end.cq.wait(self.wait, deadline).map_err(say("cannot wait"))?;
                 if wake == Wake::TimedOut {
-                    return Err(format!("{done} of {posted} WRITEs completed, then none for {PATIENCE:?}"));
+                    return Err(format!("{done} of {posted} WRITEs completed, then none for {TIME_LIMIT:?}"));
                 }
             }
         }
@@ -283,13 +283,15 @@ mod tests {
         let local = SocketAddr::new(roce_udp::free_loopback().unwrap(), 0);
         let (told, port) = mpsc::channel();
         std::thread::spawn(move || {
-            sink(local, Choice::Embedded, 4096, WaitMode::Adaptive, |_, port| told.send(port).unwrap())
+            sink(local, ProviderChoice::Embedded, 4096, WaitMode::Adaptive, |_, port| {
+                told.send(port).unwrap()
+            })
         });
-        let to = SocketAddr::new(local.ip(), port.recv_timeout(PATIENCE).unwrap());
+        let to = SocketAddr::new(local.ip(), port.recv_timeout(TIME_LIMIT).unwrap());
         for _ in 0..2 {
             let from = Some(roce_udp::free_loopback().unwrap());
             let time = Duration::from_millis(20);
-            let written = write(from, to, Choice::Embedded, 4096, WaitMode::Adaptive, time).unwrap();
+            let written = write(from, to, ProviderChoice::Embedded, 4096, WaitMode::Adaptive, time).unwrap();
             assert!(written.messages > 8 && written.seconds >= 0.02, "{written:?}");
             let mib = written.messages as f64 / 256.0;
             assert!((written.mib_per_second * written.seconds - mib).abs() < 1e-6, "{written:?}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mrsp::layout::{Choice, Layout};
+use mrsp::layout::{Layout, LayoutChoice};
 
 use crate::layouts::{
     point::{Point, Workload},
@@ -120,8 +120,8 @@ impl<'a> Contest<'a> {
         let (mut auto, mut effects) = (None, BTreeMap::<Effect, Vec<&Point>>::new());
         for point in points {
             match point.layout.parse() {
-                Ok(Choice::Auto) => auto = Some(point),
-                Ok(Choice::Fixed(layout)) => {
+                Ok(LayoutChoice::Auto) => auto = Some(point),
+                Ok(LayoutChoice::Fixed(layout)) => {
                     effects.entry(Effect::of(layout, workload, &sizes)).or_default().push(point);
                 }
                 Err(_) => {}

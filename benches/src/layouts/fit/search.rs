@@ -2,19 +2,19 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use mrsp::layout::{Layout, Rule};
+use mrsp::layout::{Layout, LayoutRule};
 
 use super::{
     Fitted,
+    comparison::AIM,
     contest::{Contender, Contest, noise},
-    judge::AIM,
 };
 
 /// Counts of small parameters that may be enough.
 const AT_LEAST: std::ops::RangeInclusive<u8> = 1..=16;
 
 /// Bytes of small parameters together that may be too many.
-const MOST: [u64; 5] = [Rule::UNBOUNDED, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
+const MOST: [u64; 5] = [LayoutRule::UNBOUNDED, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
 
 const OTHERWISE: [Layout; 3] = [Layout::Symmetric, Layout::Asymmetric, Layout::Gathered];
 
@@ -46,7 +46,7 @@ fn keep(candidates: &mut Vec<Score>, margin: f64, value: impl Fn(&Score) -> f64)
 }
 
 /// Thresholds between two sizes that were measured do the same as the lower one.
-fn rules(contests: &[&Contest<'_>]) -> Vec<Rule> {
+fn rules(contests: &[&Contest<'_>]) -> Vec<LayoutRule> {
     let sizes = contests.iter().flat_map(|contest| &contest.sizes);
     let equal = |contest: &&&Contest<'_>| contest.sizes.first() == contest.sizes.last();
     let thresholds = contests.iter().flat_map(|contest| &contest.contenders).filter_map(threshold);
@@ -56,7 +56,7 @@ fn rules(contests: &[&Contest<'_>]) -> Vec<Rule> {
     let packed = |otherwise| {
         let rule = move |small| {
             let counts = AT_LEAST.flat_map(|at_least| MOST.map(|most| (at_least, most)));
-            counts.map(move |(at_least, most)| Rule { small, at_least, most, otherwise })
+            counts.map(move |(at_least, most)| LayoutRule { small, at_least, most, otherwise })
         };
         small.iter().copied().flat_map(rule)
     };
@@ -75,14 +75,14 @@ fn as_u32(bytes: u64) -> Option<u32> {
 }
 
 /// Parameters have at least a byte.
-fn never(otherwise: Layout) -> Rule {
-    Rule { small: 0, at_least: u8::MAX, most: Rule::UNBOUNDED, otherwise }
+fn never(otherwise: Layout) -> LayoutRule {
+    LayoutRule { small: 0, at_least: u8::MAX, most: LayoutRule::UNBOUNDED, otherwise }
 }
 
 /// The simpler of two rules that do as well is the one with fewer layouts, the simpler ones, and that copies less.
-fn complexity(rule: Rule) -> (bool, bool, usize, u32, Reverse<u64>, Reverse<u8>) {
+fn complexity(rule: LayoutRule) -> (bool, bool, usize, u32, Reverse<u64>, Reverse<u8>) {
     let otherwise = OTHERWISE.iter().position(|&layout| layout == rule.otherwise);
-    let is_bounded = rule.most != Rule::UNBOUNDED;
+    let is_bounded = rule.most != LayoutRule::UNBOUNDED;
     let otherwise = otherwise.unwrap_or(OTHERWISE.len());
     (rule.small > 0, is_bounded, otherwise, rule.small, Reverse(rule.most), Reverse(rule.at_least))
 }
@@ -90,7 +90,7 @@ fn complexity(rule: Rule) -> (bool, bool, usize, u32, Reverse<u64>, Reverse<u8>)
 /// A rule's ratios, as they are and with the noise of the two points to its favour.
 #[derive(Clone, Copy, Debug)]
 struct Score {
-    rule: Rule,
+    rule: LayoutRule,
     worst: f64,
     /// Where `worst` is, in the contests.
     at: usize,
@@ -101,7 +101,7 @@ struct Score {
 }
 
 impl Score {
-    fn of(rule: Rule, contests: &[&Contest<'_>]) -> Option<Self> {
+    fn of(rule: LayoutRule, contests: &[&Contest<'_>]) -> Option<Self> {
         let (ratios, beyond_noise): (Vec<_>, Vec<_>) =
             contests.iter().map(|contest| ratio(rule, contest)).unzip();
         let (at, &worst) = ratios.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1))?;
@@ -120,7 +120,7 @@ impl Score {
 
 /// The time of the best layout divided by the time of the rule's layout; and the same ratio, raised by the noise of
 /// both to at most 1.
-fn ratio(rule: Rule, contest: &Contest<'_>) -> (f64, f64) {
+fn ratio(rule: LayoutRule, contest: &Contest<'_>) -> (f64, f64) {
     let best = contest.best();
     let picked = contest.measured(rule.choose(contest.sizes.iter().copied()));
     let picked = picked.unwrap_or_else(|| contest.slowest());
@@ -133,7 +133,7 @@ mod tests {
     use mrsp::layout::Layout;
 
     use crate::layouts::{
-        fit::{fit, made_up},
+        fit::{fit, synthetic},
         point::Point,
     };
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_made_the_numbers_is_found() {
-        let points = made_up::points(|workload, layout| match layout {
+        let points = synthetic::points(|workload, layout| match layout {
             Layout::Packed { .. } if workload.params >= 4 && workload.bytes < 4096 => 10.0,
             Layout::Packed { .. } if workload.bytes > 4096 => 40.0,
             _ => 20.0,
@@ -155,18 +155,18 @@ mod tests {
 
     #[test]
     fn without_a_difference_it_is_symmetric() {
-        assert_eq!(rule(&made_up::points(|_, _| 20.0)), "packed:0:255,symmetric");
+        assert_eq!(rule(&synthetic::points(|_, _| 20.0)), "packed:0:255,symmetric");
     }
 
     #[test]
     fn one_layout_may_be_best_everywhere() {
-        let points = made_up::points(|_, layout| if layout == Layout::Gathered { 10.0 } else { 20.0 });
+        let points = synthetic::points(|_, layout| if layout == Layout::Gathered { 10.0 } else { 20.0 });
         assert_eq!(rule(&points), "packed:0:255,gathered");
     }
 
     #[test]
     fn a_noisy_point_counts_for_nothing() {
-        let calm = made_up::points(|_, layout| if layout == Layout::Gathered { 10.0 } else { 20.0 });
+        let calm = synthetic::points(|_, layout| if layout == Layout::Gathered { 10.0 } else { 20.0 });
         let mut points = calm.clone();
         let gathered = |point: &&mut Point| point.layout == "gathered";
         let odd = points.iter_mut().filter(gathered).nth(7).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     fn mixed_sizes_count_small_parameters() {
         // Packed is better where eight parameters at least are below 300 bytes, whatever their average.
         let small = |sizes: &[u64]| sizes.iter().filter(|&&size| size <= 256).count();
-        let points = made_up::mixed(|sizes, layout| match layout {
+        let points = synthetic::mixed(|sizes, layout| match layout {
             Layout::Packed { threshold: 256 } if small(sizes) >= 8 => 10.0,
             Layout::Packed { threshold } if sizes.iter().any(|&size| size <= threshold.into()) => 40.0,
             _ => 20.0,
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_layout_that_was_not_measured_is_not_chosen() {
-        let mut points = made_up::points(|_, layout| match layout {
+        let mut points = synthetic::points(|_, layout| match layout {
             Layout::Gathered => 10.0,
             Layout::Asymmetric => 12.0,
             _ => 20.0,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn each_provider_has_its_rule() {
-        let run = made_up::run(1);
+        let run = synthetic::run(1);
         let fitted = fit(&run.points);
         assert_eq!(fitted.keys().collect::<Vec<_>>(), ["embedded", "verbs"]);
         for fitted in fitted.values() {

@@ -10,8 +10,8 @@ use naa_measure::stats::median;
 use super::text::us;
 use crate::layouts::{
     fit::{
+        comparison::{AutoRatios, auto_ratios},
         contest::{Contest, Kind, MOST_SPREAD, by_provider},
-        judge::{Judged, judge},
     },
     point::{Point, Sizes},
 };
@@ -44,7 +44,7 @@ fn of_provider(points: &[Point], provider: &str, contests: &[Contest<'_>]) -> St
         sentences.push(mixed.beside(&main));
     }
     sentences.extend(set_up(&compared, main.better.first().map(|finding| finding.kind)));
-    sentences.extend(judge(points).get(provider).map(auto));
+    sentences.extend(auto_ratios(points).get(provider).map(auto));
     sentences.extend(caution(points, provider));
     sentences.join(" ")
 }
@@ -70,16 +70,16 @@ fn set_up(contests: &[&Contest<'_>], kind: Option<Kind>) -> Option<String> {
     })
 }
 
-fn auto(judged: &Judged) -> String {
-    let worst = format!("{:.2}", judged.worst);
-    if judged.below() == 0 {
+fn auto(ratios: &AutoRatios) -> String {
+    let worst = format!("{:.2}", ratios.worst);
+    if ratios.below() == 0 {
         return format!(
             "auto does this by itself: it reaches at least {worst} of the best layout at {}.",
-            of(judged.points, judged.points)
+            of(ratios.points, ratios.points)
         );
     }
-    let reached = of(judged.points - judged.below(), judged.points);
-    format!("auto reaches 0.95 of the best layout at {reached}, at worst {worst} ({}).", workload(&judged.at))
+    let reached = of(ratios.points - ratios.below(), ratios.points);
+    format!("auto reaches 0.95 of the best layout at {reached}, at worst {worst} ({}).", workload(&ratios.at))
 }
 
 /// Where there is so much noise that it matters.
@@ -96,7 +96,7 @@ mod tests {
     use mrsp::layout::Layout;
 
     use super::*;
-    use crate::layouts::{fit::made_up, point::Workload};
+    use crate::layouts::{fit::synthetic, point::Workload};
 
     /// Packed is twice as fast below 4 KiB from 4 parameters on, else all is equal.
     fn small_ones(workload: &Workload, layout: Layout) -> f64 {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn packed_for_many_small_ones() {
         assert_eq!(
-            advice(&made_up::points(small_ones)),
+            advice(&synthetic::points(small_ones)),
             "Use packed:1024 for 4 to 255 parameters of up to 1 KiB (no longer at 4 KiB, not yet with 2 parameters): it is the \
              fastest there, or level with it, at all 12 points; at the median 2.00 times as fast as symmetric, at most \
              2.00 times (255 x 1 KiB out, spin). Elsewhere use symmetric, the simplest: at all 24 points no layout is \
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn without_a_difference_it_says_so() {
         assert_eq!(
-            advice(&made_up::points(|_, _| 20.0)),
+            advice(&synthetic::points(|_, _| 20.0)),
             "It makes no difference which layout is used: at all 36 points no layout is faster than symmetric by more \
              than 3 % and the spread. Use symmetric, the simplest."
         );
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn differences_within_the_spread_are_none() {
-        let mut points = made_up::points(small_ones);
+        let mut points = synthetic::points(small_ones);
         points.iter_mut().filter(|point| point.layout == "symmetric").for_each(|point| point.spread = 1.1);
         let text = advice(&points);
         assert!(text.starts_with("It makes no difference which layout is used: at all 36 points"), "{text}");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn one_layout_everywhere() {
-        let text = advice(&made_up::points(|workload, layout| match layout {
+        let text = advice(&synthetic::points(|workload, layout| match layout {
             Layout::Gathered => 10.0,
             Layout::Packed { threshold }
                 if workload.bytes >= 4096 && u64::from(threshold) >= workload.bytes =>
@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn an_odd_point_changes_nothing() {
-        let calm = advice(&made_up::points(small_ones));
+        let calm = advice(&synthetic::points(small_ones));
         let (rule, _) = calm.split_once(": it is").unwrap();
         for (params, bytes, us) in
             [(8, 256, 200.0), (4, 64, 30.0), (255, 1 << 20, 3.0), (1, 64, 3.0), (8, 4096, 3.0)]
         {
-            let mut points = made_up::points(small_ones);
-            let here = made_up::workload(params, bytes);
+            let mut points = synthetic::points(small_ones);
+            let here = synthetic::workload(params, bytes);
             let packed =
                 points.iter_mut().filter(|point| point.workload == here && point.layout == "packed:1048576");
             packed.for_each(|point| point.p50_us = us);
@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn providers_directions_and_mixed_sizes_are_told_apart() {
-        let mut points = made_up::points(small_ones);
-        points.extend(made_up::mixed(|_, _| 20.0));
-        for mut point in made_up::points(small_ones) {
+        let mut points = synthetic::points(small_ones);
+        points.extend(synthetic::mixed(|_, _| 20.0));
+        for mut point in synthetic::points(small_ones) {
             point.workload.direction = crate::layouts::point::Direction::In;
             point.p50_us = 20.0;
             points.push(point);
         }
-        let verbs = made_up::points(|_, _| 20.0).into_iter().map(|mut point| {
+        let verbs = synthetic::points(|_, _| 20.0).into_iter().map(|mut point| {
             point.workload.provider = "verbs".into();
             point
         });
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn what_auto_reaches_is_told() {
-        let mut points = made_up::points(small_ones);
-        points.extend(made_up::autos(&points, "symmetric", 20.0));
+        let mut points = synthetic::points(small_ones);
+        points.extend(synthetic::autos(&points, "symmetric", 20.0));
         let text = advice(&points);
         let auto = "auto reaches 0.95 of the best layout at 24 of 36 points, at worst 0.50 (";
         assert!(text.contains(auto), "{text}");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_plausible_run_has_a_plausible_advice() {
-        let text = advice(&made_up::run(1).points);
+        let text = advice(&synthetic::run(1).points);
         for paragraph in text.lines() {
             assert!(paragraph.contains("se packed:"), "{text}");
             assert!(

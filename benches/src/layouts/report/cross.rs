@@ -55,10 +55,10 @@ mod tests {
     use mrsp::layout::Layout;
 
     use super::*;
-    use crate::layouts::fit::made_up;
+    use crate::layouts::fit::synthetic;
 
     fn found(packed: impl Fn(u16, u64) -> f64) -> Vec<Crossover> {
-        let points = made_up::points(|workload, layout| match layout {
+        let points = synthetic::points(|workload, layout| match layout {
             Layout::Packed { threshold } if workload.bytes <= threshold.into() => {
                 packed(workload.params, workload.bytes)
             }
@@ -66,7 +66,7 @@ mod tests {
         });
         let contests = Contest::all(&points);
         let views = View::all(&contests);
-        made_up::COUNTS.iter().filter_map(|&count| crossover(&views[0], count)).collect()
+        synthetic::COUNTS.iter().filter_map(|&count| crossover(&views[0], count)).collect()
     }
 
     #[test]

@@ -164,10 +164,10 @@ mod tests {
     use mrsp::layout::Layout;
 
     use super::*;
-    use crate::layouts::fit::made_up;
+    use crate::layouts::fit::synthetic;
 
     fn map(packed: f64, symmetric: f64) -> String {
-        let points = made_up::points(|workload, layout| match layout {
+        let points = synthetic::points(|workload, layout| match layout {
             Layout::Packed { .. } if workload.params >= 4 && workload.bytes < 4096 => packed,
             Layout::Packed { threshold } if workload.bytes <= threshold.into() => 40.0,
             Layout::Symmetric => symmetric,

@@ -1,30 +1,30 @@
 //! The rules of `auto`, and those that would be best here.
 
 use maud::{Markup, Render as _, html};
-use mrsp::layout::Rule;
+use mrsp::layout::LayoutRule;
 
 use super::{table::Table, text::percent};
 use crate::layouts::{
-    fit::{fit, judge},
+    fit::{auto_ratios, fit},
     point::Run,
     workload::bytes,
 };
 
 pub(super) fn html(run: &Run) -> Markup {
-    let (fitted, judged) = (fit(&run.points), judge(&run.points));
+    let (fitted, ratios) = (fit(&run.points), auto_ratios(&run.points));
     let head = ["provider", "rule", "in words", "worst point", "mean", "at least 0.95", "points"];
     let mut table = Table::new(&head, &[1, 2]);
     for (provider, fitted) in &fitted {
         let used = run.rules.iter().find(|used| used.provider == *provider);
-        if let Some((used, judged)) = used.zip(judged.get(provider)) {
+        if let Some((used, ratios)) = used.zip(ratios.get(provider)) {
             table.rows.push(vec![
                 html! { (provider) ": used by auto" },
                 html! { code { (used.rule) } },
                 in_words(&used.rule).render(),
-                format_args!("{:.2}", judged.worst).render(),
-                format_args!("{:.2} (median)", judged.median).render(),
-                percent(judged.share).render(),
-                judged.points.render(),
+                format_args!("{:.2}", ratios.worst).render(),
+                format_args!("{:.2} (median)", ratios.median).render(),
+                percent(ratios.share).render(),
+                ratios.points.render(),
             ]);
         }
         let left_out = if fitted.noisy == 0 { String::new() } else { format!(", {} left out", fitted.noisy) };
@@ -42,7 +42,9 @@ pub(super) fn html(run: &Run) -> Markup {
 }
 
 fn in_words(rule: &str) -> String {
-    let Ok(Rule { small, at_least, most, otherwise }) = rule.parse() else { return "not a rule".into() };
+    let Ok(LayoutRule { small, at_least, most, otherwise }) = rule.parse() else {
+        return "not a rule".into();
+    };
     let otherwise = format!("{otherwise}");
     if small == 0 {
         return format!("always {otherwise}");
@@ -50,7 +52,7 @@ fn in_words(rule: &str) -> String {
     let up_to = bytes(small.into());
     let many = if at_least == 1 { "a parameter has".into() } else { format!("{at_least} parameters have") };
     let bound = match most {
-        Rule::UNBOUNDED => String::new(),
+        LayoutRule::UNBOUNDED => String::new(),
         most => format!(", and {} at most together", bytes(most)),
     };
     format!("packed, copying up to {up_to}, where at least {many} up to {up_to}{bound}; else {otherwise}")

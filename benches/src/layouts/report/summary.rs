@@ -12,9 +12,10 @@ use super::{
 use crate::{
     layouts::{
         fit::{
+            auto_ratios,
+            comparison::{AIM, AutoRatios, Gain},
             contest::Kind,
-            gains, judge,
-            judge::{AIM, Gain, Judged},
+            gains,
         },
         point::Point,
         workload::bytes,
@@ -25,14 +26,14 @@ use crate::{
 pub(super) fn html(points: &[Point], views: &[View<'_>]) -> Markup {
     let mut table =
         Table::new(&["target", "provider", "result", "aim", "verdict", "where, and why"], &[1, 4, 5]);
-    let (judged, gains, compared) = (judge(points), gains(points), together::together(views));
+    let (ratios, gains, compared) = (auto_ratios(points), gains(points), together::together(views));
     let repeats = points.iter().map(|point| point.repeats).max().unwrap_or(0);
-    table.rows.extend(judged.iter().map(|(provider, judged)| auto(provider, judged, repeats)));
+    table.rows.extend(ratios.iter().map(|(provider, ratios)| auto(provider, ratios, repeats)));
     table.rows.extend(gains.iter().map(|(provider, gain)| best(provider, gain)));
     table.rows.extend(gains.keys().map(|provider| several(provider, &compared)));
     html! {
         (table.html())
-        @if judged.is_empty() && !gains.is_empty() {
+        @if ratios.is_empty() && !gains.is_empty() {
             p class="note" { code { "auto" } " was not measured." }
         }
         (each(&compared))
@@ -49,18 +50,18 @@ fn cells<const N: usize>(texts: [&dyn Render; N]) -> Vec<Markup> {
 }
 
 /// Large parameters have fewer repeats than most.
-fn auto(provider: &str, judged: &Judged, repeats: u32) -> Vec<Markup> {
-    let Judged { points, worst, at, median, share, noise } = judged;
+fn auto(provider: &str, ratios: &AutoRatios, repeats: u32) -> Vec<Markup> {
+    let AutoRatios { points, worst, at, median, share, noise } = ratios;
     let mut why =
         format!("{at}; median {median:.2}; at least {AIM} at {} of {points} points", percent(*share));
-    if judged.below() > 0 {
+    if ratios.below() > 0 {
         why += &format!(
             "; {noise} of the {} below are noise: the layout auto chose reached {AIM} when measured by itself, or repeats \
              differ by more than 20 %",
-            judged.below()
+            ratios.below()
         );
     }
-    let met = judged.is_met().filter(|_| repeats >= LEAST_REPEATS);
+    let met = ratios.is_met().filter(|_| repeats >= LEAST_REPEATS);
     if repeats < LEAST_REPEATS {
         why += &format!("; no verdict, for {repeats} repeats are fewer than {LEAST_REPEATS}");
     }
@@ -139,12 +140,12 @@ mod tests {
     use mrsp::layout::Layout;
 
     use super::*;
-    use crate::layouts::fit::{contest::Contest, made_up};
+    use crate::layouts::fit::{contest::Contest, synthetic};
 
     fn page(auto_us: f64, repeats: u32) -> String {
         let packed = |layout| matches!(layout, Layout::Packed { .. });
-        let mut points = made_up::points(|_, layout| if packed(layout) { 10.0 } else { 20.0 });
-        points.extend(made_up::autos(&points, "symmetric", auto_us));
+        let mut points = synthetic::points(|_, layout| if packed(layout) { 10.0 } else { 20.0 });
+        points.extend(synthetic::autos(&points, "symmetric", auto_us));
         points.iter_mut().for_each(|point| point.repeats = repeats);
         let contests = Contest::all(&points);
         html(&points, &View::all(&contests)).into_string()

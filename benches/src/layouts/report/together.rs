@@ -67,7 +67,7 @@ mod tests {
     use mrsp::layout::Layout;
 
     use super::*;
-    use crate::layouts::fit::{contest::Contest, contest::Kind, made_up};
+    use crate::layouts::fit::{contest::Contest, contest::Kind, synthetic};
 
     fn found(points: &[crate::layouts::point::Point]) -> Vec<Together> {
         let contests = Contest::all(points);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn without_that_size_it_lies_between_the_nearest() {
-        let mut points = made_up::points(|workload, layout| match (layout, workload.params) {
+        let mut points = synthetic::points(|workload, layout| match (layout, workload.params) {
             (Layout::Packed { .. }, 31) => 24.0,
             (_, 31) => 60.0,
             _ => 10.0 * (workload.bytes as f64).log2(),
@@ -85,7 +85,7 @@ mod tests {
         let one = &found(&points)[0];
         assert_eq!(one.between, Some([1024, 4096]));
         assert!((one.one_us - 109.0).abs() < 1.0, "{one:?}");
-        points.push(made_up::point(&made_up::workload(1, ONE), "symmetric", 12.0));
+        points.push(synthetic::point(&synthetic::workload(1, ONE), "symmetric", 12.0));
         let one = &found(&points)[0];
         assert_eq!((one.one_us, one.between), (12.0, None));
         assert_eq!(one.best(), Some((Look::Layout(Kind::Packed), 2.0)));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_compared() {
-        let mut points = made_up::points(|_, _| 10.0);
+        let mut points = synthetic::points(|_, _| 10.0);
         points.retain(|point| point.workload.params != 31);
         assert!(found(&points).is_empty());
     }

@@ -111,11 +111,14 @@ fn nearest<T: Copy + Ord>(values: &[T], wanted: &[T], number: impl Fn(T) -> f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts::{fit::made_up, point::Workload};
+    use crate::layouts::{
+        fit::synthetic::{self, point, workload},
+        point::Workload,
+    };
 
     #[test]
     fn the_usual_view_is_first() {
-        let run = made_up::run(1);
+        let run = synthetic::run(1);
         let contests = Contest::all(&run.points);
         let views = View::all(&contests);
         assert_eq!(views[0].title(), "embedded, spin, in and out, equal sizes");
@@ -125,8 +128,7 @@ mod tests {
     #[test]
     fn a_size_at_one_count_is_not_shown_unless_it_is_the_largest() {
         let grid = [(1, 64), (31, 64), (1, 1984), (1, 4096), (31, 4096), (1, 1 << 20)];
-        let points =
-            grid.map(|(params, bytes)| made_up::point(&made_up::workload(params, bytes), "symmetric", 9.0));
+        let points = grid.map(|(params, bytes)| point(&workload(params, bytes), "symmetric", 9.0));
         let contests = Contest::all(&points);
         let views = View::all(&contests);
         assert_eq!(views[0].sizes(), [64, 4096, 1 << 20]);

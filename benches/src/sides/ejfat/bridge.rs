@@ -14,14 +14,14 @@ use ejfat::{
     bridge::{self, Histogram},
     listen::Listen,
     reassembly,
-    ring::Placing,
+    ring::DeliveryMode,
 };
-use ejfat_bridge::{Bridge, BridgeConfig, Handle, Snapshot};
+use ejfat_bridge::{Bridge, BridgeConfig, BridgeHandle, Snapshot};
 use naa_server::{Config, Server, functions};
 
 use super::{
-    BUFFER, Figure, Load, Part, Source, Way,
-    control::{Ask, Told, answer_with},
+    BUFFER, BridgeDelivery, Figure, Load, Part, Source,
+    control::{Ask, SinkReport, answer_with},
     sink::TIMEOUT,
 };
 use crate::{
@@ -43,21 +43,21 @@ pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
 
 /// Segments come to the UDP port with the number of the TCP port that is returned, and workers to the service of that
 /// number.
-pub(in crate::sides) fn serve(way: Way) -> anyhow::Result<(SocketAddr, Running)> {
-    let watched = Arc::<OnceLock<Handle>>::default();
+pub(in crate::sides) fn serve(delivery: BridgeDelivery) -> anyhow::Result<(SocketAddr, Running)> {
+    let watched = Arc::<OnceLock<BridgeHandle>>::default();
     let handle = watched.clone();
     let mut before = Histogram::default();
     let address = answer_with(move |ask| {
         let handle = handle.get().context("there is no bridge yet")?;
-        let mut told = Told::now()?;
+        let mut report = SinkReport::now()?;
         match ask {
             Ask::Begin(_) => before = settled(handle).events.latency,
-            Ask::Look => told.latency = latency(&fresh(handle).events.latency.since(&before)),
+            Ask::Look => report.latency = latency(&fresh(handle).events.latency.since(&before)),
             Ask::End { .. } | Ask::To(_) => {}
         }
-        Ok(told)
+        Ok(report)
     })?;
-    let bridge = Bridge::new(config(address, way), std::process::id().into())?;
+    let bridge = Bridge::new(config(address, delivery), std::process::id().into())?;
     watched.get_or_init(|| bridge.handle());
     let mut config = Config::new(address);
     config.stream_sends = STREAM_SENDS;
@@ -66,7 +66,7 @@ pub(in crate::sides) fn serve(way: Way) -> anyhow::Result<(SocketAddr, Running)>
     Ok((address, Box::new(server)))
 }
 
-fn config(address: SocketAddr, way: Way) -> BridgeConfig {
+fn config(address: SocketAddr, delivery: BridgeDelivery) -> BridgeConfig {
     let dispatch = bridge::Config::default();
     let reassembly = reassembly::Config {
         slots: OPEN + dispatch.most_waiting,
@@ -79,14 +79,14 @@ fn config(address: SocketAddr, way: Way) -> BridgeConfig {
         buffer: Some(BUFFER),
         reassembly,
         dispatch,
-        placing: if way == Way::Cut { Placing::Cut } else { Placing::Store },
-        local: (way == Way::Shared).then(|| socket(address)),
+        placing: if delivery == BridgeDelivery::Cut { DeliveryMode::Cut } else { DeliveryMode::Store },
+        local: (delivery == BridgeDelivery::Shared).then(|| socket(address)),
         ..BridgeConfig::new(vec![Listen::Port(address)])
     }
 }
 
 /// What it did until now.
-fn fresh(handle: &Handle) -> Snapshot {
+fn fresh(handle: &BridgeHandle) -> Snapshot {
     let (old, begin) = (handle.snapshot().now, Instant::now());
     loop {
         let snapshot = handle.snapshot();
@@ -98,7 +98,7 @@ fn fresh(handle: &Handle) -> Snapshot {
 }
 
 /// What it did until nothing was open or on its way.
-fn settled(handle: &Handle) -> Snapshot {
+fn settled(handle: &BridgeHandle) -> Snapshot {
     let begin = Instant::now();
     loop {
         let snapshot = fresh(handle);

@@ -36,7 +36,7 @@ pub(super) enum Ask {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct SinkReport {
     /// Whole ones since it began.
     pub(super) events: u64,
     /// When the last of them was there, by [`clock`]; 0: none came.
@@ -137,22 +137,22 @@ pub(super) fn answer_at(
 ) -> anyhow::Result<SocketAddr> {
     let mut before = 0;
     answer_with(move |ask| {
-        let mut told = Told::now()?;
+        let mut report = SinkReport::now()?;
         match ask {
             Ask::Begin(manner) => {
                 state.set_manner(manner);
                 before = state.settled();
             }
-            Ask::End { events } => told.events = state.arrived(before, events),
+            Ask::End { events } => report.events = state.arrived(before, events),
             Ask::To(address) => relay(address)?,
             Ask::Look => {}
         }
-        told.last = state.last();
-        Ok(told)
+        report.last = state.last();
+        Ok(report)
     })
 }
 
-impl Told {
+impl SinkReport {
     /// What processes know of themselves.
     pub(super) fn now() -> anyhow::Result<Self> {
         let resident_kib = cpu::resident_kib(std::process::id())?;
@@ -162,7 +162,7 @@ impl Told {
 
 /// Answers one near end at a TCP port, which is returned.
 pub(super) fn answer_with(
-    mut answer: impl FnMut(Ask) -> anyhow::Result<Told> + Send + 'static,
+    mut answer: impl FnMut(Ask) -> anyhow::Result<SinkReport> + Send + 'static,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((free_loopback()?, 0))?;
     let address = listener.local_addr()?;
@@ -176,11 +176,11 @@ pub(super) fn answer_with(
     Ok(address)
 }
 
-fn all(stream: &TcpStream, answer: &mut impl FnMut(Ask) -> anyhow::Result<Told>) -> anyhow::Result<()> {
+fn all(stream: &TcpStream, answer: &mut impl FnMut(Ask) -> anyhow::Result<SinkReport>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     for line in BufReader::new(stream).lines() {
-        let told = answer(parse(&line?)?)?;
-        writeln!(&mut &*stream, "{}", serde_json::to_string(&told)?)?;
+        let report = answer(parse(&line?)?)?;
+        writeln!(&mut &*stream, "{}", serde_json::to_string(&report)?)?;
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ impl Control {
         Ok(Self(BufReader::new(stream)))
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) -> anyhow::Result<Told> {
+    pub(super) fn ask(&mut self, ask: Ask) -> anyhow::Result<SinkReport> {
         writeln!(self.0.get_mut(), "{}", serde_json::to_string(&ask)?)?;
         let mut line = String::new();
         self.0.read_line(&mut line).context("the end that receives events has gone")?;

@@ -13,7 +13,7 @@ use ejfat::{
     listen::Listen,
     segment::IpVersion,
 };
-use ejfat_lb::{Forwarder, ForwarderConfig, Plane, When};
+use ejfat_lb::{Forwarder, ForwarderConfig, SharedDataPlane, When};
 
 use super::{
     BUFFER,
@@ -24,15 +24,15 @@ use crate::sides::Running;
 /// Forwards segments without their LB header, as to any worker, to the address that the near end tells. With `period`, the
 /// forwarder gets tables with another epoch in each period.
 pub(in crate::sides) fn serve(period: Option<Duration>) -> anyhow::Result<(SocketAddr, Running)> {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(SharedDataPlane::new(Rules::default(), 1));
     let (own, programmed) = (Arc::<OnceLock<IpAddr>>::default(), plane.clone());
     let at = own.clone();
     let target = Arc::<Mutex<Option<(IpAddr, SocketAddr)>>>::default();
-    let told = target.clone();
+    let its_target = target.clone();
     let address = answer_at(Arc::new(State::default()), move |to| {
         let own = *at.get().context("it does not forward yet")?;
         programmed.load(&rules(own, to, 0)?, When::Now)?;
-        *lock(&told) = Some((own, to));
+        *lock(&its_target) = Some((own, to));
         Ok(())
     })?;
     let listen = vec![vec![Listen::Port(address)]];
@@ -47,7 +47,7 @@ pub(in crate::sides) fn serve(period: Option<Duration>) -> anyhow::Result<(Socke
 
 /// Stages tables with another epoch in each period, as long as the process lives. `target` is the forwarder's own address and the
 /// one that it forwards to, as soon as these are known.
-fn change(plane: &Plane, target: &Mutex<Option<(IpAddr, SocketAddr)>>, period: Duration) {
+fn change(plane: &SharedDataPlane, target: &Mutex<Option<(IpAddr, SocketAddr)>>, period: Duration) {
     for epoch in (0..2).cycle() {
         thread::sleep(period);
         let Some((own, to)) = *lock(target) else { continue };

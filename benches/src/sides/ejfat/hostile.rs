@@ -93,7 +93,7 @@ impl Measure for Flood {
                 sent += 1.0;
             }
         }
-        let told = self.control.ask(Ask::Look)?;
-        Ok(Work { value: (told.resident_kib - self.before) / 1024.0, amount: sent })
+        let report = self.control.ask(Ask::Look)?;
+        Ok(Work { value: (report.resident_kib - self.before) / 1024.0, amount: sent })
     }
 }

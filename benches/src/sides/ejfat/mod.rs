@@ -95,7 +95,7 @@ pub(crate) enum Sink {
 
 /// How a bridge's events get to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Way {
+pub(crate) enum BridgeDelivery {
     /// Memory that both map.
     Shared,
     /// By RDMA, when they are complete.

@@ -29,9 +29,9 @@ const MANNER: Manner = Manner { batch: 8, spin: false };
 /// Relays to where it is told, in packets as they came.
 pub(in crate::sides) fn serve(load: Load) -> anyhow::Result<(SocketAddr, Running)> {
     let to = Arc::new(OnceLock::new());
-    let told = to.clone();
+    let address_to = to.clone();
     let address = answer_at(Arc::new(State::default()), move |address| {
-        told.set(address).ok().context("it relays already")
+        address_to.set(address).ok().context("it relays already")
     })?;
     let from = socket(address)?;
     let out = UdpSocket::bind((free_loopback()?, 0))?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ejfat::{listen::Listen, reassembly::Config};
-use ejfat_udp::{Event, Receiver, ReceiverConfig};
+use ejfat_udp::{ReceivedEvent, Receiver, ReceiverConfig};
 use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt, sockopt},
@@ -54,7 +54,7 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
     thread::Builder::new().name("receiver".into()).spawn(move || {
         let mut events = 0;
         loop {
-            let deliver = |event: Event<'_>| {
+            let deliver = |event: ReceivedEvent<'_>| {
                 black_box(event.bytes);
                 events += 1;
             };

@@ -125,10 +125,10 @@ impl Source {
         }
         let sent = clock();
         let events = sender.sent().events;
-        let told = self.control.ask(Ask::End { events: if before.is_some() { 0 } else { events } })?;
+        let report = self.control.ask(Ask::End { events: if before.is_some() { 0 } else { events } })?;
         let (arrived, last) = match (&self.back, before) {
             (Some(state), Some(before)) => (state.arrived(before, events), state.last()),
-            _ => (told.events, told.last),
+            _ => (report.events, report.last),
         };
         self.sent += sender.sent().bytes;
         // What waits on its way when the last was sent is not there yet.
@@ -202,10 +202,10 @@ impl Measure for Source {
         let (after, took) = (self.cpus()?, begin.elapsed().as_secs_f64());
         let [near, far] = [0, 1].map(|end| (after[end] - before[end]) / took);
         let limit = if found.unpaced { "the sender limits" } else { "the receiving end limits" };
-        let told = format!("{limit}: cores busy {:.0} % and {:.0} %", near * 100.0, far * 100.0);
+        let report = format!("{limit}: cores busy {:.0} % and {:.0} %", near * 100.0, far * 100.0);
         let latency = if is_bridged { self.latency()? } else { None };
-        Ok(latency.map_or(told.clone(), |[p50, p99]| {
-            format!("{told}; first segment to delivered p50 {p50:.0} us, p99 {p99:.0} us")
+        Ok(latency.map_or(report.clone(), |[p50, p99]| {
+            format!("{report}; first segment to delivered p50 {p50:.0} us, p99 {p99:.0} us")
         }))
     }
 
@@ -225,7 +225,7 @@ impl Measure for Source {
 mod tests {
     use super::*;
     use crate::sides::ejfat::{
-        Sink, Way, serve_balancer, serve_bridge, serve_relay, serve_sink, serve_worker,
+        BridgeDelivery, Sink, serve_balancer, serve_bridge, serve_relay, serve_sink, serve_worker,
     };
 
     /// Both ends in one process, for a moment, slowly.
@@ -245,9 +245,9 @@ mod tests {
             let (far, _running) = served.unwrap();
             arrive(Source::through(load, Figure::Bytes, by, far).unwrap());
         }
-        for way in [Way::Shared, Way::Store, Way::Cut] {
-            let (far, _running) = serve_bridge(way).unwrap();
-            let (worker, _running) = serve_worker(load, way, far).unwrap();
+        for delivery in [BridgeDelivery::Shared, BridgeDelivery::Store, BridgeDelivery::Cut] {
+            let (far, _running) = serve_bridge(delivery).unwrap();
+            let (worker, _running) = serve_worker(load, delivery, far).unwrap();
             let mut source = Source::bridged(load, Figure::Bytes, far, worker).unwrap();
             source.settle().unwrap();
             assert_eq!(source.latency().unwrap(), None);

@@ -2,11 +2,11 @@
 
 use std::{fs, hint::black_box, net::SocketAddr, sync::Arc, thread};
 
-use naa_events::{Config, Geometry, Source, Worker};
+use naa_events::{BridgeAddress, Config, Geometry, Worker};
 use roce_udp::free_loopback;
 
 use super::{
-    Load, Way, bridge,
+    BridgeDelivery, Load, bridge,
     control::{State, answer_at},
 };
 use crate::sides::Running;
@@ -17,21 +17,21 @@ const MOST_SLOTS: usize = 1024;
 
 pub(in crate::sides) fn serve(
     load: Load,
-    way: Way,
+    delivery: BridgeDelivery,
     bridge: SocketAddr,
 ) -> anyhow::Result<(SocketAddr, Running)> {
     let state = Arc::new(State::default());
     let address = answer_at(state.clone(), |_| Ok(()))?;
-    let source = match way {
-        Way::Shared => Source::Local(bridge::socket(bridge)),
-        Way::Store | Way::Cut => Source::Remote(bridge),
+    let source = match delivery {
+        BridgeDelivery::Shared => BridgeAddress::Local(bridge::socket(bridge)),
+        BridgeDelivery::Store | BridgeDelivery::Cut => BridgeAddress::Remote(bridge),
     };
     let slot = load.event.next_multiple_of(Geometry::UNIT as usize);
     let slots = (RING / slot).clamp(1, MOST_SLOTS) as u32;
     let geometry = Geometry::new(slots, u32::try_from(slot)?)?;
     let config = Config { geometry, local: Some(free_loopback()?), reconnect: None, ..Config::default() };
     let mut worker = Worker::open(&source, &config)?;
-    if let Source::Local(path) = &source {
+    if let BridgeAddress::Local(path) = &source {
         // Both ends are killed: nobody else would take it away.
         fs::remove_file(path)?;
     }

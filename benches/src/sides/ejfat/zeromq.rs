@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use ejfat::{listen::Listen, reassembly::Config};
-use ejfat_udp::{Event, Receiver, ReceiverConfig};
+use ejfat_udp::{ReceivedEvent, Receiver, ReceiverConfig};
 use zmq::{Context, Message, Socket, SocketType};
 
 use super::{
@@ -42,7 +42,7 @@ pub(in crate::sides) fn serve_push() -> anyhow::Result<(SocketAddr, Running)> {
         let mut refused = None;
         while refused.is_none() {
             // The receiver uses its memory again, so the message is a copy. It waits for room.
-            let deliver = |event: Event<'_>| refused = push.send(Message::from(event.bytes), 0).err();
+            let deliver = |event: ReceivedEvent<'_>| refused = push.send(Message::from(event.bytes), 0).err();
             if let Err(error) = receiver.poll(Duration::from_millis(100), deliver, |_| {}) {
                 eprintln!("naa: the receiver of events: {error}");
                 return;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use mrsp::{builtin, layout::Choice};
+use mrsp::{builtin, layout::LayoutChoice};
 use naa_host::{Buffer, Device, LayoutRule, Param, Session, SessionConfig};
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) struct Caller {
     session: Session,
     direction: Direction,
     /// The layout that error messages name.
-    choice: Choice,
+    choice: LayoutChoice,
     /// The number of checks that were made.
     checks: u32,
 }
@@ -42,7 +42,7 @@ impl Caller {
         device: &Device,
         far: SocketAddr,
         workload: &Workload,
-        choice: Choice,
+        choice: LayoutChoice,
         rule: Option<LayoutRule>,
         wait: Wait,
     ) -> anyhow::Result<(Self, Opened)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mrsp::{FunctionCode, U24, catalogue::Direction};
 use naa_host::Session;
 use naa_server::{
-    call::{Call, Failure},
+    call::{Call, CallFailure},
     function::{Function, FunctionInfo},
 };
 
@@ -63,7 +63,7 @@ impl Function for Check {
         &self.0
     }
 
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure> {
         let salt = call.user().get();
         for (index, region) in call.regions().iter_mut().enumerate() {
             let direction = region.direction;
@@ -73,7 +73,7 @@ impl Function for Check {
                 let why = format!("parameter {index} is wrong from byte {byte} on");
                 // The host is told a number only.
                 eprintln!("naa: {why}");
-                return Err(Failure::Input(why.into()));
+                return Err(CallFailure::Input(why.into()));
             }
             if matches!(direction, Direction::Output | Direction::InOut) {
                 fill(region.bytes, index, salt, Leg::Back);

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, sendmmsg, setsockopt, sockopt};
 use roce_udp::free_loopback;
 
-use super::{Ack, BATCH, CONTROL, PATIENCE, Packets, Start, WAITS, Wait, is_nothing, socket};
+use super::{Ack, BATCH, CONTROL, Packets, Start, TIME_LIMIT, WAITS, Wait, is_nothing, socket};
 use crate::{
     side::{Effort, Measure, Work},
     sides::{
@@ -28,7 +28,7 @@ const ACKS_PER_WINDOW: u64 = 4;
 const MOST_LOSSY: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
-struct Settings {
+struct SourceConfig {
     /// The window in bytes.
     window: u64,
     wait: Wait,
@@ -42,7 +42,7 @@ pub(in crate::sides) struct Source {
     /// As many packets as make one message, rounded up to what is sent together.
     data: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
-    settings: Settings,
+    config: SourceConfig,
     run: u64,
 }
 
@@ -58,13 +58,13 @@ impl Source {
         let together = packets.together() * packets.datagram();
         let data = vec![0x5a; MESSAGE.next_multiple_of(together)];
         let headers = MultiHeaders::preallocate(BATCH, None);
-        let settings = Settings { window: WINDOWS[0], wait: Wait::Block, fill: Fill::new() };
-        Ok(Self { packets, socket, data, headers, settings, run: 0 })
+        let config = SourceConfig { window: WINDOWS[0], wait: Wait::Block, fill: Fill::new() };
+        Ok(Self { packets, socket, data, headers, config, run: 0 })
     }
 
     /// Sends about so many messages. `None` if something was lost.
     fn send(&mut self, messages: u64) -> anyhow::Result<Option<Duration>> {
-        let Settings { window, wait, .. } = self.settings;
+        let SourceConfig { window, wait, .. } = self.config;
         let (datagram, together) = (self.packets.datagram(), self.packets.together() as u64);
         let window = (window / datagram as u64).max(2 * together);
         let packets = self.packets_of(messages);
@@ -96,7 +96,7 @@ impl Source {
     /// Announces a run until the sink has acknowledged it. Packets of an earlier run that lost some may still be on
     /// their way and delay the announcement.
     fn announce(&self, start: Start) -> anyhow::Result<()> {
-        let deadline = Instant::now() + 20 * PATIENCE;
+        let deadline = Instant::now() + 20 * TIME_LIMIT;
         self.socket.send(&start.encode())?;
         while Instant::now() < deadline {
             let mut bytes = [0; CONTROL];
@@ -133,7 +133,7 @@ impl Source {
     fn acknowledged(&self) -> anyhow::Result<Option<u64>> {
         let mut bytes = [0; CONTROL];
         loop {
-            let wait = self.settings.wait;
+            let wait = self.config.wait;
             match wait.until(|flags| recv(self.socket.as_raw_fd(), &mut bytes, flags)) {
                 Ok(_) => match Ack::decode(&bytes) {
                     Some(Ack { run, lost: true, .. }) if run == self.run => return Ok(None),
@@ -152,8 +152,8 @@ impl Source {
             if let Some(time) = self.send(messages)? {
                 return Ok(time);
             }
-            self.settings.window /= 2;
-            eprintln!("raw UDP lost packets; repeated with a window of {} KiB", self.settings.window >> 10);
+            self.config.window /= 2;
+            eprintln!("raw UDP lost packets; repeated with a window of {} KiB", self.config.window >> 10);
         }
         bail!("raw UDP loses packets however small the window is: this machine is too busy to measure");
     }
@@ -183,34 +183,34 @@ fn send_batch(
 impl Measure for Source {
     /// Tries all settings, and keeps the fastest.
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        let mut best: Option<(f64, Settings)> = None;
+        let mut best: Option<(f64, SourceConfig)> = None;
         for wait in WAITS {
             for window in WINDOWS {
                 let mut fill = Fill::new();
-                self.settings = Settings { window, wait, fill };
+                self.config = SourceConfig { window, wait, fill };
                 let rate = fill.warm_up(effort, |messages| self.send_all(messages))?;
                 // A window that lost packets has become another one.
-                if self.settings.window == window && best.as_ref().is_none_or(|(most, _)| rate > *most) {
-                    best = Some((rate, Settings { window, wait, fill }));
+                if self.config.window == window && best.as_ref().is_none_or(|(most, _)| rate > *most) {
+                    best = Some((rate, SourceConfig { window, wait, fill }));
                 }
             }
         }
-        let (_, settings) = best.context("raw UDP lost packets with every window")?;
-        self.settings = settings;
-        let how = match settings.wait {
+        let (_, config) = best.context("raw UDP lost packets with every window")?;
+        self.config = config;
+        let how = match config.wait {
             Wait::Block => "sleeps at once",
             Wait::Adaptive => "waits adaptively",
             Wait::Spin => "spins",
         };
-        Ok(format!("UDP {how}, window {} KiB", settings.window >> 10))
+        Ok(format!("UDP {how}, window {} KiB", config.window >> 10))
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let settings = self.settings;
-        let time = self.send_all(settings.fill.amount)?;
+        let config = self.config;
+        let time = self.send_all(config.fill.amount)?;
         // A run that lost packets must not slow down the following ones.
-        self.settings = settings;
-        let messages = settings.fill.amount;
+        self.config = config;
+        let messages = config.fill.amount;
         let bytes = self.packets_of(messages) * self.packets.mtu as u64;
         ensure!(bytes > 0, "nothing was sent");
         Ok(goodput(bytes, time))

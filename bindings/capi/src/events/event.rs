@@ -5,7 +5,7 @@ use std::{ffi::c_void, ptr};
 use naa_events::{Descriptor, Event};
 
 use crate::{
-    handles::{Patience, Table},
+    handles::{HandleTable, WaitLimit},
     native::{
         naa_result,
         result::{Problem, guarded},
@@ -44,7 +44,7 @@ pub struct naa_event {
     pub has_tick: bool,
 }
 
-static EVENTS: Table<Event> = Table::new("an event", 0x4e45);
+static EVENTS: HandleTable<Event> = HandleTable::new("an event", 0x4e45);
 
 impl naa_event {
     pub(super) const NONE: Self = Self {
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn naa_event_delivered_again(token: u64, again: *mut bool)
 pub unsafe extern "C" fn naa_event_release(token: u64) -> naa_result {
     guarded(|| {
         let handle = usize::try_from(token).unwrap_or(usize::MAX);
-        drop(EVENTS.remove(handle, Patience::Endless)?);
+        drop(EVENTS.remove(handle, WaitLimit::Unlimited)?);
         Ok(())
     })
 }

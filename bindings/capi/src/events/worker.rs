@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use naa_events::{Config, Event, Source};
+use naa_events::{BridgeAddress, Config, Event};
 
 use super::{
     event::naa_event,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     boundary,
-    handles::{InUse, Misuse, Patience, Table},
+    handles::{HandleTable, InUse, Misuse, WaitLimit},
     log,
     native::{
         address, naa_result,
@@ -42,15 +42,15 @@ pub struct naa_worker_stats {
     pub held: u64,
 }
 
-static WORKERS: Table<Worker> = Table::new("a worker", 0x4e57);
+static WORKERS: HandleTable<WorkerHandle> = HandleTable::new("a worker", 0x4e57);
 
 #[derive(Debug)]
-struct Worker {
+struct WorkerHandle {
     worker: naa_events::Worker,
     description: CString,
 }
 
-fn get(worker: *const naa_worker) -> Result<InUse<'static, Worker>, Misuse> {
+fn get(worker: *const naa_worker) -> Result<InUse<'static, WorkerHandle>, Misuse> {
     WORKERS.get(worker.addr())
 }
 
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn naa_worker_open(
         let text =
             text.ok_or_else(|| Problem::argument("source is NULL; give the bridge's, \"10.9.0.1\""))?;
         let opened = open(text, &config)?;
-        let handle = WORKERS.insert(Worker { worker: opened, description: CString::default() })?;
+        let handle = WORKERS.insert(WorkerHandle { worker: opened, description: CString::default() })?;
         // SAFETY: the caller's contract.
         unsafe { give(worker, ptr::without_provenance_mut(handle), "worker") }
     })
@@ -98,7 +98,7 @@ fn open(text: &str, config: &Config) -> Result<naa_events::Worker, Problem> {
     let addresses = address::resolve(text)?;
     let opened =
         naa_host::try_each(text.trim(), &addresses, config.session.setup_timeout, |address, limit| {
-            match naa_events::Worker::open_within(&Source::Remote(address), config, limit) {
+            match naa_events::Worker::open_within(&BridgeAddress::Remote(address), config, limit) {
                 Ok(worker) => Ok(Ok(worker)),
                 Err(naa_events::Error::Session(error)) => Err(error),
                 // The bridge was reached, so another address would not help.
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn naa_worker_get_stats(
     stats: *mut naa_worker_stats,
 ) -> naa_result {
     guarded(|| {
-        let naa_events::Stats { events, bytes, reconnects, held, .. } = get(worker)?.worker.stats();
+        let naa_events::WorkerCounters { events, bytes, reconnects, held, .. } = get(worker)?.worker.stats();
         // SAFETY: the caller's contract.
         unsafe { give(stats, naa_worker_stats { events, bytes, reconnects, held }, "stats") }
     })
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn naa_worker_describe(worker: *mut naa_worker) -> *const 
 pub unsafe extern "C" fn naa_worker_close(worker: *mut naa_worker) -> naa_result {
     guarded(|| {
         if !worker.is_null() {
-            drop(WORKERS.remove(worker.addr(), Patience::Brief)?);
+            drop(WORKERS.remove(worker.addr(), WaitLimit::Brief)?);
         }
         Ok(())
     })

@@ -15,12 +15,12 @@ use std::{
 
 use super::{
     array::CArray,
-    layout::{Context, MainContext, MrInternal, MrLocal, MrPeer, NextContext},
+    layout::{CommContext, MainContext, MrInternal, MrLocal, MrPeer, NextContext},
 };
 
 /// The header that the program was compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum HeaderVersion {
     Main,
     Next,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Public {
     block: NonNull<Block>,
     /// To the program, with the end of this.
     left: bool,
-    layout: Layout,
+    version: HeaderVersion,
     locals: CArray<MrLocal>,
     peers: CArray<MrPeer>,
     internals: CArray<MrInternal>,
@@ -113,9 +113,9 @@ macro_rules! field {
         pub(crate) fn $get(&self) -> $type {
             // SAFETY: the block is of this layout, and as long as `self`; no reference to a field exists.
             unsafe {
-                match self.layout {
-                    Layout::Main => (&raw const (*self.main()).$field).read_volatile(),
-                    Layout::Next => (&raw const (*self.next()).$field).read_volatile(),
+                match self.version {
+                    HeaderVersion::Main => (&raw const (*self.main()).$field).read_volatile(),
+                    HeaderVersion::Next => (&raw const (*self.next()).$field).read_volatile(),
                 }
             }
         }
@@ -124,9 +124,9 @@ macro_rules! field {
         pub(crate) fn $set(&self, value: $type) {
             // SAFETY: as for reading.
             unsafe {
-                match self.layout {
-                    Layout::Main => (&raw mut (*self.main()).$field).write_volatile(value),
-                    Layout::Next => (&raw mut (*self.next()).$field).write_volatile(value),
+                match self.version {
+                    HeaderVersion::Main => (&raw mut (*self.main()).$field).write_volatile(value),
+                    HeaderVersion::Next => (&raw mut (*self.next()).$field).write_volatile(value),
                 }
             }
         }
@@ -135,21 +135,21 @@ macro_rules! field {
 
 impl Public {
     /// In state INIT, with NAAICE's defaults; everything else is zero.
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(version: HeaderVersion) -> Self {
         // By malloc, since programs free what they are left with.
         // SAFETY: takes no pointers.
         let block = unsafe { libc::calloc(1, size_of::<Block>()) }.cast();
         let Some(block) = NonNull::new(block) else { handle_alloc_error(std::alloc::Layout::new::<Block>()) };
         let (locals, peers, internals) =
             (CArray::new(Vec::new()), CArray::new(Vec::new()), CArray::new(Vec::new()));
-        let public = Self { block, left: false, layout, locals, peers, internals };
+        let public = Self { block, left: false, version, locals, peers, internals };
         public.set_timeout(DEFAULT_TIMEOUT);
         public.set_retry_count(DEFAULT_RETRY_COUNT);
         public
     }
 
     /// For the program, which knows what it points to.
-    pub(crate) fn as_ptr(&self) -> *mut Context {
+    pub(crate) fn as_ptr(&self) -> *mut CommContext {
         self.block.as_ptr().cast()
     }
 
@@ -158,8 +158,8 @@ impl Public {
         self.left = true;
     }
 
-    pub(crate) fn layout(&self) -> Layout {
-        self.layout
+    pub(crate) fn version(&self) -> HeaderVersion {
+        self.version
     }
 
     fn main(&self) -> *mut MainContext {
@@ -215,9 +215,11 @@ impl Public {
         let code = u8::try_from(value).unwrap_or(u8::MAX);
         // SAFETY: as for other fields.
         unsafe {
-            match self.layout {
-                Layout::Main => (&raw mut (*self.main()).naa_returncode).write_volatile(code),
-                Layout::Next => (&raw mut (*self.next()).response_user_immediate).write_volatile(value),
+            match self.version {
+                HeaderVersion::Main => (&raw mut (*self.main()).naa_returncode).write_volatile(code),
+                HeaderVersion::Next => {
+                    (&raw mut (*self.next()).response_user_immediate).write_volatile(value)
+                }
             }
         }
     }
@@ -225,16 +227,16 @@ impl Public {
     pub(crate) fn answer(&self) -> u32 {
         // SAFETY: as for other fields.
         unsafe {
-            match self.layout {
-                Layout::Main => (&raw const (*self.main()).naa_returncode).read_volatile().into(),
-                Layout::Next => (&raw const (*self.next()).response_user_immediate).read_volatile(),
+            match self.version {
+                HeaderVersion::Main => (&raw const (*self.main()).naa_returncode).read_volatile().into(),
+                HeaderVersion::Next => (&raw const (*self.next()).response_user_immediate).read_volatile(),
             }
         }
     }
 
     /// Only `next` has such a field.
     pub(crate) fn set_response_received(&self, received: bool) {
-        if self.layout == Layout::Next {
+        if self.version == HeaderVersion::Next {
             // SAFETY: as for other fields.
             unsafe { (&raw mut (*self.next()).response_received).write_volatile(received) };
         }
@@ -297,8 +299,8 @@ mod tests {
 
     #[test]
     fn both_layouts_have_the_fields_where_programs_look() {
-        for (layout, bytes_received) in [(Layout::Main, 124), (Layout::Next, 132)] {
-            let public = Public::new(layout);
+        for (version, bytes_received) in [(HeaderVersion::Main, 124), (HeaderVersion::Next, 132)] {
+            let public = Public::new(version);
             public.set_bytes_received(0x0102_0304);
             public.set_state(State::Finished);
             public.set_answer(17);
@@ -312,14 +314,14 @@ mod tests {
 
     #[test]
     fn a_return_code_beyond_a_byte_is_not_success() {
-        let public = Public::new(Layout::Main);
+        let public = Public::new(HeaderVersion::Main);
         public.set_answer(0x100);
         assert_eq!(public.answer(), 255);
     }
 
     #[test]
     fn arrays_are_the_programs_to_change() {
-        let mut public = Public::new(Layout::Main);
+        let mut public = Public::new(HeaderVersion::Main);
         let region = MrInternal { addr: 4096, size: 7 };
         public.set_internals(vec![region; 3]);
         // SAFETY: the program's side of it.

@@ -10,18 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_host::{Answer, Claim, Device, Dialect, FunctionCode, Opening, Outcome, Session, SessionConfig, U24};
+use naa_host::{
+    CallOutcome, CallResponse, Claim, Device, Dialect, FunctionCode, Session, SessionConfig, SessionSetup,
+    U24,
+};
 
 use self::regions::Terms;
 use super::{
-    context::{DEFAULT_TIMEOUT, Layout, Public, State},
+    context::{DEFAULT_TIMEOUT, HeaderVersion, Public, State},
     error::Error,
     registry::Object,
 };
 
 pub(crate) use self::{
-    connection::Event,
-    create::{Addresses, Memory, Request, check_amounts, function_code, sequential},
+    connection::RdmaCmEventType,
+    create::{Addresses, ContextConfig, ProgramMemory, check_amounts, function_code, sequential},
 };
 
 /// The regions are given up after this, whatever the context's timeout, unless `NAA_TIMEOUT` has another time: until the
@@ -32,7 +35,7 @@ const AGREE_LIMIT_PER_GIB: Duration = Duration::from_secs(2);
 
 /// A context made by `naaice_init_communication_context`, or by `naa_create`.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostContext {
     public: Public,
     peer: SocketAddr,
     phase: Phase,
@@ -42,7 +45,7 @@ pub(crate) struct Host {
     registered: Option<Terms>,
     /// When the connection, or the regions, are given up.
     give_up: Option<Instant>,
-    polling: polling::Rhythm,
+    polling: polling::PollPacing,
     _claim: Option<Claim>,
     // Last: everything above is of this device.
     device: Device,
@@ -52,17 +55,17 @@ pub(crate) struct Host {
 enum Phase {
     /// Nothing of the device is used yet.
     Fresh,
-    Opening(Box<Opening>),
+    Opening(Box<SessionSetup>),
     Session(Box<Session>),
     /// The session is over, for this reason.
     Over(String),
 }
 
-impl Object for Host {
+impl Object for HostContext {
     const KIND: &'static str = "the context of a host (naaice_init_communication_context, naa_create)";
 }
 
-impl Host {
+impl HostContext {
     pub(crate) fn public(&self) -> &Public {
         &self.public
     }
@@ -78,9 +81,9 @@ impl Host {
     }
 
     fn config(&self) -> SessionConfig {
-        let dialect = match self.public.layout() {
-            Layout::Main => Dialect::Main,
-            Layout::Next => Dialect::Next,
+        let dialect = match self.public.version() {
+            HeaderVersion::Main => Dialect::Main,
+            HeaderVersion::Next => Dialect::Next,
         };
         let retry_count = self.public.retry_count();
         SessionConfig { dialect, retry_count, ..SessionConfig::default() }
@@ -109,9 +112,9 @@ impl Host {
         match &self.phase {
             Phase::Fresh => "not connected",
             Phase::Opening(opening) => match opening.stage() {
-                naa_host::Stage::Idle | naa_host::Stage::Connecting => "not connected yet",
-                naa_host::Stage::Connected => "connected, without agreed regions",
-                naa_host::Stage::Agreeing | naa_host::Stage::Agreed => {
+                naa_host::SetupStage::Idle | naa_host::SetupStage::Connecting => "not connected yet",
+                naa_host::SetupStage::Connected => "connected, without agreed regions",
+                naa_host::SetupStage::Agreeing | naa_host::SetupStage::Agreed => {
                     "agreeing on regions (naaice_init_mrsp)"
                 }
             },
@@ -156,7 +159,7 @@ impl Host {
     /// servers listen for.
     pub(crate) fn send_error(&mut self) -> Result<(), Error> {
         match &self.phase {
-            Phase::Opening(opening) if opening.stage() >= naa_host::Stage::Connected => {
+            Phase::Opening(opening) if opening.stage() >= naa_host::SetupStage::Connected => {
                 self.give_up_for("the program told the accelerator of an error (MSG_MR_ERR)");
                 Ok(())
             }
@@ -209,7 +212,7 @@ impl Host {
             }
         }
         if let Err(error) = session.invoke(code, U24::from_le_bytes(user)) {
-            return Err(self.judge(error));
+            return Err(self.session_error(error));
         }
         self.public.set_response_received(false);
         self.public.set_writes_done(0);
@@ -219,7 +222,7 @@ impl Host {
     }
 
     /// After an error of the session's, which may be over.
-    fn judge(&mut self, error: naa_host::Error) -> Error {
+    fn session_error(&mut self, error: naa_host::Error) -> Error {
         match &self.phase {
             Phase::Session(session) if session.is_over() => self.fail(error.into()),
             _ => error.into(),
@@ -227,12 +230,12 @@ impl Host {
     }
 
     /// The call has ended.
-    fn finish(&mut self, outcome: Outcome) {
+    fn finish(&mut self, outcome: CallOutcome) {
         self.public.set_bytes_received(outcome.last_write_bytes);
         self.public.set_answer(match outcome.answer {
-            Answer::Success => 0,
-            Answer::Failure(code) => code.get(),
-            Answer::User(user) => user.get(),
+            CallResponse::Success => 0,
+            CallResponse::Failure(code) => code.get(),
+            CallResponse::User(user) => user.get(),
         });
         self.public.set_writes_done(self.public.inputs());
         self.retire_single_sends();

@@ -105,7 +105,7 @@ context! {
 /// What a program holds a pointer to; never looked at as such.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Context {
+pub struct CommContext {
     _private: [u8; 0],
 }
 

@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{
-    cm_event::{self, CmEvent},
-    context::Layout,
+    cm_event::{self, RdmaCmEvent},
+    context::HeaderVersion,
     error::Error,
-    host::{self, Addresses, Event, Host, Request},
-    layout::Context,
+    host::{self, Addresses, ContextConfig, HostContext, RdmaCmEventType},
+    layout::CommContext,
     outcome::{number, on_host},
     registry,
 };
@@ -32,8 +32,8 @@ struct Arrays {
 /// # Safety
 /// The contract is that of the constructors.
 unsafe fn create(
-    out: *mut *mut Context,
-    layout: Layout,
+    out: *mut *mut CommContext,
+    version: HeaderVersion,
     arrays: &Arrays,
     addresses: Addresses,
     function: u8,
@@ -58,8 +58,8 @@ unsafe fn create(
     let internals = internals.ok_or(Error::Pointer { what: "internal_mr_sizes" })?;
     let local = local.map_err(|_| Error::Text { what: "local_address" })?;
     let remote = remote.map_err(|_| Error::Text { what: "remote_address" })?;
-    let host = Host::create(Request {
-        layout,
+    let host = HostContext::create(ContextConfig {
+        version,
         parameters: params.iter().map(|param| param.cast()).zip(sizes.iter().copied()).collect(),
         internals: internals.to_vec(),
         addresses,
@@ -73,21 +73,21 @@ unsafe fn create(
 }
 
 /// Gives the context to the program, which holds it from now on.
-pub(super) fn keep(host: Host) -> *mut Context {
+pub(super) fn keep(host: HostContext) -> *mut CommContext {
     let pointer = host.public().as_ptr();
     registry::insert(pointer, host);
     pointer
 }
 
 macro_rules! constructor {
-    ($(#[$doc:meta])* $name:ident: $layout:expr) => {
+    ($(#[$doc:meta])* $name:ident: $version:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// Pointers are null or lead to as much as `naaice.h` says; parameters are the program's until the clean-up.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
-            comm_ctx: *mut *mut Context,
+            comm_ctx: *mut *mut CommContext,
             addr_offset: u64,
             param_sizes: *const usize,
             params: *const *mut c_char,
@@ -109,7 +109,7 @@ macro_rules! constructor {
             let sides = Sides { local: local_address, remote: remote_address, port: remote_cm_port };
             number("naaice_init_communication_context", || {
                 // SAFETY: this function's contract.
-                unsafe { create(comm_ctx, $layout, &arrays, Addresses::From(addr_offset), fncode, &sides) }
+                unsafe { create(comm_ctx, $version, &arrays, Addresses::From(addr_offset), fncode, &sides) }
             })
         }
     };
@@ -117,12 +117,12 @@ macro_rules! constructor {
 
 constructor! {
     /// Makes a context for programs with the struct of branch `main`.
-    naaice_init_communication_context: Layout::Main
+    naaice_init_communication_context: HeaderVersion::Main
 }
 
 constructor! {
     /// Makes a context for programs with the struct of branch `next`.
-    naaice_next_init_communication_context: Layout::Next
+    naaice_next_init_communication_context: HeaderVersion::Next
 }
 
 /// Makes a context for programs with the struct of branch `next`, which alone has this function.
@@ -131,7 +131,7 @@ constructor! {
 /// The same as of `naaice_init_communication_context`; there are as many addresses as regions, internal ones first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_init_communication_context_with_addresses(
-    comm_ctx: *mut *mut Context,
+    comm_ctx: *mut *mut CommContext,
     naa_addresses: *const u64,
     params: *const *mut c_char,
     params_amount: c_uint,
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn naaice_init_communication_context_with_addresses(
         let sides = Sides { local: local_address, remote: remote_address, port: remote_cm_port };
         let addresses = Addresses::These(addresses.to_vec());
         // SAFETY: this function's contract; the sizes are slices.
-        unsafe { create(comm_ctx, Layout::Next, &arrays, addresses, fncode, &sides) }
+        unsafe { create(comm_ctx, HeaderVersion::Next, &arrays, addresses, fncode, &sides) }
     })
 }
 
@@ -175,44 +175,44 @@ macro_rules! on_context {
         /// # Safety
         /// None is needed for the pointer, which is looked up; for the program's memory what `naaice.h` says.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(comm_ctx: *mut Context) -> c_int {
+        pub unsafe extern "C" fn $name(comm_ctx: *mut CommContext) -> c_int {
             on_host(stringify!($name), comm_ctx, $method)
         }
     )*};
 }
 
 on_context! {
-    naaice_init_rdma_resources: Host::address_resolved;
-    naaice_setup_connection: Host::connect;
+    naaice_init_rdma_resources: HostContext::address_resolved;
+    naaice_setup_connection: HostContext::connect;
     naaice_poll_and_handle_connection_event: |host| {
         let event = host.next_event()?;
         host.handle_event(event)
     };
-    naaice_register_mrs: Host::register;
-    naaice_init_mrsp: Host::start_agreeing;
-    naaice_do_mrsp: Host::agree;
-    naaice_init_data_transfer: Host::invoke;
-    naaice_do_data_transfer: Host::call;
-    naaice_poll_cq_nonblocking: Host::poll;
-    naaice_poll_cq_blocking: Host::wait;
-    naaice_poll_cq_busy: Host::spin;
-    naaice_post_recv_mrsp: Host::receives_are_posted;
-    naaice_post_recv_data: Host::receives_are_posted;
+    naaice_register_mrs: HostContext::register;
+    naaice_init_mrsp: HostContext::start_agreeing;
+    naaice_do_mrsp: HostContext::agree;
+    naaice_init_data_transfer: HostContext::invoke;
+    naaice_do_data_transfer: HostContext::call;
+    naaice_poll_cq_nonblocking: HostContext::poll;
+    naaice_poll_cq_blocking: HostContext::wait;
+    naaice_poll_cq_busy: HostContext::spin;
+    naaice_post_recv_mrsp: HostContext::receives_are_posted;
+    naaice_post_recv_data: HostContext::receives_are_posted;
 }
 
 /// # Safety
 /// The pointer is null, or leads to an event to be filled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_poll_connection_event(
-    comm_ctx: *mut Context,
-    _ev: *mut CmEvent,
-    ev_cp: *mut CmEvent,
+    comm_ctx: *mut CommContext,
+    _ev: *mut RdmaCmEvent,
+    ev_cp: *mut RdmaCmEvent,
 ) -> c_int {
     on_host("naaice_poll_connection_event", comm_ctx, |host| {
         if ev_cp.is_null() || !ev_cp.is_aligned() {
             return Err(Error::Pointer { what: "ev_cp" });
         }
-        let event = CmEvent::of(host.next_event()?);
+        let event = RdmaCmEvent::of(host.next_event()?);
         // SAFETY: this function's contract; what is written is the start of the program's struct.
         unsafe { ev_cp.write(event) };
         Ok(())
@@ -225,7 +225,7 @@ macro_rules! handlers {
         /// # Safety
         /// The pointer is null, or leads to an event.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(comm_ctx: *mut Context, ev: *mut CmEvent) -> c_int {
+        pub unsafe extern "C" fn $name(comm_ctx: *mut CommContext, ev: *mut RdmaCmEvent) -> c_int {
             on_host(stringify!($name), comm_ctx, |host| {
                 // SAFETY: this function's contract.
                 let event = unsafe { cm_event::read(ev) }?;
@@ -239,17 +239,18 @@ macro_rules! handlers {
 }
 
 handlers! {
-    naaice_handle_addr_resolved: Event::AddrResolved;
-    naaice_handle_route_resolved: Event::RouteResolved;
-    naaice_handle_connection_established: Event::Established;
-    naaice_handle_error: Event::AddrError | Event::RouteError | Event::ConnectError | Event::Unreachable
-        | Event::Rejected | Event::Disconnected | Event::DeviceRemoval;
+    naaice_handle_addr_resolved: RdmaCmEventType::AddrResolved;
+    naaice_handle_route_resolved: RdmaCmEventType::RouteResolved;
+    naaice_handle_connection_established: RdmaCmEventType::Established;
+    naaice_handle_error: RdmaCmEventType::AddrError | RdmaCmEventType::RouteError
+        | RdmaCmEventType::ConnectError | RdmaCmEventType::Unreachable | RdmaCmEventType::Rejected
+        | RdmaCmEventType::Disconnected | RdmaCmEventType::DeviceRemoval;
 }
 
 /// # Safety
 /// The pointer is null, or leads to an event.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naaice_handle_other(comm_ctx: *mut Context, ev: *mut CmEvent) -> c_int {
+pub unsafe extern "C" fn naaice_handle_other(comm_ctx: *mut CommContext, ev: *mut RdmaCmEvent) -> c_int {
     on_host("naaice_handle_other", comm_ctx, |_| {
         // SAFETY: this function's contract.
         unsafe { cm_event::read(ev) }?;
@@ -261,7 +262,7 @@ pub unsafe extern "C" fn naaice_handle_other(comm_ctx: *mut Context, ev: *mut Cm
 /// The pointers are null, or lead to as many elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_set_parameter_mrs(
-    comm_ctx: *mut Context,
+    comm_ctx: *mut CommContext,
     n_parameter_mrs: c_uint,
     local_addrs: *const u64,
     remote_addrs: *const u64,
@@ -290,7 +291,7 @@ pub unsafe extern "C" fn naaice_set_parameter_mrs(
 /// The pointers are null, or lead to as many elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_set_internal_mrs(
-    comm_ctx: *mut Context,
+    comm_ctx: *mut CommContext,
     n_internal_mrs: c_uint,
     addrs: *const u64,
     sizes: *const usize,
@@ -311,23 +312,23 @@ macro_rules! on_parameter {
         /// # Safety
         /// None is needed: the pointer is looked up.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(comm_ctx: *mut Context, index: c_uint) -> c_int {
+        pub unsafe extern "C" fn $name(comm_ctx: *mut CommContext, index: c_uint) -> c_int {
             on_host(stringify!($name), comm_ctx, |host| $method(host, index))
         }
     )*};
 }
 
 on_parameter! {
-    naaice_set_input_mr: Host::set_input;
-    naaice_set_output_mr: Host::set_output;
-    naaice_set_singlesend_mr: Host::set_single_send;
+    naaice_set_input_mr: HostContext::set_input;
+    naaice_set_output_mr: HostContext::set_output;
+    naaice_set_singlesend_mr: HostContext::set_single_send;
 }
 
 /// # Safety
 /// None is needed: the pointer is looked up.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_set_bytes_to_send(
-    comm_ctx: *mut Context,
+    comm_ctx: *mut CommContext,
     mr_idx: c_int,
     number_bytes: c_int,
 ) -> c_int {
@@ -337,7 +338,7 @@ pub unsafe extern "C" fn naaice_set_bytes_to_send(
 /// # Safety
 /// The pointer is null, or leads to 3 bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naaice_set_immediate(comm_ctx: *mut Context, imm_bytes: *const u8) -> c_int {
+pub unsafe extern "C" fn naaice_set_immediate(comm_ctx: *mut CommContext, imm_bytes: *const u8) -> c_int {
     on_host("naaice_set_immediate", comm_ctx, |host| {
         // SAFETY: this function's contract.
         let bytes = unsafe { boundary::elements(imm_bytes, 3) };
@@ -361,7 +362,7 @@ pub struct WorkCompletion {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_handle_work_completion(
     wc: *const WorkCompletion,
-    comm_ctx: *mut Context,
+    comm_ctx: *mut CommContext,
 ) -> c_int {
     on_host("naaice_handle_work_completion", comm_ctx, |host| {
         // SAFETY: this function's contract.
@@ -374,7 +375,7 @@ pub unsafe extern "C" fn naaice_handle_work_completion(
 /// None is needed: the pointer is looked up.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naaice_send_message(
-    comm_ctx: *mut Context,
+    comm_ctx: *mut CommContext,
     message_type: c_uint,
     _errorcode: u8,
 ) -> c_int {
@@ -390,16 +391,16 @@ pub unsafe extern "C" fn naaice_send_message(
 /// # Safety
 /// None is needed: the pointer is looked up.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naaice_write_data(comm_ctx: *mut Context, fncode: u8) -> c_int {
+pub unsafe extern "C" fn naaice_write_data(comm_ctx: *mut CommContext, fncode: u8) -> c_int {
     on_host("naaice_write_data", comm_ctx, |host| host.write_data(fncode))
 }
 
 /// # Safety
 /// None is needed: the pointer is looked up. The context is gone then.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naaice_disconnect_and_cleanup(comm_ctx: *mut Context) -> c_int {
+pub unsafe extern "C" fn naaice_disconnect_and_cleanup(comm_ctx: *mut CommContext) -> c_int {
     number("naaice_disconnect_and_cleanup", || {
-        registry::remove::<Host>(comm_ctx)?.leave_struct();
+        registry::remove::<HostContext>(comm_ctx)?.leave_struct();
         Ok(())
     })
 }

@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_uint, c_void};
 use naa_host::{LOCAL_IP_VARIABLE, variable};
 
 use super::{
-    context::{Layout, Public, State},
+    context::{HeaderVersion, Public, State},
     error::Error,
-    host::{self, Addresses, Host, Memory, Request},
-    layout::Context,
+    host::{self, Addresses, ContextConfig, HostContext, ProgramMemory},
+    layout::CommContext,
     low_level::keep,
     outcome::number,
     registry,
@@ -18,7 +18,7 @@ use crate::{boundary, spec};
 /// `naa_param_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Param {
+pub struct NaaParam {
     pub addr: *mut c_void,
     pub size: usize,
     pub single_send: bool,
@@ -27,9 +27,9 @@ pub struct Param {
 /// `naa_handle`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Handle {
+pub struct NaaHandle {
     pub function_code: u32,
-    pub comm_ctx: *mut Context,
+    pub comm_ctx: *mut CommContext,
 }
 
 /// `naa_status`; `answer` is `naa_error` in branch `main`, `user_immediate` in `next`.
@@ -41,20 +41,21 @@ pub struct Status {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Param>() == 24 && size_of::<Handle>() == 16 && size_of::<Status>() == 16);
+const _: () =
+    assert!(size_of::<NaaParam>() == 24 && size_of::<NaaHandle>() == 16 && size_of::<Status>() == 16);
 
 /// What `naa_create` was given, as regions: an output at the address of an input is the same region.
 #[derive(Debug, Default)]
-struct Regions {
-    memory: Vec<Memory>,
+struct MergedParams {
+    memory: Vec<ProgramMemory>,
     /// What is sent of a region that is longer as an output.
     bytes_to_send: Vec<Option<usize>>,
     outputs: Vec<usize>,
     single_sends: Vec<usize>,
 }
 
-impl Regions {
-    fn of(inputs: &[Param], outputs: &[Param]) -> Self {
+impl MergedParams {
+    fn of(inputs: &[NaaParam], outputs: &[NaaParam]) -> Self {
         let mut regions = Self::default();
         for param in inputs {
             let index = regions.push(param);
@@ -75,13 +76,13 @@ impl Regions {
         regions
     }
 
-    fn push(&mut self, param: &Param) -> usize {
+    fn push(&mut self, param: &NaaParam) -> usize {
         self.memory.push((param.addr.cast(), param.size));
         self.bytes_to_send.push(None);
         self.memory.len() - 1
     }
 
-    fn note(&mut self, index: usize, param: &Param) {
+    fn note(&mut self, index: usize, param: &NaaParam) {
         if param.single_send {
             self.single_sends.push(index);
         }
@@ -97,19 +98,19 @@ impl Regions {
 }
 
 fn create(
-    layout: Layout,
+    version: HeaderVersion,
     function_code: u32,
-    inputs: &[Param],
-    outputs: &[Param],
-) -> Result<*mut Context, Error> {
+    inputs: &[NaaParam],
+    outputs: &[NaaParam],
+) -> Result<*mut CommContext, Error> {
     let function = host::function_code(function_code)?;
     let code = naa_host::FunctionCode::new(function).ok_or(Error::FunctionCode(function_code))?;
-    let regions = Regions::of(inputs, outputs);
+    let regions = MergedParams::of(inputs, outputs);
     let claim = spec::claim(code, inputs.len())?;
     let local = variable(LOCAL_IP_VARIABLE)?;
     let peer = claim.entry().peer;
-    let mut host = Host::create(Request {
-        layout,
+    let mut host = HostContext::create(ContextConfig {
+        version,
         parameters: regions.memory,
         internals: Vec::new(),
         addresses: Addresses::From(0),
@@ -139,7 +140,7 @@ fn create(
 }
 
 macro_rules! create {
-    ($(#[$doc:meta])* $name:ident: $layout:expr) => {
+    ($(#[$doc:meta])* $name:ident: $version:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -147,16 +148,16 @@ macro_rules! create {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             function_code: u32,
-            input_params: *const Param,
+            input_params: *const NaaParam,
             input_amount: c_uint,
-            output_params: *const Param,
+            output_params: *const NaaParam,
             output_amount: c_uint,
-            handle: *mut Handle,
+            handle: *mut NaaHandle,
         ) -> c_int {
             number("naa_create", || {
                 // SAFETY: this function's contract.
                 let handle = unsafe { boundary::exclusive(handle) }.ok_or(Error::Pointer { what: "handle" })?;
-                *handle = Handle { function_code: 0, comm_ctx: std::ptr::null_mut() };
+                *handle = NaaHandle { function_code: 0, comm_ctx: std::ptr::null_mut() };
                 // Each for itself: an output may be an input's region.
                 for amount in [input_amount, output_amount] {
                     host::check_amounts(amount.max(1) as usize, 0)?;
@@ -170,8 +171,8 @@ macro_rules! create {
                 };
                 let inputs = inputs.ok_or(Error::Pointer { what: "input_params" })?;
                 let outputs = outputs.ok_or(Error::Pointer { what: "output_params" })?;
-                let comm_ctx = create($layout, function_code, inputs, outputs)?;
-                *handle = Handle { function_code, comm_ctx };
+                let comm_ctx = create($version, function_code, inputs, outputs)?;
+                *handle = NaaHandle { function_code, comm_ctx };
                 Ok(())
             })
         }
@@ -180,12 +181,12 @@ macro_rules! create {
 
 create! {
     /// Makes a handle for programs with the structs of branch `main`.
-    naa_create: Layout::Main
+    naa_create: HeaderVersion::Main
 }
 
 create! {
     /// Makes a handle for programs with the structs of branch `next`.
-    naa_next_create: Layout::Next
+    naa_next_create: HeaderVersion::Next
 }
 
 /// Uses the context of a handle.
@@ -194,8 +195,8 @@ create! {
 /// The pointer is null, or leads to a handle.
 unsafe fn on_handle(
     name: &'static str,
-    handle: *const Handle,
-    f: impl FnOnce(&mut Host) -> Result<(), Error>,
+    handle: *const NaaHandle,
+    f: impl FnOnce(&mut HostContext) -> Result<(), Error>,
 ) -> c_int {
     number(name, || {
         // SAFETY: this function's contract.
@@ -207,15 +208,15 @@ unsafe fn on_handle(
 /// # Safety
 /// The pointer is null, or leads to a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naa_invoke(handle: *mut Handle) -> c_int {
+pub unsafe extern "C" fn naa_invoke(handle: *mut NaaHandle) -> c_int {
     // SAFETY: this function's contract.
-    unsafe { on_handle("naa_invoke", handle, Host::invoke) }
+    unsafe { on_handle("naa_invoke", handle, HostContext::invoke) }
 }
 
 /// # Safety
 /// The pointers are null, or lead to a handle, a bool and a status.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naa_test(handle: *mut Handle, flag: *mut bool, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn naa_test(handle: *mut NaaHandle, flag: *mut bool, status: *mut Status) -> c_int {
     // SAFETY: this function's contract.
     unsafe {
         on_handle("naa_test", handle, |host| {
@@ -225,7 +226,7 @@ pub unsafe extern "C" fn naa_test(handle: *mut Handle, flag: *mut bool, status: 
             flag.write(false);
             let polled = host.poll();
             flag.write(host.public().state().is_some_and(|state| state >= State::Finished));
-            tell(host.public(), status);
+            write_status(host.public(), status);
             polled
         })
     }
@@ -234,12 +235,12 @@ pub unsafe extern "C" fn naa_test(handle: *mut Handle, flag: *mut bool, status: 
 /// # Safety
 /// The pointers are null, or lead to a handle and a status.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naa_wait(handle: *mut Handle, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn naa_wait(handle: *mut NaaHandle, status: *mut Status) -> c_int {
     // SAFETY: this function's contract.
     unsafe {
         on_handle("naa_wait", handle, |host| {
             let waited = host.wait();
-            tell(host.public(), status);
+            write_status(host.public(), status);
             waited
         })
     }
@@ -248,11 +249,11 @@ pub unsafe extern "C" fn naa_wait(handle: *mut Handle, status: *mut Status) -> c
 /// # Safety
 /// The pointer is null, or leads to a handle. Its context is gone then.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn naa_finalize(handle: *mut Handle) -> c_int {
+pub unsafe extern "C" fn naa_finalize(handle: *mut NaaHandle) -> c_int {
     number("naa_finalize", || {
         // SAFETY: this function's contract.
         let handle = unsafe { boundary::exclusive(handle) }.ok_or(Error::Pointer { what: "handle" })?;
-        drop(registry::remove::<Host>(handle.comm_ctx)?);
+        drop(registry::remove::<HostContext>(handle.comm_ctx)?);
         handle.comm_ctx = std::ptr::null_mut();
         Ok(())
     })
@@ -260,7 +261,7 @@ pub unsafe extern "C" fn naa_finalize(handle: *mut Handle) -> c_int {
 
 /// # Safety
 /// The pointer is null, for programs that do not ask, or leads to a status.
-unsafe fn tell(public: &Public, status: *mut Status) {
+unsafe fn write_status(public: &Public, status: *mut Status) {
     if status.is_null() || !status.is_aligned() {
         return;
     }
@@ -274,15 +275,15 @@ unsafe fn tell(public: &Public, status: *mut Status) {
 mod tests {
     use super::*;
 
-    fn param(addr: usize, size: usize, single_send: bool) -> Param {
-        Param { addr: std::ptr::without_provenance_mut(addr), size, single_send }
+    fn param(addr: usize, size: usize, single_send: bool) -> NaaParam {
+        NaaParam { addr: std::ptr::without_provenance_mut(addr), size, single_send }
     }
 
     #[test]
     fn an_output_at_an_inputs_address_is_the_same_region() {
         let inputs = [param(0x1000, 8, false), param(0x2000, 8, true)];
         let outputs = [param(0x2000, 4, false), param(0x1000, 16, false), param(0x3000, 8, true)];
-        let regions = Regions::of(&inputs, &outputs);
+        let regions = MergedParams::of(&inputs, &outputs);
         let sizes: Vec<_> = regions.memory.iter().map(|&(_, size)| size).collect();
         assert_eq!(sizes, [16, 8, 8], "as long as the longer of both");
         assert_eq!(regions.bytes_to_send, [Some(8), None, None], "but no more is sent than the input has");

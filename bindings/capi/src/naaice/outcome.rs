@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
 };
 
-use super::{error::Error, host::Host, layout::Context, registry};
+use super::{error::Error, host::HostContext, layout::CommContext, registry};
 use crate::{boundary, ulog};
 
 thread_local! {
@@ -31,8 +31,8 @@ pub(crate) fn number(name: &'static str, f: impl FnOnce() -> Result<(), Error>) 
 /// The same, on the context of a host.
 pub(crate) fn on_host(
     name: &'static str,
-    context: *mut Context,
-    f: impl FnOnce(&mut Host) -> Result<(), Error>,
+    context: *mut CommContext,
+    f: impl FnOnce(&mut HostContext) -> Result<(), Error>,
 ) -> c_int {
     number(name, || registry::with(context, f))
 }

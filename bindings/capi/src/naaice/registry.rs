@@ -33,19 +33,19 @@ pub(crate) enum Misuse {
 #[derive(Clone)]
 struct Entry {
     kind: &'static str,
-    /// A `Slot<T>`.
-    slot: Arc<dyn Any + Send + Sync>,
+    /// An `ObjectEntry<T>`.
+    object: Arc<dyn Any + Send + Sync>,
 }
 
 /// `None` once removed, for threads that looked it up before.
-type Slot<T> = Mutex<Option<T>>;
+type ObjectEntry<T> = Mutex<Option<T>>;
 
 static ALIVE: LazyLock<Mutex<HashMap<usize, Entry>>> = LazyLock::new(Mutex::default);
 
 /// Registers `object` under `pointer`.
 pub(crate) fn insert<T: Object>(pointer: *const impl Sized, object: T) {
-    let slot: Arc<Slot<T>> = Arc::new(Mutex::new(Some(object)));
-    let entry = Entry { kind: T::KIND, slot };
+    let object: Arc<ObjectEntry<T>> = Arc::new(Mutex::new(Some(object)));
+    let entry = Entry { kind: T::KIND, object };
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.addr(), entry);
 }
 
@@ -58,33 +58,36 @@ where
     T: Object,
     E: From<Misuse>,
 {
-    let slot = look_up::<T>(pointer.addr())?;
-    exclusively(&slot, |object| object.as_mut().map(f))?
+    let object = look_up::<T>(pointer.addr())?;
+    exclusively(&object, |object| object.as_mut().map(f))?
         .unwrap_or_else(|| Err(Misuse::Unknown(T::KIND).into()))
 }
 
 /// What `pointer` stood for; now it stands for nothing.
 pub(crate) fn remove<T: Object>(pointer: *const impl Sized) -> Result<T, Misuse> {
-    let slot = look_up::<T>(pointer.addr())?;
-    exclusively(&slot, |object| {
+    let object = look_up::<T>(pointer.addr())?;
+    exclusively(&object, |object| {
         ALIVE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pointer.addr());
         object.take()
     })?
     .ok_or(Misuse::Unknown(T::KIND))
 }
 
-fn look_up<T: Object>(address: usize) -> Result<Arc<Slot<T>>, Misuse> {
+fn look_up<T: Object>(address: usize) -> Result<Arc<ObjectEntry<T>>, Misuse> {
     if address == 0 {
         return Err(Misuse::Null(T::KIND));
     }
     let entry = ALIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&address).cloned();
-    let Entry { kind, slot } = entry.ok_or(Misuse::Unknown(T::KIND))?;
-    slot.downcast().map_err(|_| Misuse::Kind { is: kind, needed: T::KIND })
+    let Entry { kind, object } = entry.ok_or(Misuse::Unknown(T::KIND))?;
+    object.downcast().map_err(|_| Misuse::Kind { is: kind, needed: T::KIND })
 }
 
 /// A panic before left the object as it was then; it is still of one piece.
-fn exclusively<T: Object, R>(slot: &Slot<T>, f: impl FnOnce(&mut Option<T>) -> R) -> Result<R, Misuse> {
-    match slot.try_lock() {
+fn exclusively<T: Object, R>(
+    object: &ObjectEntry<T>,
+    f: impl FnOnce(&mut Option<T>) -> R,
+) -> Result<R, Misuse> {
+    match object.try_lock() {
         Ok(mut object) => Ok(f(&mut object)),
         Err(TryLockError::Poisoned(poisoned)) => Ok(f(&mut poisoned.into_inner())),
         Err(TryLockError::WouldBlock) => Err(Misuse::Busy(T::KIND)),

@@ -12,31 +12,31 @@ use super::{
     naa_session,
     outcome::naa_outcome,
     result::{Problem, naa_result::*},
-    session::{Session, get},
+    session::{SessionHandle, get},
 };
 use crate::handles::InUse;
 
 /// A call of the program's array of sessions.
-struct Call {
-    session: InUse<'static, Session>,
+struct PendingCall {
+    session: InUse<'static, SessionHandle>,
     /// Where in the array.
     place: usize,
 }
 
-impl Borrow<naa_host::Session> for Call {
+impl Borrow<naa_host::Session> for PendingCall {
     fn borrow(&self) -> &naa_host::Session {
         &self.session.host
     }
 }
 
-impl BorrowMut<naa_host::Session> for Call {
+impl BorrowMut<naa_host::Session> for PendingCall {
     fn borrow_mut(&mut self) -> &mut naa_host::Session {
         &mut self.session.host
     }
 }
 
 /// The calls that are under way.
-fn calls(handles: &[*mut naa_session]) -> Result<Vec<Call>, Problem> {
+fn calls(handles: &[*mut naa_session]) -> Result<Vec<PendingCall>, Problem> {
     let mut calls = Vec::with_capacity(handles.len());
     for (place, &handle) in handles.iter().enumerate().filter(|(_, handle)| !handle.is_null()) {
         let session = get(handle).map_err(|misuse| {
@@ -47,7 +47,7 @@ fn calls(handles: &[*mut naa_session]) -> Result<Vec<Call>, Problem> {
             }
         })?;
         if session.host.is_in_call() {
-            calls.push(Call { session, place });
+            calls.push(PendingCall { session, place });
         }
     }
     Ok(calls)
@@ -89,7 +89,7 @@ pub(super) unsafe fn wait_all(
     }
     let until = deadline(timeout_ms);
     let mut first: Option<(usize, Problem)> = None;
-    for Call { session, place: at } in &mut calls {
+    for PendingCall { session, place: at } in &mut calls {
         // SAFETY: the caller's contract.
         let ended = unsafe { one_of_all(session, until, place(*at)) };
         let problem = match ended {
@@ -109,7 +109,7 @@ pub(super) unsafe fn wait_all(
 /// # Safety
 /// `outcome` points to a place unless NULL.
 unsafe fn one_of_all(
-    session: &mut Session,
+    session: &mut SessionHandle,
     until: Option<Instant>,
     outcome: *mut naa_outcome,
 ) -> Result<bool, Problem> {

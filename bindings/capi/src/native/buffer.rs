@@ -15,7 +15,7 @@ use super::{
     naa_result,
     result::{Problem, guarded},
 };
-use crate::handles::{Patience, Table};
+use crate::handles::{HandleTable, WaitLimit};
 
 /// Memory for regions of many sessions, one after another or at once.
 ///
@@ -25,7 +25,7 @@ use crate::handles::{Patience, Table};
 #[derive(Debug)]
 pub struct naa_buffer(());
 
-static BUFFERS: Table<Memory> = Table::new("a buffer", 0x4e42);
+static BUFFERS: HandleTable<Memory> = HandleTable::new("a buffer", 0x4e42);
 
 /// The buffers by address. They do not overlap.
 static LIVING: Mutex<BTreeMap<usize, Memory>> = Mutex::new(BTreeMap::new());
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn naa_buffer_free(buffer: *mut naa_buffer) -> naa_result 
         if buffer.is_null() {
             return Ok(());
         }
-        let memory = BUFFERS.remove(buffer.addr(), Patience::Endless)?;
+        let memory = BUFFERS.remove(buffer.addr(), WaitLimit::Unlimited)?;
         living().remove(&memory.as_ptr().addr());
         Ok(())
     })

@@ -9,7 +9,7 @@ use super::{
     any, naa_result,
     outcome::{failure, naa_outcome},
     result::{Problem, guarded, naa_result::*},
-    session::{Session, get, give, naa_session},
+    session::{SessionHandle, get, give, naa_session},
 };
 use crate::boundary;
 
@@ -169,7 +169,7 @@ pub(super) fn function_code(function: i32) -> Result<FunctionCode, Problem> {
     code.ok_or_else(|| Problem::argument(format!("{function} is no function code; they are 1 to 127")))
 }
 
-fn start(session: &mut Session, function: i32, user: u32) -> Result<(), Problem> {
+fn start(session: &mut SessionHandle, function: i32, user: u32) -> Result<(), Problem> {
     let function = function_code(function)?;
     let user = U24::new(user)
         .ok_or_else(|| Problem::argument(format!("user is {user:#x}; it has 24 bits, up to 0xffffff")))?;
@@ -180,7 +180,11 @@ fn start(session: &mut Session, function: i32, user: u32) -> Result<(), Problem>
 
 /// # Safety
 /// `outcome` points to a place unless NULL.
-unsafe fn wait(session: &mut Session, timeout_ms: i32, outcome: *mut naa_outcome) -> Result<(), Problem> {
+unsafe fn wait(
+    session: &mut SessionHandle,
+    timeout_ms: i32,
+    outcome: *mut naa_outcome,
+) -> Result<(), Problem> {
     let waited = session.host.wait_until(deadline(timeout_ms));
     // SAFETY: the caller's contract.
     match unsafe { report(session, waited, outcome) }? {
@@ -200,8 +204,8 @@ pub(super) fn deadline(timeout_ms: i32) -> Option<Instant> {
 /// # Safety
 /// `to` points to a place unless NULL.
 pub(super) unsafe fn report(
-    session: &Session,
-    ended: Result<Option<naa_host::Outcome>, naa_host::Error>,
+    session: &SessionHandle,
+    ended: Result<Option<naa_host::CallOutcome>, naa_host::Error>,
     to: *mut naa_outcome,
 ) -> Result<bool, Problem> {
     let ended = match ended {
@@ -234,7 +238,7 @@ pub(super) unsafe fn write(to: *mut naa_outcome, outcome: naa_outcome) {
 }
 
 /// The status block of the last call, if it was one of a built-in function and there is a status block.
-fn status(session: &Session, function: FunctionCode) -> Option<StatusBlock> {
+fn status(session: &SessionHandle, function: FunctionCode) -> Option<StatusBlock> {
     if !BUILT_IN.contains(&function.get()) {
         return None;
     }

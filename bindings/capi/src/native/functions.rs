@@ -10,7 +10,7 @@ use naa_host::{Catalogue, Device, Error, SessionConfig};
 use super::{
     naa_result,
     result::{Problem, guarded},
-    session::{Session, get, give, naa_session},
+    session::{SessionHandle, get, give, naa_session},
 };
 use crate::{boundary, handles::InUse};
 
@@ -52,7 +52,7 @@ impl Offered {
             .collect();
         let (of_each, _) = texts.as_chunks::<3>();
         let entry =
-            |(it, [name, parameters, description]): (&naa_host::Function, &[CString; 3])| naa_function {
+            |(it, [name, parameters, description]): (&naa_host::FunctionInfo, &[CString; 3])| naa_function {
                 code: it.code.get().into(),
                 name: name.as_ptr(),
                 parameters: parameters.as_ptr(),
@@ -141,9 +141,9 @@ pub unsafe extern "C" fn naa_session_find_function(
 /// ones take the stored answer. While the accelerator is asked, the session is not in use, so another thread may test its
 /// call or close it.
 fn offered(
-    session: InUse<'static, Session>,
+    session: InUse<'static, SessionHandle>,
     handle: *mut naa_session,
-) -> Result<InUse<'static, Session>, Problem> {
+) -> Result<InUse<'static, SessionHandle>, Problem> {
     session.host.not_over()?;
     if session.offered.is_some() {
         return Ok(session);

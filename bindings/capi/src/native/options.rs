@@ -2,7 +2,7 @@
 
 use std::{ffi::c_char, net::IpAddr, time::Duration};
 
-use naa_host::{CallTimeout, Choice, Dialect, Layout, LayoutChoice, SessionConfig, WaitMode};
+use naa_host::{CallTimeout, Dialect, Layout, LayoutChoice, ProviderChoice, SessionConfig, WaitMode};
 
 use super::{
     naa_result,
@@ -118,14 +118,14 @@ const LARGEST: usize = 4096;
 
 /// Options that were read.
 #[derive(Clone, Debug)]
-pub(super) struct Options {
+pub(super) struct SessionOptions {
     pub(super) config: SessionConfig,
     pub(super) local: Option<IpAddr>,
     /// `None`: as the environment has it.
-    pub(super) provider: Option<Choice>,
+    pub(super) provider: Option<ProviderChoice>,
 }
 
-impl Options {
+impl SessionOptions {
     /// # Safety
     /// If `options` is not NULL, it points to as many bytes as its first field says.
     pub(super) unsafe fn read(options: *const naa_options) -> Result<Self, Problem> {
@@ -152,11 +152,11 @@ pub(crate) unsafe fn local(address: *const c_char) -> Result<Option<IpAddr>, Pro
 }
 
 /// `None`: as the environment has it.
-pub(crate) fn provider(number: i32) -> Result<Option<Choice>, Problem> {
+pub(crate) fn provider(number: i32) -> Result<Option<ProviderChoice>, Problem> {
     match number {
         NAA_PROVIDER_DEFAULT => Ok(None),
-        NAA_PROVIDER_VERBS => Ok(Some(Choice::Verbs)),
-        NAA_PROVIDER_EMBEDDED => Ok(Some(Choice::Embedded)),
+        NAA_PROVIDER_VERBS => Ok(Some(ProviderChoice::Verbs)),
+        NAA_PROVIDER_EMBEDDED => Ok(Some(ProviderChoice::Embedded)),
         other => Err(bad("provider", &format!("{other} is no NAA_PROVIDER_..."))),
     }
 }

@@ -1,7 +1,7 @@
 //! How a call ended, for C.
 
 use mrsp::builtin::StatusBlock;
-use naa_host::{Error, FunctionCode, Outcome};
+use naa_host::{CallOutcome, Error, FunctionCode};
 
 use super::{naa_result, result::naa_result::*};
 
@@ -43,8 +43,8 @@ impl naa_outcome {
         Self { result, function: function.map_or(0, |function| function.get().into()), ..Self::NONE }
     }
 
-    pub(super) fn of(outcome: &Outcome, status: Option<&StatusBlock>) -> Self {
-        use naa_host::Answer::{Failure, Success, User};
+    pub(super) fn of(outcome: &CallOutcome, status: Option<&StatusBlock>) -> Self {
+        use naa_host::CallResponse::{Failure, Success, User};
         let (result, return_code, user) = match outcome.answer {
             Success => (NAA_OK, 0, 0),
             Failure(code) => (NAA_ERROR_FUNCTION, code.get(), 0),
@@ -63,7 +63,7 @@ impl naa_outcome {
 }
 
 /// The failure of a function as an error, with what its status block says.
-pub(super) fn failure(outcome: Outcome, status: Option<&StatusBlock>) -> Result<(), Error> {
+pub(super) fn failure(outcome: CallOutcome, status: Option<&StatusBlock>) -> Result<(), Error> {
     match outcome.into_result() {
         Err(Error::Function { peer, function, code, .. }) => {
             Err(Error::Function { peer, function, code, detail: status.map_or(0, |status| status.detail) })

@@ -35,14 +35,14 @@ pub struct naa_region {
 }
 
 /// What a session is made of.
-pub(super) struct Regions {
+pub(super) struct RegionList {
     pub(super) params: Vec<Param<'static>>,
     pub(super) memory: Vec<Memory>,
     /// The number of each region when internal ones are not counted; `None` for an internal region.
     pub(super) numbers: Vec<Option<usize>>,
 }
 
-impl Regions {
+impl RegionList {
     pub(super) fn read(regions: &[naa_region]) -> Result<Self, Problem> {
         let mut read = Self { params: Vec::new(), memory: Vec::new(), numbers: Vec::new() };
         for (index, region) in regions.iter().enumerate() {

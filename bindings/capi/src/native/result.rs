@@ -145,7 +145,7 @@ fn of_host(error: &Error) -> naa_result {
 fn of_events(error: &naa_events::Error) -> naa_result {
     use naa_events::Error;
     match error {
-        Error::Source(_) | Error::Geometry(_) => NAA_ERROR_ARGUMENT,
+        Error::Address(_) | Error::Geometry(_) => NAA_ERROR_ARGUMENT,
         Error::Session(error) => of_host(error),
         Error::Local { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => NAA_ERROR_TIMEOUT,
         Error::Local { .. } => NAA_ERROR_UNREACHABLE,

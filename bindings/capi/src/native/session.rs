@@ -13,13 +13,13 @@ use super::{
     call::function_code,
     functions::Offered,
     naa_result,
-    options::{Options, naa_options},
-    regions::{Regions, naa_region},
+    options::{SessionOptions, naa_options},
+    regions::{RegionList, naa_region},
     result::{Problem, guarded},
 };
 use crate::{
     boundary,
-    handles::{InUse, Misuse, Patience, Table},
+    handles::{HandleTable, InUse, Misuse, WaitLimit},
     log, spec,
 };
 
@@ -35,11 +35,11 @@ pub const NAA_SESSION_RUNNING: i32 = 1;
 /// It ended by an error; close it.
 pub const NAA_SESSION_OVER: i32 = 2;
 
-static SESSIONS: Table<Session> = Table::new("a session", 0x4e41);
+static SESSIONS: HandleTable<SessionHandle> = HandleTable::new("a session", 0x4e41);
 
 /// What a handle stands for.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SessionHandle {
     pub(super) host: naa_host::Session,
     /// The function of the last call.
     pub(super) function: Option<FunctionCode>,
@@ -54,7 +54,7 @@ pub(super) struct Session {
     _claim: Option<Claim>,
 }
 
-pub(super) fn get(session: *const naa_session) -> Result<InUse<'static, Session>, Misuse> {
+pub(super) fn get(session: *const naa_session) -> Result<InUse<'static, SessionHandle>, Misuse> {
     SESSIONS.get(session.addr())
 }
 
@@ -81,14 +81,15 @@ pub unsafe extern "C" fn naa_session_connect(
 ) -> naa_result {
     guarded(|| {
         // SAFETY: the caller's contract.
-        let (place, given) = unsafe { (Place::new(session)?, Given::read(regions, count, options)?) };
+        let (out, request) =
+            unsafe { (HandleOut::new(session)?, SessionRequest::read(regions, count, options)?) };
         // SAFETY: the caller's contract.
         let text =
             unsafe { boundary::text(address) }.map_err(|_| Problem::argument("address is not UTF-8"))?;
         let text =
             text.ok_or_else(|| Problem::argument("address is NULL; give the accelerator's, \"10.9.0.1\""))?;
-        let connected = given.connect(text.trim(), &address::resolve(text)?)?;
-        place.fill(given.session(connected, None))
+        let connected = request.connect(text.trim(), &address::resolve(text)?)?;
+        out.fill(request.session(connected, None))
     })
 }
 
@@ -111,10 +112,11 @@ pub unsafe extern "C" fn naa_session_connect_spec(
 ) -> naa_result {
     guarded(|| {
         // SAFETY: the caller's contract.
-        let (place, given) = unsafe { (Place::new(session)?, Given::read(regions, count, options)?) };
-        let claim = spec::claim(function_code(function)?, given.inputs).map_err(Error::Spec)?;
-        let connected = given.connect("", &[claim.entry().peer])?;
-        place.fill(given.session(connected, Some(claim)))
+        let (out, request) =
+            unsafe { (HandleOut::new(session)?, SessionRequest::read(regions, count, options)?) };
+        let claim = spec::claim(function_code(function)?, request.inputs).map_err(Error::Spec)?;
+        let connected = request.connect("", &[claim.entry().peer])?;
+        out.fill(request.session(connected, Some(claim)))
     })
 }
 
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn naa_session_close(session: *mut naa_session) -> naa_res
         if session.is_null() {
             return Ok(());
         }
-        let session = SESSIONS.remove(session.addr(), Patience::Brief)?;
+        let session = SESSIONS.remove(session.addr(), WaitLimit::Brief)?;
         Ok(session.host.finalize()?)
     })
 }
@@ -251,9 +253,9 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T, name: &'static str) -> Result
 }
 
 /// Where a new handle goes.
-struct Place(*mut *mut naa_session);
+struct HandleOut(*mut *mut naa_session);
 
-impl Place {
+impl HandleOut {
     /// # Safety
     /// If `place` is not NULL, it points to a pointer.
     unsafe fn new(place: *mut *mut naa_session) -> Result<Self, Problem> {
@@ -262,7 +264,7 @@ impl Place {
         Ok(Self(place))
     }
 
-    fn fill(self, session: Session) -> Result<(), Problem> {
+    fn fill(self, session: SessionHandle) -> Result<(), Problem> {
         let handle = SESSIONS.insert(session)?;
         // SAFETY: contract of `new`.
         unsafe { give(self.0, std::ptr::without_provenance_mut(handle), "session") }
@@ -270,13 +272,13 @@ impl Place {
 }
 
 /// What a session is asked for with.
-struct Given {
-    regions: Regions,
+struct SessionRequest {
+    regions: RegionList,
     inputs: usize,
-    options: Options,
+    options: SessionOptions,
 }
 
-impl Given {
+impl SessionRequest {
     /// # Safety
     /// The contract is that of [`naa_session_connect`].
     unsafe fn read(
@@ -285,11 +287,12 @@ impl Given {
         options: *const naa_options,
     ) -> Result<Self, Problem> {
         // SAFETY: the caller's contract.
-        let (options, regions) = unsafe { (Options::read(options)?, boundary::elements(regions, count)) };
+        let (options, regions) =
+            unsafe { (SessionOptions::read(options)?, boundary::elements(regions, count)) };
         let regions = regions.ok_or_else(|| {
             Problem::argument("regions is NULL or not aligned; it is an array of naa_region")
         })?;
-        Ok(Self { regions: Regions::read(regions)?, inputs: Regions::inputs(regions), options })
+        Ok(Self { regions: RegionList::read(regions)?, inputs: RegionList::inputs(regions), options })
     }
 
     /// Tries the addresses of `name` in turn, each for its share of the time.
@@ -315,15 +318,15 @@ impl Given {
         config: &SessionConfig,
     ) -> Result<(naa_host::Session, Device), Error> {
         let device = self.device(peer)?;
-        let Regions { params, .. } = &self.regions;
+        let RegionList { params, .. } = &self.regions;
         let session = naa_host::Session::connect_with(&device, peer, params, self.regions.buffers(), config)?;
         Ok((session, device))
     }
 
-    fn session(self, (host, device): (naa_host::Session, Device), claim: Option<Claim>) -> Session {
+    fn session(self, (host, device): (naa_host::Session, Device), claim: Option<Claim>) -> SessionHandle {
         // No text of ours has a zero byte.
         let description = format!("{}; {} layout", device.describe(), host.layout());
-        Session {
+        SessionHandle {
             host,
             function: None,
             device,
@@ -336,7 +339,7 @@ impl Given {
     }
 
     fn device(&self, peer: SocketAddr) -> Result<Device, Error> {
-        let Options { local, provider, .. } = &self.options;
+        let SessionOptions { local, provider, .. } = &self.options;
         match (*local, *provider) {
             (Some(local), Some(provider)) => Device::open_with(local, provider),
             (Some(local), None) => Device::open(local),

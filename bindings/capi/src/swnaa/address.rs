@@ -3,7 +3,7 @@
 use std::{fs, net::IpAddr};
 
 use naa_host::{Error, LOCAL_IP_VARIABLE, variable};
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 use roce_udp::socket::{self, InterfaceAddress};
 
 /// A local address and why it was taken, for people.
@@ -15,7 +15,7 @@ pub(crate) struct Chosen {
 
 /// `NAA_LOCAL_IP`; else the first address of an RDMA device, unless the embedded provider is asked for; else the first
 /// global address of an interface that is up; else 127.0.0.1.
-pub(crate) fn choose(provider: Choice) -> Result<Chosen, Error> {
+pub(crate) fn choose(provider: ProviderChoice) -> Result<Chosen, Error> {
     if let Some(value) = variable(LOCAL_IP_VARIABLE)? {
         let address = value.trim().parse().map_err(|_| Error::Environment {
             name: LOCAL_IP_VARIABLE,
@@ -25,12 +25,12 @@ pub(crate) fn choose(provider: Choice) -> Result<Chosen, Error> {
         return Ok(Chosen { address, why: format!("which {LOCAL_IP_VARIABLE} names") });
     }
     let addresses = socket::addresses().unwrap_or_default();
-    let has_device = |address| provider != Choice::Embedded && is_of_device(address, provider);
+    let has_device = |address| provider != ProviderChoice::Embedded && is_of_device(address, provider);
     Ok(first_of(&addresses, has_device, is_up))
 }
 
 /// An RDMA device serves `address`.
-fn is_of_device(address: IpAddr, provider: Choice) -> bool {
+fn is_of_device(address: IpAddr, provider: ProviderChoice) -> bool {
     naa_provider::choose(address, provider)
         .is_ok_and(|chosen| chosen.provider == naa_provider::Provider::Verbs)
 }

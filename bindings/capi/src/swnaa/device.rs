@@ -1,4 +1,4 @@
-//! Devices that masters of one process share: an address can be opened once.
+//! Devices that listeners of one process share: an address can be opened once.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use naa_provider::{Choice, DeviceConfig, Opened};
+use naa_provider::{DeviceConfig, Opened, ProviderChoice};
 use verbs::{Context, Driver, Error};
 
 /// By process, since a parent's are not its child's.
@@ -15,7 +15,7 @@ type Key = (u32, IpAddr);
 static OPENED: Mutex<BTreeMap<Key, Weak<dyn Driver>>> = Mutex::new(BTreeMap::new());
 
 /// The device on `local`, and which it is and why, for people.
-pub(crate) fn open(local: IpAddr, choice: Choice) -> Result<(Context, String), Error> {
+pub(crate) fn open(local: IpAddr, choice: ProviderChoice) -> Result<(Context, String), Error> {
     // Held while opening: two devices on one address would be in each other's way.
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (std::process::id(), local.to_canonical());

@@ -7,14 +7,14 @@ use std::{
     ffi::{c_int, c_void},
 };
 
-use crate::naaice::layout::Context;
+use crate::naaice::layout::CommContext;
 
 /// A kernel of NAAICE's `main`.
-pub(crate) type Kernel = unsafe extern "C" fn(*mut Context);
+pub(crate) type NaaiceKernel = unsafe extern "C" fn(*mut CommContext);
 /// `match_function_code`: leaves null where it knows no kernel.
-pub(crate) type Match = unsafe extern "C" fn(u8, *mut Option<Kernel>) -> c_int;
+pub(crate) type Match = unsafe extern "C" fn(u8, *mut Option<NaaiceKernel>) -> c_int;
 /// `rpc_function_t` of NAAICE's `next`: returns 0 or an error code.
-pub(crate) type Rpc = unsafe extern "C" fn(u8, *mut Context) -> u8;
+pub(crate) type Rpc = unsafe extern "C" fn(u8, *mut CommContext) -> u8;
 
 /// How the program's kernels are called.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! `struct context`, the part of a master that its program sees and frees.
+//! `struct context`, the part of a listener that its program sees and frees.
 //!
 //! Its arrays have as many places as the program's header says, so it is no Rust type. It is written through raw
 //! pointers only, and for the last time when a slot comes back: a program that sees all slots free may free it.
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::hook::Rpc;
-use crate::naaice::layout::{Context, MainContext};
+use crate::naaice::layout::{CommContext, MainContext};
 
 /// What stands before the arrays.
 #[repr(C)]
@@ -117,7 +117,7 @@ impl ProgramContext {
     ///
     /// # Safety
     /// It lives; one thread at a time does this or [`Self::returned`].
-    pub(crate) unsafe fn taken(self, id: u8, worker: *mut Context, top: usize) {
+    pub(crate) unsafe fn taken(self, id: u8, worker: *mut CommContext, top: usize) {
         // SAFETY: the caller's contract; `id` is one of the places.
         unsafe {
             self.worker_slot(id).write_volatile(worker);
@@ -155,7 +155,7 @@ impl ProgramContext {
     ///
     /// # Safety
     /// It lives, and `id` is one of its places.
-    pub(crate) unsafe fn worker(self, id: u8) -> *mut Context {
+    pub(crate) unsafe fn worker(self, id: u8) -> *mut CommContext {
         // SAFETY: the caller's contract.
         unsafe { self.worker_slot(id).read_volatile() }
     }
@@ -164,14 +164,14 @@ impl ProgramContext {
     ///
     /// # Safety
     /// It lives, and `id` is one of its places.
-    pub(crate) unsafe fn set_worker(self, id: u8, worker: *mut Context) {
+    pub(crate) unsafe fn set_worker(self, id: u8, worker: *mut CommContext) {
         // SAFETY: the caller's contract.
         unsafe { self.worker_slot(id).write_volatile(worker) };
     }
 
-    fn worker_slot(self, id: u8) -> *mut *mut Context {
+    fn worker_slot(self, id: u8) -> *mut *mut CommContext {
         // SAFETY: the array follows the head, and has a place for every id that is used.
-        unsafe { self.at.add(size_of::<Head>()).cast::<*mut Context>().add(usize::from(id)) }
+        unsafe { self.at.add(size_of::<Head>()).cast::<*mut CommContext>().add(usize::from(id)) }
     }
 }
 
@@ -180,7 +180,7 @@ fn top_offset(places: usize) -> usize {
     places.next_multiple_of(align_of::<c_int>())
 }
 
-const _: () = assert!(size_of::<Head>().is_multiple_of(align_of::<*mut Context>()));
+const _: () = assert!(size_of::<Head>().is_multiple_of(align_of::<*mut CommContext>()));
 #[cfg(target_arch = "x86_64")]
 const _: () = assert!(
     offset_of!(Head, total_connections_lifetime) == 40
@@ -204,7 +204,7 @@ mod tests {
                 let top = || (*context.head()).con_mng.add(top_offset(places)).cast::<c_int>().read();
                 assert_eq!(top(), places as c_int);
                 let last = (places - 1) as u8;
-                context.taken(last, 16 as *mut Context, places - 1);
+                context.taken(last, 16 as *mut CommContext, places - 1);
                 assert_eq!((top(), context.worker(last).addr()), (places as c_int - 1, 16));
                 context.returned(last, places);
                 assert_eq!((top(), context.worker(last).addr()), (places as c_int, 0));

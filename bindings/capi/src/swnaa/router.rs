@@ -5,39 +5,39 @@ use std::{io, sync::Arc, thread::JoinHandle};
 use verbs::{CmEvent, WaitMode, WaitOn};
 
 use super::{
-    master::{Master, Request},
-    told,
+    listener::{ConnectRequest, SwnaaListener},
+    server_log,
 };
 
-pub(crate) fn wait_on(master: &Master) -> WaitOn {
-    WaitOn { cq: None, channel: Some(master.channel.id()) }
+pub(crate) fn wait_on(listener: &SwnaaListener) -> WaitOn {
+    WaitOn { cq: None, channel: Some(listener.channel.id()) }
 }
 
-pub(crate) fn start(master: &Arc<Master>) -> io::Result<JoinHandle<()>> {
-    let master = master.clone();
-    std::thread::Builder::new().name("naaice-router".into()).spawn(move || run(&master))
+pub(crate) fn start(listener: &Arc<SwnaaListener>) -> io::Result<JoinHandle<()>> {
+    let listener = listener.clone();
+    std::thread::Builder::new().name("naaice-router".into()).spawn(move || run(&listener))
 }
 
-fn run(master: &Master) {
-    while !master.is_closing() {
-        if let Err(error) = master.context().wait(wait_on(master), WaitMode::Block, None) {
-            told::warn(&format_args!("the server cannot wait for hosts: {error}"));
+fn run(listener: &SwnaaListener) {
+    while !listener.is_closing() {
+        if let Err(error) = listener.context().wait(wait_on(listener), WaitMode::Block, None) {
+            server_log::warn(&format_args!("the server cannot wait for hosts: {error}"));
             return;
         }
-        while let Ok(Some(event)) = master.channel.next_event() {
-            route(master, event);
+        while let Ok(Some(event)) = listener.channel.next_event() {
+            route(listener, event);
         }
     }
 }
 
-fn route(master: &Master, event: CmEvent) {
+fn route(listener: &SwnaaListener, event: CmEvent) {
     match event {
-        CmEvent::ConnectRequest { id, endpoints, .. } => master.requested(Request { id, endpoints }),
+        CmEvent::ConnectRequest { id, endpoints, .. } => listener.requested(ConnectRequest { id, endpoints }),
         CmEvent::Established { id, .. } => {
-            if let Some(mailbox) = master.mailbox(id) {
+            if let Some(mailbox) = listener.mailbox(id) {
                 mailbox.establish();
             }
         }
-        event => master.gone(event.id()),
+        event => listener.gone(event.id()),
     }
 }

@@ -3,33 +3,33 @@
 use mrsp::ReturnCode;
 
 use super::{
-    connection::{Failed, Worker},
+    connection::{StepError, ThreadContext},
     hook::Hook,
 };
-use crate::naaice::{layout::Context, registry};
+use crate::naaice::{layout::CommContext, registry};
 
 pub(crate) fn with<T>(
-    worker: *mut Context,
-    act: impl FnOnce(&mut Worker) -> Result<T, Failed>,
-) -> Result<T, Failed> {
+    worker: *mut CommContext,
+    act: impl FnOnce(&mut ThreadContext) -> Result<T, StepError>,
+) -> Result<T, StepError> {
     registry::with(worker, act)
 }
 
-pub(crate) fn do_mrsp(worker: *mut Context) -> Result<(), Failed> {
-    with(worker, Worker::do_mrsp)
+pub(crate) fn do_mrsp(worker: *mut CommContext) -> Result<(), StepError> {
+    with(worker, ThreadContext::do_mrsp)
 }
 
 /// False if the host left instead of calling.
-pub(crate) fn receive_data_transfer(worker: *mut Context) -> Result<bool, Failed> {
-    with(worker, Worker::receive_data_transfer)
+pub(crate) fn receive_data_transfer(worker: *mut CommContext) -> Result<bool, StepError> {
+    with(worker, ThreadContext::receive_data_transfer)
 }
 
 /// False if the host left; it may have had the answer.
-pub(crate) fn do_data_transfer(worker: *mut Context, error: u8) -> Result<bool, Failed> {
+pub(crate) fn do_data_transfer(worker: *mut CommContext, error: u8) -> Result<bool, StepError> {
     with(worker, |worker| worker.do_data_transfer(error))
 }
 
-pub(crate) fn disconnect_and_cleanup(worker: *mut Context) -> Result<(), Failed> {
+pub(crate) fn disconnect_and_cleanup(worker: *mut CommContext) -> Result<(), StepError> {
     with(worker, |worker| {
         worker.clean_up();
         Ok(())
@@ -37,7 +37,7 @@ pub(crate) fn disconnect_and_cleanup(worker: *mut Context) -> Result<(), Failed>
 }
 
 /// Calls the program's kernel for the call that arrived; what the host is told beside the results, 0 for nothing.
-pub(crate) fn call_kernel(worker: *mut Context, hook: Hook) -> Result<u8, Failed> {
+pub(crate) fn call_kernel(worker: *mut CommContext, hook: Hook) -> Result<u8, StepError> {
     let fncode = with(worker, |worker| Ok(worker.public.fncode()))?;
     let unknown = u8::try_from(ReturnCode::UNKNOWN_FUNCTION.get()).unwrap_or(u8::MAX);
     // A host's function 128.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_server::{Choice, Config, Server, functions};
+use naa_server::{Config, ProviderChoice, Server, functions};
 
 #[path = "../../../../tests/src/capi/own.rs"]
 mod own;
@@ -20,9 +20,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// An accelerator on the loopback address with NAAICE's functions 1 to 3, and those of `functions`.
 pub fn server(address: &str) -> Server {
     let mut config = Config::new((address.parse::<std::net::IpAddr>().unwrap(), 0).into());
-    config.provider = Some(Choice::Embedded);
+    config.provider = Some(ProviderChoice::Embedded);
     // Calls that sleep need a thread each.
-    config.pool.workers = 16;
+    config.pool.pool_threads = 16;
     Server::start(config, functions::registry(own::all()).unwrap()).unwrap()
 }
 

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_server::{Choice, Config, Server, functions};
+use naa_server::{Config, ProviderChoice, Server, functions};
 
 #[path = "../../../../tests/src/capi/own.rs"]
 mod own;
@@ -23,17 +23,18 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// An accelerator at `ip` with the functions of `naa serve`, and those of `functions`.
 pub fn server(ip: &str) -> Server {
     let mut config = Config::new(SocketAddr::new(ip.parse::<IpAddr>().unwrap(), 12_345));
-    config.provider = Some(Choice::Embedded);
+    config.provider = Some(ProviderChoice::Embedded);
     config.max_sessions_per_peer = 512;
     // Calls that sleep need a thread each.
-    config.pool.workers = 64;
+    config.pool.pool_threads = 64;
     Server::start(config, functions::registry(own::all()).unwrap()).unwrap()
 }
 
 /// Names the address, in the process that is to be a server.
 const SERVE: &str = "NAA_TEST_SERVE";
 
-/// To be called first by the test named `test`: in the process that [`Victim::start`] made, it serves and never returns.
+/// To be called first by the test named `test`: in the process that [`AcceleratorProcess::start`] made, it serves and
+/// never returns.
 pub fn serve_if_asked() {
     if let Ok(ip) = std::env::var(SERVE) {
         let _server = server(&ip);
@@ -44,11 +45,11 @@ pub fn serve_if_asked() {
     }
 }
 
-/// An accelerator in a process of its own, killed by [`Victim::kill`] or when dropped.
+/// An accelerator in a process of its own, killed by [`AcceleratorProcess::kill`] or when dropped.
 #[derive(Debug)]
-pub struct Victim(Child);
+pub struct AcceleratorProcess(Child);
 
-impl Victim {
+impl AcceleratorProcess {
     /// `test`: the test of this program that calls [`serve_if_asked`].
     pub fn start(test: &str, ip: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -65,7 +66,7 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for AcceleratorProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -164,7 +165,7 @@ impl Program {
         let status = ended(&mut child);
         said.push_str(&rest.join().unwrap());
         let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-        judge(status, said, &errors, &self.0)
+        check_output(status, said, &errors, &self.0)
     }
 }
 
@@ -196,10 +197,15 @@ fn finish(mut child: Child, program: &Path) -> String {
     let said = thread::spawn(move || std::io::read_to_string(out).unwrap());
     let status = ended(&mut child);
     let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    judge(status, said.join().unwrap(), &errors, program)
+    check_output(status, said.join().unwrap(), &errors, program)
 }
 
-fn judge(status: Option<std::process::ExitStatus>, said: String, errors: &str, program: &Path) -> String {
+fn check_output(
+    status: Option<std::process::ExitStatus>,
+    said: String,
+    errors: &str,
+    program: &Path,
+) -> String {
     let well = status.is_some_and(|status| status.success()) && said.trim_end().ends_with("ok");
     let status = status.map_or("ended for its time".to_owned(), |status| status.to_string());
     assert!(well, "{}: {status}\n{said}\n{errors}", program.display());

@@ -63,7 +63,7 @@ pub fn compile(name: &str, compiler: &str, flags: &[&str], library: Library) -> 
 }
 
 /// A C server in a process of its own; killed when dropped.
-pub struct Server {
+pub struct ServerProcess {
     pub address: std::net::SocketAddr,
     child: Child,
     input: ChildStdin,
@@ -71,7 +71,7 @@ pub struct Server {
     program: PathBuf,
 }
 
-impl Server {
+impl ServerProcess {
     pub fn start(program: PathBuf, address: &str, arguments: &[&str]) -> Self {
         Self::start_saying(program, address, arguments, Stdio::inherit())
     }
@@ -167,7 +167,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -176,9 +176,9 @@ impl Drop for Server {
 }
 
 pub fn device(address: &str) -> Device {
-    Device::open_with(address.parse().unwrap(), naa_host::Choice::Embedded).unwrap()
+    Device::open_with(address.parse().unwrap(), naa_host::ProviderChoice::Embedded).unwrap()
 }
 
-pub fn connect(device: &Device, server: &Server, params: &[Param<'_>]) -> Session {
+pub fn connect(device: &Device, server: &ServerProcess, params: &[Param<'_>]) -> Session {
     Session::connect(device, server.address, params, &SessionConfig::default()).unwrap()
 }

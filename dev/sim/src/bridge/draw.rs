@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use ejfat::{
-    bridge::{self, Pressure, Target},
+    bridge::{self, BackPressure, EligibleWorkers},
     reassembly,
 };
 use simnet::Random;
 
 use super::{
     super::plan::{MS, US},
-    person::Person,
+    behaviour::WorkerBehaviour,
 };
 
 /// The rule by which events are meant for workers.
@@ -20,7 +20,7 @@ pub(super) enum Aim {
     DataId,
     Member { of: u16 },
     Mixed { of: u16 },
-    At(Target),
+    At(EligibleWorkers),
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Setting {
     /// The time (ns) between calls of the dispatcher's clock.
     pub(super) tick: u64,
     /// The workers, each with the time at which it subscribes.
-    pub(super) persons: Vec<(u64, Person)>,
+    pub(super) behaviours: Vec<(u64, WorkerBehaviour)>,
 }
 
 impl Setting {
@@ -44,11 +44,11 @@ impl Setting {
         let max_open = slots.div_ceil(r.range(1..=4) as u32);
         let members = r.range(1..=3) as u16;
         let most_data_id = senders as u16 - 1;
-        let persons = (0..r.below(6)).map(|_| {
+        let behaviours = (0..r.below(6)).map(|_| {
             let joins = r.pick(&[0, 0, 100 * US, 2 * MS]);
-            (joins, Person::draw(r, joins, most_data_id, members))
+            (joins, WorkerBehaviour::draw(r, joins, most_data_id, members))
         });
-        let persons = persons.collect();
+        let behaviours = behaviours.collect();
         let dispatch = dispatch(r);
         let shortest = dispatch.hold.min(dispatch.stall).min(dispatch.silence);
         Self {
@@ -79,7 +79,7 @@ impl Setting {
                 Aim::Mixed { of: members },
             ]),
             members,
-            persons,
+            behaviours,
         }
     }
 }
@@ -89,14 +89,14 @@ fn dispatch(r: &mut Random) -> bridge::Config {
     let (hold, stall) = (time(&[200 * US, 5 * MS, 500 * MS]), time(&[MS, 20 * MS, 500 * MS]));
     let silence = time(&[500 * US, 10 * MS, 100 * MS]);
     bridge::Config {
-        pressure: r.pick(&[Pressure::Hold, Pressure::DropNewest, Pressure::DropOldest]),
+        pressure: r.pick(&[BackPressure::Hold, BackPressure::DropNewest, BackPressure::DropOldest]),
         max_workers: r.pick(&[1, 3, 8, 8]),
         most_waiting: r.pick(&[0, 1, 4, 32, 256]),
         hold,
-        again_bytes: r.pick(&[0, 1 << 16, 1 << 30, 1 << 30]),
-        most_again: r.pick(&[0, 1, 2, 2]) as u32,
+        redelivery_bytes: r.pick(&[0, 1 << 16, 1 << 30, 1 << 30]),
+        max_redeliveries: r.pick(&[0, 1, 2, 2]) as u32,
         stall,
         silence,
-        journal: r.pick(&[1, 1024, 1024]),
+        max_traces: r.pick(&[1, 1024, 1024]),
     }
 }

@@ -11,7 +11,7 @@ pub(super) enum Write {
     /// A WRITE from the buffer of a received segment.
     Segment { offset: u64, bytes: Vec<u8> },
     /// A WRITE from the staging ring, which is read when the WRITE arrives, as a device may do.
-    Twin(Range<usize>),
+    Staged(Range<usize>),
     /// A WRITE of an event descriptor, with the sequence number as its immediate.
     Descriptor { sequence: u32, block: [u8; BLOCK] },
 }

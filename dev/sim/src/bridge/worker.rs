@@ -10,8 +10,8 @@ use simnet::Random;
 
 use super::{
     super::{events::check, plan::MS, sender::Sender},
+    behaviour::{Manner, WorkerBehaviour},
     ledger::{self, Ledger},
-    person::{Manner, Person},
 };
 
 /// A credit word's number and what is written to it.
@@ -20,12 +20,12 @@ pub(super) type Credit = (u32, u32);
 #[derive(Debug)]
 pub(super) struct Worker {
     id: WorkerId,
-    person: Person,
+    behaviour: WorkerBehaviour,
     reader: Reader,
     pub(super) ring: Vec<u8>,
     pub(super) descriptors: Vec<u8>,
     /// Immediates that came, and when it can know.
-    told: VecDeque<(u64, u32)>,
+    announced: VecDeque<(u64, u32)>,
     /// Events that it has, and until when.
     held: Vec<(u64, Given)>,
     next_read: u64,
@@ -40,9 +40,9 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(id: WorkerId, person: Person, now: u64, mut random: Random) -> Self {
-        let geometry = person.geometry;
-        let lies = match person.manner {
+    pub(super) fn new(id: WorkerId, behaviour: WorkerBehaviour, now: u64, mut random: Random) -> Self {
+        let geometry = behaviour.geometry;
+        let lies = match behaviour.manner {
             Manner::WritesNonsense | Manner::Lies => random.range(1..=30),
             Manner::Honest | Manner::Hoards => 0,
         };
@@ -50,10 +50,10 @@ impl Worker {
         lies.sort_unstable();
         Self {
             id,
-            reader: Reader::new(geometry, person.again),
+            reader: Reader::new(geometry, behaviour.redelivery),
             ring: vec![0; geometry.ring_bytes()],
             descriptors: vec![0; geometry.descriptors_bytes()],
-            told: VecDeque::new(),
+            announced: VecDeque::new(),
             held: Vec::new(),
             next_read: now,
             lies: lies.into(),
@@ -62,21 +62,21 @@ impl Worker {
             gave_up: false,
             dead: false,
             random,
-            person,
+            behaviour,
         }
     }
 
-    pub(super) fn person(&self) -> &Person {
-        &self.person
+    pub(super) fn behaviour(&self) -> &WorkerBehaviour {
+        &self.behaviour
     }
 
     /// Whether it never gives back events that it did not read.
-    pub(super) fn tells_the_truth(&self) -> bool {
-        self.person.manner != Manner::Lies
+    pub(super) fn is_truthful(&self) -> bool {
+        self.behaviour.manner != Manner::Lies
     }
 
     pub(super) fn is_honest(&self) -> bool {
-        self.person.manner == Manner::Honest
+        self.behaviour.manner == Manner::Honest
     }
 
     pub(super) fn die(&mut self) {
@@ -89,10 +89,10 @@ impl Worker {
     }
 
     /// An immediate came.
-    pub(super) fn tell(&mut self, at: u64, sequence: u32) -> Result<(), String> {
-        self.told.push_back((at, sequence));
-        let unread = self.told.len();
-        check(self.harmed || unread <= self.person.geometry.slots() as usize, || {
+    pub(super) fn announce(&mut self, at: u64, sequence: u32) -> Result<(), String> {
+        self.announced.push_back((at, sequence));
+        let unread = self.announced.len();
+        check(self.harmed || unread <= self.behaviour.geometry.slots() as usize, || {
             format!("{unread} descriptors are unread")
         })
     }
@@ -101,11 +101,11 @@ impl Worker {
         if self.dead || self.gave_up {
             return None;
         }
-        let read = self.told.front().map(|&(at, _)| at.max(self.next_read));
-        let gives = self.person.manner != Manner::Hoards;
+        let read = self.announced.front().map(|&(at, _)| at.max(self.next_read));
+        let gives = self.behaviour.manner != Manner::Hoards;
         let release = self.held.iter().map(|&(at, _)| at).min().filter(|_| gives);
         let next = read.into_iter().chain(release).chain(self.lies.front().copied()).min()?;
-        let stall = &self.person.stall;
+        let stall = &self.behaviour.stall;
         Some(if stall.contains(&next) { stall.end } else { next })
     }
 
@@ -124,7 +124,7 @@ impl Worker {
             self.lies.pop_front();
             credits.push(self.lie());
         }
-        if self.person.manner != Manner::Hoards {
+        if self.behaviour.manner != Manner::Hoards {
             while let Some(at) = self.held.iter().position(|&(until, _)| until <= now) {
                 let (_, given) = self.held.swap_remove(at);
                 self.compare(&given, senders)?;
@@ -134,10 +134,11 @@ impl Worker {
             }
         }
         while !self.gave_up && self.next_read <= now {
-            let Some((_, sequence)) = self.told.front().copied().filter(|&(at, _)| at <= now) else { break };
-            self.told.pop_front();
+            let next = self.announced.front().copied();
+            let Some((_, sequence)) = next.filter(|&(at, _)| at <= now) else { break };
+            self.announced.pop_front();
             self.read(now, sequence, senders, ledger)?;
-            self.next_read = now + self.random.below(self.person.pace + 1);
+            self.next_read = now + self.random.below(self.behaviour.pace + 1);
         }
         Ok(credits)
     }
@@ -160,9 +161,9 @@ impl Worker {
             Err(why) => return Err(format!("{:?} is told nonsense: {why}", self.id)),
         };
         let its = given.descriptor();
-        ledger.read(its.name, self.id, its.again)?;
+        ledger.read(its.name, self.id, its.delivered_again)?;
         self.compare(&given, senders)?;
-        self.held.push((now + self.random.below(self.person.hold + 1), given));
+        self.held.push((now + self.random.below(self.behaviour.hold + 1), given));
         Ok(())
     }
 
@@ -185,8 +186,8 @@ impl Worker {
 
     fn lie(&mut self) -> Credit {
         let r = &mut self.random;
-        let somewhere = r.below(self.person.geometry.slots().into()) as u32;
-        if self.person.manner == Manner::WritesNonsense {
+        let somewhere = r.below(self.behaviour.geometry.slots().into()) as u32;
+        if self.behaviour.manner == Manner::WritesNonsense {
             // No slot has that many events.
             return (somewhere, r.next_u32() | 1 << 31);
         }

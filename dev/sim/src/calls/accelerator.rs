@@ -1,7 +1,8 @@
 //! The accelerator: grants regions as the server does, finds inputs, writes results.
 
 use mrsp::{
-    CallPlan, NaaSession, RegionFlags, layout::Place, naa::Placement, plan::Piece, region::HOST_MESSAGE_BYTES,
+    AcceleratorSession, CallPlan, RegionFlags, accelerator::RegionAddress, layout::ParamLocation,
+    plan::WriteElement, region::HOST_MESSAGE_BYTES,
 };
 use simnet::Random;
 use verbs::{Access, Wc, WcOpcode};
@@ -10,7 +11,7 @@ use super::{
     super::{node::Node, plan::US},
     draw::Talk,
     host::FUNCTION,
-    memory::{Home, Memory, gaps},
+    memory::{Memory, RegionRange, gaps},
     model::{Model, ModelResponse},
     port::{LAST, Port},
 };
@@ -19,14 +20,14 @@ use super::{
 pub(super) struct Accelerator {
     port: Port,
     random: Random,
-    machine: NaaSession,
-    inbox: Home,
-    outbox: Home,
+    machine: AcceleratorSession,
+    inbox: RegionRange,
+    outbox: RegionRange,
     memory: Memory,
     /// Regions that are not internal.
-    shared: Vec<Home>,
+    shared: Vec<RegionRange>,
     /// The memory of each parameter.
-    homes: Vec<Home>,
+    locations: Vec<RegionRange>,
     plan: CallPlan,
     /// The last answer is not acknowledged; a call waits until it is.
     sending: bool,
@@ -45,12 +46,12 @@ impl Accelerator {
         Self {
             port,
             random,
-            machine: NaaSession::new(talk.limits()),
+            machine: AcceleratorSession::new(talk.limits()),
             inbox,
             outbox,
             memory: Memory::default(),
             shared: Vec::new(),
-            homes: Vec::new(),
+            locations: Vec::new(),
             plan: CallPlan::default().with_longest_write(talk.longest[1]),
             sending: false,
             waiting: None,
@@ -110,37 +111,38 @@ impl Accelerator {
             all.push(self.memory.add(node, &mut self.random, region.host.size as usize, access));
         }
         let numbered = all.iter().zip(&regions).filter(|(_, region)| !region.is_internal());
-        self.shared = numbered.map(|(&home, _)| home).collect();
-        let placement = |home: &Home| Placement { addr: home.addr(node), rkey: home.rkey(node) };
-        let placements: Vec<_> = self.shared.iter().map(placement).collect();
-        let answer = self.machine.allocated(&placements).map_err(|e| e.to_string())?;
+        self.shared = numbered.map(|(&location, _)| location).collect();
+        let region_address =
+            |range: &RegionRange| RegionAddress { addr: range.addr(node), rkey: range.rkey(node) };
+        let addresses: Vec<_> = self.shared.iter().map(region_address).collect();
+        let answer = self.machine.allocated(&addresses).map_err(|e| e.to_string())?;
         self.find(node, &all, talk, model);
         self.port.receive(node, self.inbox)?;
         self.port.send(node, self.outbox, &answer)
     }
 
     /// Where the parameters lie, and what they hold before the first call.
-    fn find(&mut self, node: &mut Node, regions: &[Home], talk: &Talk, model: &Model) {
+    fn find(&mut self, node: &mut Node, regions: &[RegionRange], talk: &Talk, model: &Model) {
         let sizes: Vec<_> = talk.params.iter().map(|&(_, size)| size).collect();
-        self.homes = match self.machine.places() {
+        self.locations = match self.machine.places() {
             None => self.shared.clone(),
             Some(places) => {
                 let places: Vec<_> = places.collect();
-                let home = |(place, &size): (&Place, &u32)| {
+                let location = |(place, &size): (&ParamLocation, &u32)| {
                     regions[usize::from(place.region)].part(place.offset as usize, size as usize)
                 };
-                let homes = places.iter().zip(&sizes).map(home).collect();
+                let locations = places.iter().zip(&sizes).map(location).collect();
                 let placed =
                     mrsp::layout::Placed { layout: talk.layout, regions: Vec::new(), places, staged: 0 };
                 let sent = RegionFlags::INPUT | RegionFlags::SINGLE_SEND;
                 for (region, gap) in gaps(&placed, &sizes, |param| talk.params[param].0.intersects(sent)) {
                     self.memory.loosen(regions[usize::from(region)].part(gap.start as usize, gap.len()));
                 }
-                homes
+                locations
             }
         };
-        for (home, both) in self.homes.iter().zip(&model.params) {
-            home.set(node, &both.there);
+        for (location, both) in self.locations.iter().zip(&model.params) {
+            location.set(node, &both.there);
         }
     }
 
@@ -153,8 +155,8 @@ impl Accelerator {
         self.set_access(node, Access::LOCAL)?;
         self.check(node, model)?;
         let response = model.answer();
-        for (home, both) in self.homes.iter().zip(&model.params) {
-            home.set(node, &both.there);
+        for (location, both) in self.locations.iter().zip(&model.params) {
+            location.set(node, &both.there);
         }
         self.due = Some((now + self.random.pick(&[0, US, 300 * US]), response));
         Ok(())
@@ -166,26 +168,28 @@ impl Accelerator {
         self.set_access(node, Access::REMOTE_WRITE)?;
         self.port.receive(node, self.inbox)?;
         self.sending = true;
-        let homes = &self.homes;
+        let locations = &self.locations;
         // It may go on into what lies behind.
-        let home = |piece: &Piece| homes[piece.param].part(piece.offset as usize, piece.length as usize);
-        self.port.write(node, &self.plan, false, home)
+        let location =
+            |piece: &WriteElement| locations[piece.param].part(piece.offset as usize, piece.length as usize);
+        self.port.write(node, &self.plan, false, location)
     }
 
     fn set_access(&self, node: &mut Node, access: Access) -> Result<(), String> {
-        for home in &self.shared {
-            let lkey = node.regions[home.region].keys.lkey;
+        for location in &self.shared {
+            let lkey = node.regions[location.region].keys.lkey;
             node.endpoint.set_mr_access(lkey, access).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 
     fn check(&self, node: &Node, model: &Model) -> Result<(), String> {
-        let expected = self.homes.iter().zip(&model.params).map(|(&home, both)| (home, &both.there[..]));
+        let params = self.locations.iter().zip(&model.params);
+        let expected = params.map(|(&location, both)| (location, &both.there[..]));
         self.memory.check(node, expected).map_err(|why| format!("accelerator: {why}"))
     }
 
     pub(super) fn finish(&self, node: &Node, model: &Model) -> Result<(), String> {
-        if self.homes.is_empty() { Ok(()) } else { self.check(node, model) }
+        if self.locations.is_empty() { Ok(()) } else { self.check(node, model) }
     }
 }

@@ -1,6 +1,6 @@
 //! What a seed decides about a session.
 
-use mrsp::{Abilities, Layout, RegionFlags, naa::Limits};
+use mrsp::{Abilities, Layout, RegionFlags, accelerator::SessionLimits};
 use simnet::Random;
 use verbs::QpCap;
 
@@ -67,8 +67,8 @@ impl Talk {
         Abilities { slots: self.slots }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Limits { max_regions: u8::MAX, max_slots: self.slots, ..Limits::default() }
+    pub(super) fn limits(&self) -> SessionLimits {
+        SessionLimits { max_regions: u8::MAX, max_slots: self.slots, ..SessionLimits::default() }
     }
 
     /// The accelerator takes the layout.

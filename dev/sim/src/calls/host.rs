@@ -1,11 +1,11 @@
 //! The host: agrees on regions as the host library does, calls, and compares.
 
 use mrsp::{
-    Abilities, CallPlan, ErrorCode, FunctionCode, HostSession, Layout, Param, RegionFlags,
+    Abilities, AnnouncedParam, CallPlan, ErrorCode, FunctionCode, HostSession, Layout, RegionFlags,
     host::{HostConfig, PeerError, SetupError},
-    immediate::Answer,
+    immediate::CallResponse,
     layout::{self, Placed},
-    plan::Piece,
+    plan::WriteElement,
     region::HOST_MESSAGE_BYTES,
 };
 use simnet::Random;
@@ -14,7 +14,7 @@ use verbs::{Access, Wc, WcOpcode};
 use super::{
     super::node::Node,
     draw::{Landing, Talk},
-    memory::{Home, Memory, gaps},
+    memory::{Memory, RegionRange, gaps},
     model::Model,
     port::{LAST, Port},
 };
@@ -25,12 +25,12 @@ pub(super) const FUNCTION: FunctionCode = FunctionCode::constant(100);
 pub(super) struct Host {
     port: Port,
     random: Random,
-    inbox: Home,
-    outbox: Home,
+    inbox: RegionRange,
+    outbox: RegionRange,
     memory: Memory,
     /// The memory of each parameter.
-    homes: Vec<Home>,
-    staging: Option<Home>,
+    locations: Vec<RegionRange>,
+    staging: Option<RegionRange>,
     /// The layout of the parameters; `None` for the symmetric layout.
     placed: Option<Placed>,
     /// The state machine of the session; `None` until connected.
@@ -55,7 +55,7 @@ impl Host {
             inbox,
             outbox,
             memory: Memory::default(),
-            homes: Vec::new(),
+            locations: Vec::new(),
             staging: None,
             placed: None,
             machine: None,
@@ -124,7 +124,7 @@ impl Host {
         let Self { memory, random, placed, .. } = self;
         let sizes: Vec<_> = talk.params.iter().map(|&(_, size)| size).collect();
         let is_output = |param: usize| talk.params[param].0.contains(RegionFlags::OUTPUT);
-        self.homes = match (talk.landing, &*placed) {
+        self.locations = match (talk.landing, &*placed) {
             (Landing::Alike, Some(placed)) if placed.regions.len() == 1 => {
                 let all = memory.add(node, random, placed.regions[0] as usize, Access::REMOTE_WRITE);
                 for (_, gap) in gaps(placed, &sizes, is_output) {
@@ -135,8 +135,9 @@ impl Host {
             }
             (Landing::Reversed, placed) => reversed(memory, node, random, &sizes, placed.as_ref()),
             _ => {
-                let mut home = |&size: &u32| memory.add(node, random, size as usize, Access::REMOTE_WRITE);
-                sizes.iter().map(&mut home).collect()
+                let access = Access::REMOTE_WRITE;
+                let mut location = |&size: &u32| memory.add(node, random, size as usize, access);
+                sizes.iter().map(&mut location).collect()
             }
         };
         let Some(placed) = placed else { return };
@@ -149,16 +150,17 @@ impl Host {
     }
 
     /// Where a parameter is copied to, if it is.
-    fn staged(&self, param: usize) -> Option<Home> {
+    fn staged(&self, param: usize) -> Option<RegionRange> {
         let (placed, staging) = (self.placed.as_ref()?, self.staging?);
-        let (place, len) = (placed.places[param], self.homes[param].len);
+        let (place, len) = (placed.places[param], self.locations[param].len);
         placed.is_staged(place, len as u32).then(|| staging.part(place.offset as usize, len))
     }
 
-    fn announced(&self, node: &Node, model: &Model) -> Vec<Param> {
+    fn announced(&self, node: &Node, model: &Model) -> Vec<AnnouncedParam> {
         let param = |(param, both): (usize, &super::model::Both)| {
-            let to = self.staged(param).unwrap_or(self.homes[param]);
-            Param { flags: both.flags, addr: to.addr(node), rkey: to.rkey(node), size: to.len as u64 }
+            let to = self.staged(param).unwrap_or(self.locations[param]);
+            let (addr, rkey, size) = (to.addr(node), to.rkey(node), to.len as u64);
+            AnnouncedParam { flags: both.flags, addr, rkey, size }
         };
         model.params.iter().enumerate().map(param).collect()
     }
@@ -166,7 +168,7 @@ impl Host {
     pub(super) fn step(&mut self, node: &mut Node, talk: &Talk, model: &mut Model) -> Result<(), String> {
         for wc in self.port.completed(node)? {
             match wc.opcode {
-                WcOpcode::Recv => self.told(node, &wc, talk, model)?,
+                WcOpcode::Recv => self.take_message(node, &wc, talk, model)?,
                 WcOpcode::RecvWriteWithImm => self.answered(node, &wc, model)?,
                 _ if wc.wr_id == LAST => self.written = true,
                 _ => {}
@@ -180,7 +182,13 @@ impl Host {
         Ok(())
     }
 
-    fn told(&mut self, node: &mut Node, wc: &Wc, talk: &Talk, model: &mut Model) -> Result<(), String> {
+    fn take_message(
+        &mut self,
+        node: &mut Node,
+        wc: &Wc,
+        talk: &Talk,
+        model: &mut Model,
+    ) -> Result<(), String> {
         let message = self.inbox.part(0, wc.byte_len as usize).bytes(node).to_vec();
         let machine = self.machine.as_mut().ok_or("a message before one was asked for")?;
         match machine.handle_message(&message) {
@@ -203,7 +211,7 @@ impl Host {
             return Ok(());
         };
         for (param, both) in model.params.iter().enumerate() {
-            self.homes[param].set(node, &both.here);
+            self.locations[param].set(node, &both.here);
             if let Some(staged) = self.staged(param) {
                 staged.set(node, &both.here);
             }
@@ -212,19 +220,19 @@ impl Host {
         let machine = self.machine.as_mut().ok_or("no session")?;
         machine.begin_call(FUNCTION, model.user, &parts, &mut self.plan).map_err(|e| e.to_string())?;
         self.called = true;
-        let (homes, staging, inline) = (&self.homes, self.staging, self.random.chance(500_000));
-        let home = |piece: &Piece| {
-            let of = homes.get(piece.param).copied().or(staging).expect("a plan is of this session");
+        let (locations, staging, inline) = (&self.locations, self.staging, self.random.chance(500_000));
+        let location = |piece: &WriteElement| {
+            let of = locations.get(piece.param).copied().or(staging).expect("a plan is of this session");
             of.part(piece.offset as usize, piece.length as usize)
         };
-        self.port.write(node, &self.plan, inline, home)
+        self.port.write(node, &self.plan, inline, location)
     }
 
     fn answered(&mut self, node: &mut Node, wc: &Wc, model: &Model) -> Result<(), String> {
         let machine = self.machine.as_mut().ok_or("an answer without a session")?;
         let immediate = wc.imm.ok_or("an answer without immediate")?;
         let outcome = machine.handle_response(immediate, wc.byte_len).map_err(|e| e.to_string())?;
-        if outcome.answer != model.failure.map_or(Answer::Success, Answer::Failure) {
+        if outcome.answer != model.failure.map_or(CallResponse::Success, CallResponse::Failure) {
             return Err(format!("told {outcome:?}, not {:?}", model.failure));
         }
         self.answered = true;
@@ -237,25 +245,26 @@ impl Host {
         for (param, both) in model.params.iter().enumerate() {
             if let Some(staged) = self.staged(param).filter(|_| both.is_output()) {
                 let results = staged.bytes(node).to_vec();
-                self.homes[param].set(node, &results);
+                self.locations[param].set(node, &results);
             }
         }
         self.check(node, model)
     }
 
     fn set_access(&self, node: &mut Node, access: Access) -> Result<(), String> {
-        for home in self.homes.iter().chain(&self.staging) {
-            let lkey = node.regions[home.region].keys.lkey;
+        for location in self.locations.iter().chain(&self.staging) {
+            let lkey = node.regions[location.region].keys.lkey;
             node.endpoint.set_mr_access(lkey, access).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 
     fn check(&self, node: &Node, model: &Model) -> Result<(), String> {
-        let homes = self.homes.iter().zip(&model.params).map(|(&home, both)| (home, &both.here[..]));
+        let params = self.locations.iter().zip(&model.params);
+        let locations = params.map(|(&location, both)| (location, &both.here[..]));
         let all = model.params.iter().enumerate();
         let staged = all.filter_map(|(param, both)| Some((self.staged(param)?, &both.here[..])));
-        self.memory.check(node, homes.chain(staged)).map_err(|why| format!("host: {why}"))
+        self.memory.check(node, locations.chain(staged)).map_err(|why| format!("host: {why}"))
     }
 
     pub(super) fn finish(&self, node: &Node, model: &Model) -> Result<(), String> {
@@ -270,18 +279,18 @@ fn reversed(
     random: &mut Random,
     sizes: &[u32],
     placed: Option<&Placed>,
-) -> Vec<Home> {
+) -> Vec<RegionRange> {
     let gap = random.range(0..=70) as usize;
     let mut end = sizes.iter().map(|&size| size as usize + gap).sum();
     let all = memory.add(node, random, end, Access::REMOTE_WRITE);
-    let mut homes = vec![all; sizes.len()];
+    let mut locations = vec![all; sizes.len()];
     let mut order: Vec<_> = (0..sizes.len()).collect();
     order.sort_by_key(|&param| {
         placed.map(|placed| (placed.places[param].region, placed.places[param].offset))
     });
     for param in order {
         end -= sizes[param] as usize + gap;
-        homes[param] = all.part(end, sizes[param] as usize);
+        locations[param] = all.part(end, sizes[param] as usize);
     }
-    homes
+    locations
 }

@@ -10,13 +10,13 @@ use crate::node::Node;
 
 /// Where bytes lie: region of the node, and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct RegionRange {
     pub(super) region: usize,
     pub(super) offset: usize,
     pub(super) len: usize,
 }
 
-impl Home {
+impl RegionRange {
     pub(super) fn addr(&self, node: &Node) -> u64 {
         node.regions[self.region].va + self.offset as u64
     }
@@ -54,38 +54,44 @@ pub(super) struct Memory {
     /// Regions as they were.
     initial: Vec<(usize, Vec<u8>)>,
     /// What lies between parameters that one WRITE may have. Nobody's.
-    loose: Vec<Home>,
+    loose: Vec<RegionRange>,
 }
 
 impl Memory {
     /// Room for `len` bytes, in a region that is longer at both ends.
-    pub(super) fn add(&mut self, node: &mut Node, random: &mut Random, len: usize, access: Access) -> Home {
+    pub(super) fn add(
+        &mut self,
+        node: &mut Node,
+        random: &mut Random,
+        len: usize,
+        access: Access,
+    ) -> RegionRange {
         let (before, behind) = (random.range(0..=40) as usize, random.range(0..=40) as usize);
         // Regions of no bytes have no guards either.
         let mut image = vec![0; (before + len + behind).max(1)];
         random.fill(&mut image);
         let region = node.register(&image, access);
         self.initial.push((region, image));
-        Home { region, offset: before.min(before + len), len }
+        RegionRange { region, offset: before.min(before + len), len }
     }
 
-    pub(super) fn loosen(&mut self, home: Home) {
-        self.loose.push(home);
+    pub(super) fn loosen(&mut self, location: RegionRange) {
+        self.loose.push(location);
     }
 
     /// All regions are as they were, but for what must be there now.
     pub(super) fn check<'a>(
         &self,
         node: &Node,
-        expected: impl Iterator<Item = (Home, &'a [u8])> + Clone,
+        expected: impl Iterator<Item = (RegionRange, &'a [u8])> + Clone,
     ) -> Result<(), String> {
         for (region, image) in &self.initial {
             let mut image = image.clone();
-            for home in self.loose.iter().filter(|home| home.region == *region) {
-                image[home.range()].copy_from_slice(home.bytes(node));
+            for location in self.loose.iter().filter(|location| location.region == *region) {
+                image[location.range()].copy_from_slice(location.bytes(node));
             }
-            for (home, bytes) in expected.clone().filter(|(home, _)| home.region == *region) {
-                image[home.range()].copy_from_slice(bytes);
+            for (location, bytes) in expected.clone().filter(|(location, _)| location.region == *region) {
+                image[location.range()].copy_from_slice(bytes);
             }
             let found = node.bytes(*region);
             if let Some(at) = found.iter().zip(&image).position(|(a, b)| a != b) {

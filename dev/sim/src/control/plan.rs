@@ -39,7 +39,7 @@ pub(super) enum PlaneFault {
 
 /// What becomes of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum WorkerOutcome {
     Stays,
     Dies,
     Leaves,
@@ -80,8 +80,8 @@ pub(super) struct WorkerPlan {
     pub(super) registers: u64,
     /// The slots that the worker demands: the first one and their number. `None` with a dynamic calendar, which takes no demands.
     pub(super) demands: Option<(u32, u32)>,
-    pub(super) fate: Fate,
-    pub(super) fate_at: u64,
+    pub(super) outcome: WorkerOutcome,
+    pub(super) outcome_at: u64,
     pub(super) lasts: u64,
 }
 
@@ -146,15 +146,15 @@ impl Plan {
         let mut workers = Vec::new();
         for (lb, stream) in streams.iter().enumerate() {
             for n in 0..r.range(1..=5) {
-                let fate = match r.below(7) {
+                let outcome = match r.below(7) {
                     // Somebody has to stay.
-                    _ if n == 0 => Fate::Stays,
-                    0 => Fate::Dies,
-                    1 => Fate::Leaves,
-                    2 => Fate::Returns,
-                    3 => Fate::Pauses,
-                    4 => Fate::Slows,
-                    _ => Fate::Stays,
+                    _ if n == 0 => WorkerOutcome::Stays,
+                    0 => WorkerOutcome::Dies,
+                    1 => WorkerOutcome::Leaves,
+                    2 => WorkerOutcome::Returns,
+                    3 => WorkerOutcome::Pauses,
+                    4 => WorkerOutcome::Slows,
+                    _ => WorkerOutcome::Stays,
                 };
                 let is_dynamic = stream.strategy == Strategy::Dynamic;
                 let demands = r.chance(700_000).then(|| (12 * n as u32, r.range(1..=12) as u32));
@@ -164,8 +164,8 @@ impl Plan {
                     capacity: r.pick(&[30.0, 100.0, 300.0, 1000.0]),
                     counts: r.pick(&[1, 1, 1, 1, 0, 3]),
                     registers: if n == 0 { 0 } else { between(r, 0..=10) * S },
-                    fate,
-                    fate_at: between(r, 11_000..=20_000) * MS,
+                    outcome,
+                    outcome_at: between(r, 11_000..=20_000) * MS,
                     lasts: between(r, 3_000..=9_000) * MS,
                 });
             }
@@ -193,14 +193,14 @@ impl Plan {
             counts: 1,
             registers: 0,
             demands: None,
-            fate: Fate::Stays,
-            fate_at: 0,
+            outcome: WorkerOutcome::Stays,
+            outcome_at: 0,
             lasts: 0,
         };
         let workers = vec![
             worker(2000.0),
-            WorkerPlan { fate: Fate::Dies, fate_at: 50 * S, ..worker(2000.0) },
-            WorkerPlan { fate: Fate::Slows, fate_at: 15 * S, ..worker(1000.0) },
+            WorkerPlan { outcome: WorkerOutcome::Dies, outcome_at: 50 * S, ..worker(2000.0) },
+            WorkerPlan { outcome: WorkerOutcome::Slows, outcome_at: 15 * S, ..worker(1000.0) },
             WorkerPlan { registers: 32 * S, ..worker(2000.0) },
         ];
         let stream = StreamPlan {

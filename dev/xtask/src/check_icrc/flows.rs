@@ -1,6 +1,6 @@
 //! Packets of a connection in their order: opcodes, PSNs, lengths, and that answers fit what was asked.
 
-use super::packet::{Handshake, Kind, Packet, Place};
+use super::packet::{Handshake, Kind, Packet, Position};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
@@ -29,7 +29,7 @@ struct Flow {
     /// The PSN of the next new request.
     expected: u32,
     /// Requests by PSN: opcode and bytes of payload.
-    seen: HashMap<u32, (u8, usize)>,
+    requests: HashMap<u32, (u8, usize)>,
     /// A message that is not complete: its kind, and the bytes still to come if a RETH told.
     open: Option<(Kind, Option<usize>)>,
     /// Packets before the next one are not in the capture.
@@ -81,7 +81,7 @@ impl Flows {
         if packet.payload.len() > flow.mtu {
             return Err(format!("{} bytes, more than the path MTU of {}", packet.payload.len(), flow.mtu));
         }
-        let full = matches!(packet.place, Place::First | Place::Middle);
+        let full = matches!(packet.position, Position::First | Position::Middle);
         if full && packet.payload.len() != flow.mtu {
             return Err(format!("{} bytes in the middle of a message", packet.payload.len()));
         }
@@ -89,7 +89,7 @@ impl Flows {
             let gap = ahead(packet.psn, flow.expected);
             if gap < 0 {
                 self.repeated += 1;
-                return flow.again(packet);
+                return flow.check_repeat(packet);
             }
             self.missed += gap as usize;
             if gap > 0 {
@@ -132,11 +132,11 @@ impl Flow {
         let open = self.open.take();
         let unsure = std::mem::take(&mut self.unsure);
         let len = packet.payload.len();
-        self.seen.insert(packet.psn, (packet.opcode, len));
+        self.requests.insert(packet.psn, (packet.opcode, len));
         let count = self.psns(packet);
         self.expected = next(packet.psn, count);
-        self.messages += u32::from(packet.place.ends());
-        let left = match (open, packet.place.begins()) {
+        self.messages += u32::from(packet.position.ends());
+        let left = match (open, packet.position.begins()) {
             (_, begins) if unsure => packet.reth_len.filter(|_| begins).map(|len| len as usize),
             (Some((kind, _)), true) => {
                 return Err(format!("opcode {:#04x} within a {kind:?}", packet.opcode));
@@ -154,7 +154,7 @@ impl Flow {
         }
         let left =
             left.map(|left| left.checked_sub(len).ok_or("more bytes than the RETH told")).transpose()?;
-        if packet.place.ends() {
+        if packet.position.ends() {
             if left.is_some_and(|left| left > 0) {
                 return Err(format!("{} bytes less than the RETH told", left.unwrap_or(0)));
             }
@@ -164,7 +164,7 @@ impl Flow {
             }
             self.open = Some((packet.kind, left));
         }
-        if packet.place == Place::Last && len == 0 {
+        if packet.position == Position::Last && len == 0 {
             return Err("an empty last packet".into());
         }
         Ok(())
@@ -203,7 +203,7 @@ impl Flow {
     }
 
     /// A request that was sent before, or a part of a READ.
-    fn again(&mut self, packet: &Packet<'_>) -> Result<(), String> {
+    fn check_repeat(&mut self, packet: &Packet<'_>) -> Result<(), String> {
         if packet.kind == Kind::ReadRequest {
             self.restarts.insert(packet.psn);
             let (first, (count, bytes)) =
@@ -218,11 +218,11 @@ impl Flow {
             };
         }
         let found = (packet.opcode, packet.payload.len());
-        match self.seen.get(&packet.psn) {
+        match self.requests.get(&packet.psn) {
             Some(before) if *before == found => Ok(()),
             Some(before) => Err(format!("{found:x?} was sent as {before:x?} before")),
             None if self.was_missed(packet.psn) => {
-                self.seen.insert(packet.psn, found);
+                self.requests.insert(packet.psn, found);
                 Ok(())
             }
             None => Err("a PSN of the past that was not sent before".into()),
@@ -264,10 +264,10 @@ fn answer(packet: &Packet<'_>, asked: &Flow, run: Option<u32>) -> Result<Option<
             return Err(format!("{} bytes instead of {expected} end a READ", packet.payload.len()));
         }
     }
-    if packet.place.ends() != is_last {
+    if packet.position.ends() != is_last {
         return Err(format!("opcode {:#04x} for packet {at} of {count} of a READ", packet.opcode));
     }
-    if !asked.holes.is_empty() || packet.place.begins() || asked.restarts.contains(&packet.psn) {
+    if !asked.holes.is_empty() || packet.position.begins() || asked.restarts.contains(&packet.psn) {
         return Ok((!is_last).then(|| next(packet.psn, 1)));
     }
     match run {
@@ -297,32 +297,32 @@ mod tests {
         Flows { flows, ..Flows::default() }
     }
 
-    fn packet(to: QueuePair, opcode: u8, kind: Kind, place: Place, psn: u32) -> Packet<'static> {
+    fn packet(to: QueuePair, opcode: u8, kind: Kind, position: Position, psn: u32) -> Packet<'static> {
         let from = if to == ASKED { ASKING } else { ASKED };
         let aeth = matches!(opcode, 0x0d | 0x0f | 0x11).then_some((0x1f, 1));
         let payload = if kind == Kind::ReadResponse { &BYTES } else { &BYTES[..0] };
         let reth_len = (kind == Kind::ReadRequest).then_some(3 * MTU as u32);
-        Packet { from: from.0, to: to.0, opcode, kind, place, qpn: to.1, psn, reth_len, aeth, payload }
+        Packet { from: from.0, to: to.0, opcode, kind, position, qpn: to.1, psn, reth_len, aeth, payload }
     }
 
     fn request(psn: u32) -> Packet<'static> {
-        packet(ASKED, 0x0c, Kind::ReadRequest, Place::Only, psn)
+        packet(ASKED, 0x0c, Kind::ReadRequest, Position::Only, psn)
     }
 
-    fn response(opcode: u8, place: Place, psn: u32) -> Packet<'static> {
-        packet(ASKING, opcode, Kind::ReadResponse, place, psn)
+    fn response(opcode: u8, position: Position, psn: u32) -> Packet<'static> {
+        packet(ASKING, opcode, Kind::ReadResponse, position, psn)
     }
 
     #[test]
     fn a_read_is_answered_in_a_run() {
         let mut flows = connected();
         flows.take(&request(PSNS - 1)).expect("new");
-        flows.take(&response(0x0d, Place::First, PSNS - 1)).expect("the first");
-        flows.take(&response(0x0e, Place::Middle, 0)).expect("numbers wrap");
+        flows.take(&response(0x0d, Position::First, PSNS - 1)).expect("the first");
+        flows.take(&response(0x0e, Position::Middle, 0)).expect("numbers wrap");
         let skipped =
-            flows.take(&response(0x0e, Place::Middle, 1)).expect_err("the last is not in the middle");
+            flows.take(&response(0x0e, Position::Middle, 1)).expect_err("the last is not in the middle");
         assert!(skipped.contains("packet 2 of 3"), "{skipped}");
-        flows.take(&response(0x0f, Place::Last, 1)).expect_err("the run was broken");
+        flows.take(&response(0x0f, Position::Last, 1)).expect_err("the run was broken");
         assert_eq!((flows.missed, flows.repeated, flows.unknown), (0, 0, 0));
     }
 
@@ -330,8 +330,8 @@ mod tests {
     fn nothing_comes_inside_a_run() {
         let mut flows = connected();
         flows.take(&request(PSNS - 1)).expect("new");
-        flows.take(&response(0x0d, Place::First, PSNS - 1)).expect("the first");
-        let ack = packet(ASKING, 0x11, Kind::Acknowledge, Place::Only, PSNS - 1);
+        flows.take(&response(0x0d, Position::First, PSNS - 1)).expect("the first");
+        let ack = packet(ASKING, 0x11, Kind::Acknowledge, Position::Only, PSNS - 1);
         let inside = flows.take(&ack).expect_err("it ends the run");
         assert!(inside.contains("inside a run"), "{inside}");
     }
@@ -342,8 +342,8 @@ mod tests {
         flows.take(&request(PSNS - 1)).expect("new");
         let again = Packet { reth_len: Some(2 * MTU as u32), ..request(0) };
         flows.take(&again).expect("its last two thirds");
-        flows.take(&response(0x0e, Place::Middle, 0)).expect("as rxe does");
-        flows.take(&response(0x0f, Place::Last, 1)).expect("the rest");
+        flows.take(&response(0x0e, Position::Middle, 0)).expect("as rxe does");
+        flows.take(&response(0x0f, Position::Last, 1)).expect("the rest");
         assert_eq!(flows.repeated, 1);
         let more = Packet { reth_len: Some(3 * MTU as u32), ..request(0) };
         flows.take(&more).expect_err("more than was asked for");
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn who_was_overtaken_may_come_later() {
         let mut flows = connected();
-        let send = |psn| packet(ASKED, 0x04, Kind::Send, Place::Only, psn);
+        let send = |psn| packet(ASKED, 0x04, Kind::Send, Position::Only, psn);
         flows.take(&send(PSNS - 1)).expect("new");
         flows.take(&send(2)).expect("two were overtaken");
         flows.take(&send(1)).expect("one of them");

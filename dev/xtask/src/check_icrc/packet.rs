@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 /// Where in its message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     First,
     Middle,
     Last,
@@ -30,9 +30,9 @@ pub(super) enum Place {
 }
 
 use Kind::{Acknowledge, Datagram as Ud, ReadRequest, ReadResponse, Send, Write};
-use Place::{First, Last, Middle, Only};
+use Position::{First, Last, Middle, Only};
 
-impl Place {
+impl Position {
     pub(super) fn ends(self) -> bool {
         matches!(self, Last | Only)
     }
@@ -43,7 +43,7 @@ impl Place {
 }
 
 /// Kind, place, and whether RETH, AETH, an immediate follow the base transport header.
-fn shape(opcode: u8) -> Option<(Kind, Place, [bool; 3])> {
+fn shape(opcode: u8) -> Option<(Kind, Position, [bool; 3])> {
     let none = [false; 3];
     let (reth, aeth, imm) = ([true, false, false], [false, true, false], [false, false, true]);
     Some(match opcode {
@@ -77,7 +77,7 @@ pub(super) struct Packet<'a> {
     pub(super) to: IpAddr,
     pub(super) opcode: u8,
     pub(super) kind: Kind,
-    pub(super) place: Place,
+    pub(super) position: Position,
     /// The number of the queue pair that receives the packet.
     pub(super) qpn: u32,
     pub(super) psn: u32,
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
         }
         let (bth, rest) = body[..body.len() - ICRC].split_at(BTH);
         let opcode = bth[0];
-        let Some((kind, place, [reth, aeth, imm])) = shape(opcode) else {
+        let Some((kind, position, [reth, aeth, imm])) = shape(opcode) else {
             return Err(format!("opcode {opcode:#04x}"));
         };
         let lengths = [if reth { 16 } else { 0 }, if aeth { 4 } else { 0 }, if imm { 4 } else { 0 }];
@@ -122,7 +122,7 @@ impl<'a> Packet<'a> {
             to: datagram.to.ip(),
             opcode,
             kind,
-            place,
+            position,
             qpn: be(&bth[5..8]),
             psn: be(&bth[9..12]),
             reth_len: reth.then(|| be(&headers[12..16])),

@@ -32,7 +32,7 @@ pub(super) fn folder() -> Result<PathBuf> {
 }
 
 /// Adds rows with the shares of lines and of toggles of each file, and prints the lines that were never reached.
-pub(super) fn judge(folder: &Path, rows: &mut Rows) -> Result<()> {
+pub(super) fn check(folder: &Path, rows: &mut Rows) -> Result<()> {
     let mut files = BTreeMap::<String, Reached>::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

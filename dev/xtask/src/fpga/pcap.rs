@@ -3,8 +3,8 @@
 use crate::repo;
 use anyhow::{Context, Error, Result, ensure};
 use ejfat::{
-    lb::{Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables, TickPrefix, calendar},
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
+    lb::{DataPlane, Epoch, Forward, LbId, Member, Rule, Rules, Tables, TickPrefix, calendar},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments},
 };
 use naa_fpga::{Driver, LbTop, Macs, Module, Packet, Rates, Tools, frames};
 use simnet::pcap;
@@ -28,13 +28,13 @@ pub(super) fn run(input: &Path, output: &Path) -> Result<()> {
     let capture = pcap::frames(&file).map_err(Error::msg).with_context(|| input.display().to_string())?;
     let whole = capture.map_while(Result::ok).filter(|frame| frame.caplen == frame.origlen);
     let all: Vec<_> = whole.map(|frame| frame.data.to_vec()).collect();
-    let seen = all.iter().filter_map(|frame| Seen::of(frame)).collect::<Vec<_>>();
-    let own = seen
+    let segments = all.iter().filter_map(|frame| CapturedSegment::of(frame)).collect::<Vec<_>>();
+    let own = segments
         .first()
         .context("no frame of this capture carries an LB header; capture segments of a sender")?
         .own;
     let macs = Macs { own, hop: HOP };
-    let mut balancer = Balancer::new(&Tables::new(&rules(&seen)?), 0);
+    let mut balancer = DataPlane::new(&Tables::new(&rules(&segments)?), 0);
 
     let tools =
         Tools::find().context("the tools are missing; `cargo xtask fpga --only sim` installs them")?;
@@ -78,7 +78,7 @@ pub(super) fn senders() -> Result<()> {
     let ips = [IpVersion::V4, IpVersion::V6];
     let all = ips.into_iter().flat_map(|ip| [1500, 9000].map(|mtu| (ip, mtu))).cycle();
     for ((tick, version), (ip, mtu)) in (1000..).zip(versions).zip(all).take(48) {
-        let name = EventName { tick, event: tick, data_id: 7, entropy: (tick * 31) as u16 };
+        let name = EventFields { tick, event: tick, data_id: 7, entropy: (tick * 31) as u16 };
         let length = lengths[tick as usize % lengths.len()];
         let event: Vec<_> = (0..length).map(|at| (at * 7 + tick as usize) as u8).collect();
         for segment in Segments::new(version, SegmentSize::of_mtu(mtu, ip)?, name, length as u64)? {
@@ -129,13 +129,13 @@ fn is_answer(frame: &[u8]) -> bool {
 }
 
 /// A segment in a capture.
-struct Seen {
+struct CapturedSegment {
     own: [u8; 6],
     from: IpAddr,
     to: IpAddr,
 }
 
-impl Seen {
+impl CapturedSegment {
     fn of(frame: &[u8]) -> Option<Self> {
         let datagram = pcap::datagram(frame)?;
         if !datagram.udp[8..].starts_with(b"LB") {
@@ -147,7 +147,7 @@ impl Seen {
 }
 
 /// Tables that forward what was seen: all ticks to members in turn, half of which keep the LB header.
-fn rules(seen: &[Seen]) -> Result<Rules> {
+fn rules(segments: &[CapturedSegment]) -> Result<Rules> {
     let lb = LbId::new(0)?;
     let ids: Vec<_> = (0..MEMBERS).collect();
     let mut all = calendar(lb, 0, &ids);
@@ -163,7 +163,7 @@ fn rules(seen: &[Seen]) -> Result<Rules> {
             all.push(Rule::Member { lb, ip, id, member: Member::Forward(forward) });
         }
     }
-    for Seen { from, to, .. } in seen {
+    for CapturedSegment { from, to, .. } in segments {
         all.extend([Rule::Source { lb, address: *from }, Rule::Destination { address: *to, lb }]);
     }
     let mut rules = Rules::default();

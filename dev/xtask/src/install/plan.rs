@@ -1,7 +1,7 @@
 //! What is installed, and where below the prefix.
 
 use super::{
-    Layout,
+    InstalledPaths,
     build::{self, Built},
     template,
 };
@@ -41,7 +41,7 @@ fn file(path: PathBuf, what: &'static str, from: PathBuf) -> Item {
 }
 
 /// All items, in the order in which they are printed.
-pub(super) fn items(built: &Built, layout: &Layout) -> Result<Vec<Item>> {
+pub(super) fn items(built: &Built, layout: &InstalledPaths) -> Result<Vec<Item>> {
     let programs = [("bin/naa", &built.program), ("bin/naa-bench", &built.bench)];
     let program = |(path, from): (&str, &PathBuf)| file(path.into(), "program", from.clone());
     let mut items: Vec<_> =
@@ -65,7 +65,7 @@ pub(super) fn items(built: &Built, layout: &Layout) -> Result<Vec<Item>> {
 }
 
 /// One library under all names that programs link with.
-fn libraries(built: &Built, layout: &Layout) -> Vec<Item> {
+fn libraries(built: &Built, layout: &InstalledPaths) -> Vec<Item> {
     let at = |name: &str| layout.libdir.join(name);
     let real = format!("libnaa.so.{}", layout.version);
     let shared = file(at(&real), "shared library", built.shared.clone());
@@ -119,7 +119,7 @@ fn headers(folder: &Path) -> Result<Vec<Item>> {
 }
 
 /// What pkg-config and CMake find.
-fn for_builds(layout: &Layout) -> Vec<Item> {
+fn for_builds(layout: &InstalledPaths) -> Vec<Item> {
     let files = [
         ("pkgconfig/naa.pc", "pkg-config", template::NAA_PC),
         ("pkgconfig/naaice.pc", "pkg-config", template::NAAICE_PC),
@@ -137,10 +137,10 @@ fn for_builds(layout: &Layout) -> Vec<Item> {
 /// The page of naa, and those it names.
 fn pages(built: &Built) -> Result<Vec<Item>> {
     let folder = Path::new("share/man/man1");
-    let main = build::told(built, &["man"])?;
+    let main = build::output_of(built, &["man"])?;
     let mut items = Vec::new();
     for command in commands(&String::from_utf8_lossy(&main)) {
-        let page = build::told(built, &["man", &command])?;
+        let page = build::output_of(built, &["man", &command])?;
         items.push(text(folder.join(format!("naa-{command}.1")), "manual page", page));
     }
     ensure!(!items.is_empty(), "naa(1) names no commands");
@@ -161,7 +161,7 @@ fn completions(built: &Built) -> Result<Vec<Item>> {
         ("fish", "share/fish/vendor_completions.d/naa.fish"),
     ];
     let item = |(shell, path): (&str, &str)| {
-        Ok(text(path.into(), "completion", build::told(built, &["completions", shell])?))
+        Ok(text(path.into(), "completion", build::output_of(built, &["completions", shell])?))
     };
     shells.into_iter().map(item).collect()
 }

@@ -1,6 +1,6 @@
 //! Files that name the version, the folders and the libraries: templates with `@NAME@` in them.
 
-use super::Layout;
+use super::InstalledPaths;
 use std::path::{Path, PathBuf};
 
 pub(super) const NAA_PC: &str = include_str!("../../install/naa.pc.in");
@@ -16,7 +16,7 @@ pub(super) const SERVICE: &str = include_str!("../../install/naa.service.in");
 const PRIVATE_LIBS: [&str; 5] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// The template with its names replaced.
-pub(super) fn fill(template: &str, layout: &Layout) -> String {
+pub(super) fn fill(template: &str, layout: &InstalledPaths) -> String {
     let libdir = layout.libdir.to_string_lossy();
     let values = [
         ("@PC_PREFIX@", pc_prefix(layout)),
@@ -33,7 +33,7 @@ pub(super) fn fill(template: &str, layout: &Layout) -> String {
 }
 
 /// Relative, so that the tree can be moved; but pkg-config must recognize the system's own folders to leave them out.
-fn pc_prefix(layout: &Layout) -> String {
+fn pc_prefix(layout: &InstalledPaths) -> String {
     if layout.prefix == Path::new("/usr") {
         return "/usr".to_owned();
     }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn names_are_replaced_and_folders_relative() {
-        let layout = Layout::new("/opt/naa".into(), "lib/x86_64-linux-gnu".into());
+        let layout = InstalledPaths::new("/opt/naa".into(), "lib/x86_64-linux-gnu".into());
         let text = fill(NAA_PC, &layout);
         assert!(text.starts_with("prefix=${pcfiledir}/../../..\n"), "{text}");
         assert!(text.contains("libdir=${prefix}/lib/x86_64-linux-gnu\n"), "{text}");
@@ -62,7 +62,7 @@ mod tests {
                 text.split('@').skip(1).find(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
             assert_eq!(left, None);
         }
-        let system = Layout::new("/usr".into(), "lib".into());
+        let system = InstalledPaths::new("/usr".into(), "lib".into());
         assert!(fill(NAAICE_PC, &system).starts_with("prefix=/usr\n"));
     }
 }

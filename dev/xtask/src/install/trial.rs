@@ -4,7 +4,7 @@ mod library;
 mod programs;
 
 use super::{
-    Layout,
+    InstalledPaths,
     build::{self, Built},
     files, plan,
 };
@@ -23,7 +23,7 @@ use std::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The folder of the test, with the last builds, is target/install-test.")]
-pub(crate) struct Options {
+pub(crate) struct Args {
     /// Run the programs over rdma-core on kernel soft-RoCE in a machine of its own, too
     #[arg(long)]
     verbs: bool,
@@ -55,7 +55,7 @@ const MOVED_CHECKS: &[(&str, Check)] = &[
     ("naa.h and naa_kernel.h, both", programs::build_native),
 ];
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::Install).map_err(anyhow::Error::msg)?;
     let folder = repo::target_dir().join("install-test");
     if folder.exists() {
@@ -105,7 +105,7 @@ fn checked(checks: &[(&str, Check)], ground: &Ground) -> Vec<Row> {
 }
 
 fn install(ground: &Ground, prefix: &Path, root: &Path) -> Result<()> {
-    let layout = Layout::new(prefix.to_owned(), "lib".into());
+    let layout = InstalledPaths::new(prefix.to_owned(), "lib".into());
     layout.check()?;
     files::install(root, &plan::items(&ground.built, &layout)?)
 }

@@ -53,9 +53,9 @@ fn counted(boot: &Boot, step: &Step, label: &str, output: &str) -> Option<Row> {
     let lines = output.lines().filter_map(|line| line.strip_prefix("HW|")?.split_once('|'));
     let counters = lines.filter(|(of, _)| *of == label).map(|(_, counters)| counters.trim()).next()?;
     let mut row = Row::ours(label, "the kernel's counters of errors and retries", "ok".to_owned());
-    let judged: Vec<_> = counters.split(' ').filter(|counter| is_judged(counter)).collect();
-    if step.counts_nothing() && boot.buffers && !judged.is_empty() {
-        row.result = format!("counted {}", judged.join(" "));
+    let faults: Vec<_> = counters.split(' ').filter(|counter| is_fault(counter)).collect();
+    if step.counts_nothing() && boot.buffers && !faults.is_empty() {
+        row.result = format!("counted {}", faults.join(" "));
     }
     row.note = counters.to_owned();
     Some(row)
@@ -63,7 +63,7 @@ fn counted(boot: &Boot, step: &Step, label: &str, output: &str) -> Option<Row> {
 
 /// A peer that hears nothing for much longer than usual probes by sending its last packet again; an emulated processor
 /// stands still for so long now and then. So duplicates are told of only.
-fn is_judged(counter: &str) -> bool {
+fn is_fault(counter: &str) -> bool {
     !counter.is_empty() && !counter.starts_with("duplicate_request+")
 }
 

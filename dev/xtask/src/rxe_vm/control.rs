@@ -6,7 +6,7 @@
 //! a/, b/                 of one machine: settings, command; console, setup, ready, stdout, stderr, status, pcap
 //! ```
 
-use super::Options;
+use super::Args;
 use crate::repo;
 use anyhow::{Context, Result, anyhow};
 use std::{
@@ -49,7 +49,7 @@ impl Drop for Control {
 }
 
 impl Control {
-    pub(super) fn new(options: &Options, machines: &[Name]) -> Result<Self> {
+    pub(super) fn new(options: &Args, machines: &[Name]) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let control = Self { folder: repo::target_dir().join("rxe-vm").join(unique) };
@@ -136,7 +136,7 @@ fn command_line(words: &[String]) -> String {
 }
 
 /// The settings as assignments of bash variables.
-fn settings(options: &Options) -> Result<String> {
+fn settings(options: &Args) -> Result<String> {
     let folder = env::current_dir().context("cannot tell the current folder")?;
     let yes = |flag: bool| if flag { "yes" } else { "" };
     let sysctl: Vec<_> = options.sysctl.iter().map(|setting| quote(setting)).collect();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn settings_survive_the_shell() {
-        let options = Options {
+        let options = Args {
             two: true,
             netem: Some("loss 1% 'x'".to_owned()),
             sysctl: ["net.ipv4.tcp_rmem=1 2 3", "a.b=$x"].map(str::to_owned).to_vec(),
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_was_a_folder_is_gone_afterwards() {
-        let control = Control::new(&Options::default(), &[Name::A, Name::B]).expect("writable");
+        let control = Control::new(&Args::default(), &[Name::A, Name::B]).expect("writable");
         let folder = control.folder.clone();
         assert!(folder.join("b/settings").is_file() && folder.join("shared").is_dir());
         drop(control);

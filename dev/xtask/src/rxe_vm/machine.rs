@@ -1,7 +1,7 @@
 //! A running QEMU.
 
 use super::{
-    Options,
+    Args,
     control::{Control, Name},
     image::Image,
 };
@@ -35,7 +35,7 @@ impl Machine {
 
 /// One machine, or two with a wire between them.
 pub(super) fn start(
-    options: &Options,
+    options: &Args,
     image: &Image,
     control: &Control,
     machines: &[Name],
@@ -48,7 +48,7 @@ pub(super) fn start(
 }
 
 fn one(
-    options: &Options,
+    options: &Args,
     image: &Image,
     control: &Control,
     name: Name,
@@ -116,7 +116,7 @@ fn share(path: &Path, tag: &str, more: &str) -> Result<[String; 2]> {
 }
 
 /// QEMU takes memory when it is used: a lack would show in the middle of a run, as a killed machine.
-fn enough_memory(options: &Options, machines: usize) -> Result<()> {
+fn enough_memory(options: &Args, machines: usize) -> Result<()> {
     let wanted = u64::from(options.memory) * machines as u64;
     let Some(available) = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available_mb) else {
         return Ok(());
@@ -144,7 +144,7 @@ mod tests {
         let text = "MemTotal:       24684092 kB\nMemAvailable:   24162952 kB\n";
         assert_eq!(available_mb(text), Some(23596));
         assert_eq!(available_mb("MemTotal: 1 kB\n"), None);
-        let options = Options { memory: u32::MAX, ..Default::default() };
+        let options = Args { memory: u32::MAX, ..Default::default() };
         let said = enough_memory(&options, 2).expect_err("too much").to_string();
         assert!(said.contains("2 machines of 4294967295 MB") && said.contains("-m"), "{said}");
     }

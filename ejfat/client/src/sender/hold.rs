@@ -16,7 +16,7 @@ use std::{
 /// The most time that a sender waits while another one takes the address off. That takes one call of the control plane, and a second
 /// one if the token is refused; each has five seconds.
 const MOST: Duration = Duration::from_secs(11);
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Returns the folder of this user's locks, or `None` if the environment names no folder of the user.
 pub(super) fn folder() -> Option<PathBuf> {
@@ -65,7 +65,7 @@ impl Hold {
             match file.try_lock_shared() {
                 // The last sender may have removed the file in between.
                 Ok(()) if is_at(&file, &path)? => return Ok(Self { file, path }),
-                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < MOST => sleep(AGAIN),
+                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < MOST => sleep(RETRY),
                 Ok(()) | Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -106,15 +106,15 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    struct Folder(PathBuf);
+    struct TempFolder(PathBuf);
 
-    impl Folder {
+    impl TempFolder {
         fn new(test: &str) -> Self {
             Self(std::env::temp_dir().join(format!("naa-hold-{test}-{}", std::process::id())))
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_last_one_knows_that_it_is_and_whether_anyone_added_the_address() {
-        let folder = Folder::new("last");
+        let folder = TempFolder::new("last");
         let take = || Hold::take(&folder.0, "x").unwrap();
         let (mut first, second) = (take(), take());
         first.note_added().unwrap();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_sender_waits_while_the_last_one_takes_the_address_off() {
-        let folder = Folder::new("waits");
+        let folder = TempFolder::new("waits");
         let last = Hold::take(&folder.0, "x").unwrap().release().unwrap();
         let begin = Instant::now();
         let path = folder.0.clone();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_link_that_somebody_put_there_is_not_followed() {
-        let folder = Folder::new("link");
+        let folder = TempFolder::new("link");
         std::fs::create_dir_all(&folder.0).unwrap();
         std::os::unix::fs::symlink(folder.0.join("elsewhere"), folder.0.join("x")).unwrap();
         assert!(Hold::take(&folder.0, "x").is_err());

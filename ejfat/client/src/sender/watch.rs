@@ -45,21 +45,22 @@ pub enum SenderNotice {
     Unknown(String),
 }
 
-/// What a sender asks the control plane, and what it has told so far.
-pub(super) struct Lookout {
+/// What a sender asks the control plane, and which notices it has given so far.
+pub(super) struct ReservationMonitor {
     pub(super) connection: Connection,
     pub(super) lb: String,
     pub(super) addresses: Vec<IpAddr>,
     /// Why the reservation ended, if it did.
     ended: OnceLock<String>,
-    told: Mutex<HashSet<std::mem::Discriminant<SenderNotice>>>,
+    given: Mutex<HashSet<std::mem::Discriminant<SenderNotice>>>,
     /// Gets each kind of notice once.
-    tell: OnceLock<Box<dyn Fn(SenderNotice) + Send + Sync>>,
+    notify: OnceLock<Box<dyn Fn(SenderNotice) + Send + Sync>>,
 }
 
-impl fmt::Debug for Lookout {
+impl fmt::Debug for ReservationMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lookout").field("lb", &self.lb).field("ended", &self.ended).finish_non_exhaustive()
+        let mut shown = f.debug_struct("ReservationMonitor");
+        shown.field("lb", &self.lb).field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
@@ -73,25 +74,25 @@ pub(super) fn listed(status: &LoadBalancerStatusReply) -> Vec<IpAddr> {
     status.sender_addresses.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-impl Lookout {
+impl ReservationMonitor {
     pub(super) fn new(connection: Connection, lb: String, addresses: Vec<IpAddr>) -> Self {
-        let (ended, told, tell) = Default::default();
-        Self { connection, lb, addresses, ended, told, tell }
+        let (ended, given, notify) = Default::default();
+        Self { connection, lb, addresses, ended, given, notify }
     }
 
-    pub(super) fn tell_to(&self, tell: impl Fn(SenderNotice) + Send + Sync + 'static) {
+    pub(super) fn set_notify(&self, notify: impl Fn(SenderNotice) + Send + Sync + 'static) {
         // The first one stays, since a sender is watched once.
-        let _ = self.tell.set(Box::new(tell));
+        let _ = self.notify.set(Box::new(notify));
     }
 
     pub(super) fn ended(&self) -> Option<&str> {
         self.ended.get().map(String::as_str)
     }
 
-    fn tell(&self, notice: SenderNotice) {
-        let is_new = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(discriminant(&notice));
-        if let Some(tell) = self.tell.get().filter(|_| is_new) {
-            tell(notice);
+    fn notify(&self, notice: SenderNotice) {
+        let is_new = self.given.lock().unwrap_or_else(PoisonError::into_inner).insert(discriminant(&notice));
+        if let Some(notify) = self.notify.get().filter(|_| is_new) {
+            notify(notice);
         }
     }
 
@@ -105,7 +106,7 @@ impl Lookout {
             Ok(status) => {
                 let has_slots = status.workers.iter().any(|worker| worker.slots_assigned > 0);
                 if !has_slots && (!first || status.workers.is_empty()) {
-                    self.tell(SenderNotice::NoWorker { lb: self.lb.clone() });
+                    self.notify(SenderNotice::NoWorker { lb: self.lb.clone() });
                 }
                 let there = listed(&status);
                 let missing: Vec<_> =
@@ -113,7 +114,7 @@ impl Lookout {
                 if !missing.is_empty() && self.add(&missing) {
                     let addresses: Vec<_> = missing.iter().map(IpAddr::to_string).collect();
                     let addresses = addresses.join(", ");
-                    self.tell(SenderNotice::AddedAgain { lb: self.lb.clone(), addresses });
+                    self.notify(SenderNotice::AddedAgain { lb: self.lb.clone(), addresses });
                 }
             }
             // A token without the right to read the list adds the addresses in any case, which changes nothing if they are there.
@@ -131,7 +132,7 @@ impl Lookout {
 
     fn failed(&self, error: &ClientError) {
         if !is_end(error) {
-            return self.tell(SenderNotice::Unknown(error.to_string()));
+            return self.notify(SenderNotice::Unknown(error.to_string()));
         }
         let (lb, at) = (&self.lb, self.connection.address());
         let why = format!(
@@ -152,12 +153,12 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(lookout: Arc<Lookout>, every: Duration) -> io::Result<Self> {
+    pub(super) fn start(monitor: Arc<ReservationMonitor>, every: Duration) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
         let run = move || {
-            lookout.look(true);
+            monitor.look(true);
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
-                lookout.look(false);
+                monitor.look(false);
             }
         };
         let thread = thread::Builder::new().name("ejfat-sender".into()).spawn(run)?;

@@ -12,8 +12,8 @@
 //!                                               Over
 //! ```
 //!
-//! All times count from the same moment, which the caller chooses. The caller reports the answer to a step ([`Life::heard`]) before
-//! it asks for the next step ([`Life::next`]).
+//! All times count from the same moment, which the caller chooses. The caller reports the answer to a step
+//! ([`Life::answered`]) before it asks for the next step ([`Life::next`]).
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) enum Step {
 
 /// The answer to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum StepAnswer {
     /// The control plane did what the step asked for.
     Done,
     Slots(u32),
@@ -89,12 +89,12 @@ pub(super) enum Notice {
     /// The control plane accepts states again, after this time.
     Back(Duration),
     /// The control plane did not know the session any more, and the worker has registered again.
-    Again,
+    RegisteredAgain,
 }
 
-/// How the worker stands with the control plane.
+/// The state of the worker's registration at the control plane.
 #[derive(Clone, Copy, Debug)]
-enum Standing {
+enum RegistrationState {
     /// The worker is not registered yet. `since` is the time when the control plane first answered that another session
     /// has the ports.
     Joining {
@@ -124,7 +124,7 @@ enum Goal {
     Drain {
         deadline: Duration,
         /// When the control plane accepted the first state that is not ready.
-        told: Option<Duration>,
+        accepted: Option<Duration>,
         /// The time since which the worker has no slots.
         free: Option<Duration>,
         /// Whether the worker may ask for its slots.
@@ -143,7 +143,7 @@ enum Goal {
 pub(super) struct Life {
     /// The time from one state to the next.
     every: Duration,
-    standing: Standing,
+    registration: RegistrationState,
     goal: Goal,
     backoff: Backoff,
     /// When the outage began that the log has a message of.
@@ -154,8 +154,8 @@ impl Life {
     /// Returns the life cycle of a worker that is not registered yet. `every` is the time from one state to the next; `seed` is that
     /// of the random waits.
     pub(super) fn new(every: Duration, seed: u64) -> Self {
-        let standing = Standing::Joining { since: None, next: Duration::ZERO };
-        Self { every, standing, goal: Goal::Stay, backoff: Backoff::new(seed), outage: None }
+        let registration = RegistrationState::Joining { since: None, next: Duration::ZERO };
+        Self { every, registration, goal: Goal::Stay, backoff: Backoff::new(seed), outage: None }
     }
 
     /// Begins to drain: the worker is reported as not ready, and it deregisters when nothing is sent to it any more, or after the time
@@ -163,8 +163,10 @@ impl Life {
     pub(super) fn drain(&mut self, now: Duration, within: Duration) {
         if matches!(self.goal, Goal::Stay) {
             let deadline = now + within;
-            self.goal = Goal::Drain { deadline, told: None, free: None, sees: false, next_look: now };
-            if let Standing::In { next, .. } | Standing::Away { next } = &mut self.standing {
+            self.goal = Goal::Drain { deadline, accepted: None, free: None, sees: false, next_look: now };
+            if let RegistrationState::In { next, .. } | RegistrationState::Away { next } =
+                &mut self.registration
+            {
                 *next = now;
             }
         }
@@ -179,37 +181,41 @@ impl Life {
 
     /// Whether the worker is registered and its newest state was accepted.
     pub(super) fn is_in(&self) -> bool {
-        matches!(self.standing, Standing::In { .. })
+        matches!(self.registration, RegistrationState::In { .. })
     }
 
     /// Returns how the life cycle ended, or `None` if it has not.
     pub(super) fn ending(&self) -> Option<Ending> {
-        match self.standing {
-            Standing::Over(ending) => Some(ending),
+        match self.registration {
+            RegistrationState::Over(ending) => Some(ending),
             _ => None,
         }
     }
 
     /// Returns the next step.
     pub(super) fn next(&mut self, now: Duration) -> Step {
-        let has_session = matches!(self.standing, Standing::In { .. } | Standing::Away { .. });
-        if let Standing::Over(ending) = self.standing {
+        let has_session =
+            matches!(self.registration, RegistrationState::In { .. } | RegistrationState::Away { .. });
+        if let RegistrationState::Over(ending) = self.registration {
             return Step::Over(ending);
         }
         if !has_session && !matches!(self.goal, Goal::Stay) {
             return self.over(Ending::Left { drained: true, deregistered: true });
         }
-        if let Goal::Drain { deadline, told, free, sees, .. } = self.goal {
+        if let Goal::Drain { deadline, accepted, free, sees, .. } = self.goal {
             let drained = free.is_some_and(|at| now >= at + LATE)
-                || (!sees && told.is_some_and(|at| now >= at + BLIND));
+                || (!sees && accepted.is_some_and(|at| now >= at + BLIND));
             if drained || now >= deadline {
                 self.goal = Goal::Leave { drained };
             }
         }
         let state = Step::SendState { may_be_ready: matches!(self.goal, Goal::Stay) };
-        match (self.standing, self.goal) {
+        match (self.registration, self.goal) {
             (_, Goal::Leave { .. }) => Step::Deregister,
-            (Standing::In { next, .. }, Goal::Drain { told: Some(_), deadline, next_look, .. }) => {
+            (
+                RegistrationState::In { next, .. },
+                Goal::Drain { accepted: Some(_), deadline, next_look, .. },
+            ) => {
                 if now >= next {
                     state
                 } else if now >= next_look {
@@ -218,39 +224,42 @@ impl Life {
                     Step::Wait(next.min(next_look).min(deadline))
                 }
             }
-            (Standing::In { next, .. } | Standing::Away { next }, Goal::Drain { deadline, .. }) => {
-                if now >= next { state } else { Step::Wait(next.min(deadline)) }
-            }
-            (Standing::In { next, .. } | Standing::Away { next }, Goal::Stay) => {
+            (
+                RegistrationState::In { next, .. } | RegistrationState::Away { next },
+                Goal::Drain { deadline, .. },
+            ) => {
                 if now >= next {
                     state
                 } else {
-                    Step::Wait(next)
+                    Step::Wait(next.min(deadline))
                 }
             }
-            (Standing::Joining { next, .. } | Standing::Out { next }, _) => {
+            (RegistrationState::In { next, .. } | RegistrationState::Away { next }, Goal::Stay) => {
+                if now >= next { state } else { Step::Wait(next) }
+            }
+            (RegistrationState::Joining { next, .. } | RegistrationState::Out { next }, _) => {
                 if now >= next {
                     Step::Register
                 } else {
                     Step::Wait(next)
                 }
             }
-            (Standing::Over(ending), _) => Step::Over(ending),
+            (RegistrationState::Over(ending), _) => Step::Over(ending),
         }
     }
 
     /// Takes the answer to a step, and returns a message for the log if there is one.
-    pub(super) fn heard(&mut self, now: Duration, step: Step, heard: &Heard) -> Option<Notice> {
+    pub(super) fn answered(&mut self, now: Duration, step: Step, answer: &StepAnswer) -> Option<Notice> {
         match step {
-            Step::Register => self.heard_of_register(now, heard),
-            Step::SendState { .. } => self.heard_of_state(now, heard),
+            Step::Register => self.register_answered(now, answer),
+            Step::SendState { .. } => self.state_answered(now, answer),
             Step::Look => {
-                self.heard_of_slots(now, heard);
+                self.slots_answered(now, answer);
                 None
             }
             Step::Deregister => {
                 let drained = matches!(self.goal, Goal::Leave { drained: true });
-                let deregistered = matches!(heard, Heard::Done | Heard::Unknown(_));
+                let deregistered = matches!(answer, StepAnswer::Done | StepAnswer::Unknown(_));
                 self.over(Ending::Left { drained, deregistered });
                 None
             }
@@ -259,40 +268,40 @@ impl Life {
     }
 
     fn over(&mut self, ending: Ending) -> Step {
-        self.standing = Standing::Over(ending);
+        self.registration = RegistrationState::Over(ending);
         Step::Over(ending)
     }
 
-    fn heard_of_register(&mut self, now: Duration, heard: &Heard) -> Option<Notice> {
-        match (self.standing, heard) {
-            (standing, Heard::Done) => {
-                let again = matches!(standing, Standing::Out { .. });
-                self.standing = Standing::In { since: now, next: now };
+    fn register_answered(&mut self, now: Duration, answer: &StepAnswer) -> Option<Notice> {
+        match (self.registration, answer) {
+            (before, StepAnswer::Done) => {
+                let again = matches!(before, RegistrationState::Out { .. });
+                self.registration = RegistrationState::In { since: now, next: now };
                 self.outage = None;
-                again.then_some(Notice::Again)
+                again.then_some(Notice::RegisteredAgain)
             }
-            (Standing::Joining { since, .. }, Heard::Taken(_)) => {
+            (RegistrationState::Joining { since, .. }, StepAnswer::Taken(_)) => {
                 let since = since.unwrap_or(now);
                 let next = now + self.backoff.wait();
-                self.standing = Standing::Joining { since: Some(since), next };
+                self.registration = RegistrationState::Joining { since: Some(since), next };
                 if now >= since + TAKEN {
                     self.over(Ending::Refused);
                 }
                 None
             }
-            (Standing::Joining { .. }, _) => {
+            (RegistrationState::Joining { .. }, _) => {
                 self.over(Ending::Refused);
                 None
             }
-            (_, Heard::Unknown(_)) => {
+            (_, StepAnswer::Unknown(_)) => {
                 self.over(Ending::Gone);
                 None
             }
-            (_, Heard::Away(why) | Heard::Refused(why) | Heard::Taken(why)) => {
-                self.standing = Standing::Out { next: now + self.backoff.wait() };
+            (_, StepAnswer::Away(why) | StepAnswer::Refused(why) | StepAnswer::Taken(why)) => {
+                self.registration = RegistrationState::Out { next: now + self.backoff.wait() };
                 self.lost(now, why)
             }
-            (_, Heard::Slots(_)) => None,
+            (_, StepAnswer::Slots(_)) => None,
         }
     }
 
@@ -305,43 +314,43 @@ impl Life {
         Some(Notice::Lost(why.to_owned()))
     }
 
-    fn heard_of_state(&mut self, now: Duration, heard: &Heard) -> Option<Notice> {
-        match heard {
-            Heard::Done => {
-                let since = match self.standing {
-                    Standing::In { since, .. } => since,
+    fn state_answered(&mut self, now: Duration, answer: &StepAnswer) -> Option<Notice> {
+        match answer {
+            StepAnswer::Done => {
+                let since = match self.registration {
+                    RegistrationState::In { since, .. } => since,
                     _ => now,
                 };
                 if now >= since + SETTLED {
                     self.backoff.reset();
                 }
-                self.standing = Standing::In { since, next: now + self.every };
-                if let Goal::Drain { told, .. } = &mut self.goal {
-                    told.get_or_insert(now);
+                self.registration = RegistrationState::In { since, next: now + self.every };
+                if let Goal::Drain { accepted, .. } = &mut self.goal {
+                    accepted.get_or_insert(now);
                 }
                 self.outage.take().map(|began| Notice::Back(now.saturating_sub(began)))
             }
-            Heard::Unknown(_) => {
-                self.standing = Standing::Out { next: now + self.backoff.wait() };
+            StepAnswer::Unknown(_) => {
+                self.registration = RegistrationState::Out { next: now + self.backoff.wait() };
                 None
             }
-            Heard::Away(why) | Heard::Refused(why) | Heard::Taken(why) => {
-                self.standing = Standing::Away { next: now + self.backoff.wait() };
+            StepAnswer::Away(why) | StepAnswer::Refused(why) | StepAnswer::Taken(why) => {
+                self.registration = RegistrationState::Away { next: now + self.backoff.wait() };
                 self.lost(now, why)
             }
-            Heard::Slots(_) => None,
+            StepAnswer::Slots(_) => None,
         }
     }
 
-    fn heard_of_slots(&mut self, now: Duration, heard: &Heard) {
+    fn slots_answered(&mut self, now: Duration, answer: &StepAnswer) {
         let Goal::Drain { free, sees, next_look, .. } = &mut self.goal else { return };
         *next_look = now + LOOK;
-        match heard {
-            Heard::Slots(0) => {
+        match answer {
+            StepAnswer::Slots(0) => {
                 *sees = true;
                 free.get_or_insert(now);
             }
-            Heard::Slots(_) => (*sees, *free) = (true, None),
+            StepAnswer::Slots(_) => (*sees, *free) = (true, None),
             _ => {}
         }
     }

@@ -114,11 +114,11 @@ pub struct Standing {
     /// The id of its session, while it has one.
     pub session: Option<String>,
     /// Whether the control plane accepted its newest state.
-    pub is_told: bool,
+    pub is_accepted: bool,
     /// How many states the control plane accepted.
-    pub told: u64,
+    pub accepted: u64,
     /// How often the worker registered again.
-    pub again: u64,
+    pub registered_again: u64,
     /// The text of the newest error.
     pub problem: Option<String>,
 }

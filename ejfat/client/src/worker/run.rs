@@ -12,7 +12,7 @@ use proto::loadbalancer::{
 
 use super::{
     Departure, Registration, Shared, Wish, WorkerState,
-    life::{Ending, Heard, Life, Notice, Step},
+    life::{Ending, Life, Notice, Step, StepAnswer},
 };
 use crate::{ApiCall, Cause, ClientError, Connection};
 
@@ -30,7 +30,7 @@ pub(super) struct Task {
 }
 
 /// A worker session, with a connection that shows the session's token.
-struct Session {
+struct WorkerSession {
     id: String,
     connection: Connection,
 }
@@ -62,21 +62,21 @@ impl Task {
                     let _ = tokio::time::timeout(until.saturating_sub(now), wished).await;
                     continue;
                 }
-                Step::Register => self.register(&mut session).await.map(|()| Heard::Done),
-                Step::SendState { may_be_ready } => self.tell(session.as_ref(), may_be_ready).await,
+                Step::Register => self.register(&mut session).await.map(|()| StepAnswer::Done),
+                Step::SendState { may_be_ready } => self.send_state(session.as_ref(), may_be_ready).await,
                 Step::Look => self.look(session.as_ref()).await,
                 Step::Deregister => self.deregister(session.as_ref()).await,
             };
-            let heard = match &answer {
-                Ok(heard) => heard.clone(),
-                Err(error) => heard(error),
+            let step_answer = match &answer {
+                Ok(answer) => answer.clone(),
+                Err(error) => meaning(error),
             };
-            let notice = life.heard(began.elapsed(), step, &heard);
+            let notice = life.answered(began.elapsed(), step, &step_answer);
             self.keep(step, &life, session.as_ref(), answer, notice);
         }
     }
 
-    async fn register(&self, session: &mut Option<Session>) -> Result<(), ClientError> {
+    async fn register(&self, session: &mut Option<WorkerSession>) -> Result<(), ClientError> {
         let request = self.registration.request(&self.lb);
         let call = async move |mut client: crate::connection::Client| client.register(request).await;
         let reply = self.connection.ask_and_explain(ApiCall::Register, call).await?;
@@ -86,33 +86,39 @@ impl Task {
         } else {
             self.connection.with_token(&reply.token)?
         };
-        *session = Some(Session { id: reply.session_id, connection });
+        *session = Some(WorkerSession { id: reply.session_id, connection });
         Ok(())
     }
 
-    async fn tell(&self, session: Option<&Session>, may_be_ready: bool) -> Result<Heard, ClientError> {
-        let Some(Session { id, connection }) = session else { return Ok(Heard::Unknown(String::new())) };
+    async fn send_state(
+        &self,
+        session: Option<&WorkerSession>,
+        may_be_ready: bool,
+    ) -> Result<StepAnswer, ClientError> {
+        let Some(WorkerSession { id, connection }) = session else {
+            return Ok(StepAnswer::Unknown(String::new()));
+        };
         let request = (self.state)().request(id, &self.lb, SystemTime::now(), may_be_ready);
         let call = async move |mut client: crate::connection::Client| client.send_state(request).await;
-        connection.ask(ApiCall::SendState, QUICK, call).await.map(|_| Heard::Done)
+        connection.ask(ApiCall::SendState, QUICK, call).await.map(|_| StepAnswer::Done)
     }
 
     /// Asks how many slots the session has. It uses the token that registered the worker, because a session's token may not read
     /// the reservation.
-    async fn look(&self, session: Option<&Session>) -> Result<Heard, ClientError> {
+    async fn look(&self, session: Option<&WorkerSession>) -> Result<StepAnswer, ClientError> {
         let request = LoadBalancerStatusRequest { lb_id: self.lb.clone() };
         let call =
             async move |mut client: crate::connection::Client| client.load_balancer_status(request).await;
         let status = self.connection.ask(ApiCall::Status, QUICK, call).await?;
         let id = session.map_or("", |session| session.id.as_str());
-        Ok(Heard::Slots(slots(&status, id, &self.registration)))
+        Ok(StepAnswer::Slots(slots(&status, id, &self.registration)))
     }
 
-    async fn deregister(&self, session: Option<&Session>) -> Result<Heard, ClientError> {
-        let Some(Session { id, connection }) = session else { return Ok(Heard::Done) };
+    async fn deregister(&self, session: Option<&WorkerSession>) -> Result<StepAnswer, ClientError> {
+        let Some(WorkerSession { id, connection }) = session else { return Ok(StepAnswer::Done) };
         let request = DeregisterRequest { lb_id: self.lb.clone(), session_id: id.clone() };
         let call = async move |mut client: crate::connection::Client| client.deregister(request).await;
-        connection.ask(ApiCall::Deregister, QUICK, call).await.map(|_| Heard::Done)
+        connection.ask(ApiCall::Deregister, QUICK, call).await.map(|_| StepAnswer::Done)
     }
 
     /// Writes a notice to the log, and updates the worker's [`Standing`](super::Standing).
@@ -120,8 +126,8 @@ impl Task {
         &mut self,
         step: Step,
         life: &Life,
-        session: Option<&Session>,
-        answer: Result<Heard, ClientError>,
+        session: Option<&WorkerSession>,
+        answer: Result<StepAnswer, ClientError>,
         notice: Option<Notice>,
     ) {
         let address = self.connection.address();
@@ -132,7 +138,7 @@ impl Task {
             Some(Notice::Back(after)) => {
                 tracing::warn!("the control plane at {address} answers again, after {after:.1?}");
             }
-            Some(Notice::Again) => {
+            Some(Notice::RegisteredAgain) => {
                 tracing::warn!(
                     "the control plane at {address} did not know this worker any more; it is registered again"
                 );
@@ -151,12 +157,12 @@ impl Task {
             standing.session = session.filter(|_| life.is_in()).map(|session| session.id.clone());
             match (step, &answer) {
                 (Step::SendState { .. }, Ok(_)) => {
-                    (standing.is_told, standing.told) = (true, standing.told + 1)
+                    (standing.is_accepted, standing.accepted) = (true, standing.accepted + 1)
                 }
-                (Step::SendState { .. }, Err(_)) => standing.is_told = false,
+                (Step::SendState { .. }, Err(_)) => standing.is_accepted = false,
                 _ => {}
             }
-            standing.again += u64::from(notice == Some(Notice::Again));
+            standing.registered_again += u64::from(notice == Some(Notice::RegisteredAgain));
             if let Err(error) = &answer {
                 standing.problem = Some(error.to_string());
             }
@@ -172,13 +178,15 @@ impl Task {
 }
 
 /// Returns what an error means for the worker's life cycle.
-fn heard(error: &ClientError) -> Heard {
+fn meaning(error: &ClientError) -> StepAnswer {
     let why = error.to_string();
     match error.cause() {
-        None | Some(Cause::Busy) => Heard::Away(why),
-        Some(Cause::NotFound | Cause::NoRight | Cause::UnknownToken | Cause::NoToken) => Heard::Unknown(why),
-        Some(Cause::Taken) => Heard::Taken(why),
-        Some(Cause::Invalid | Cause::NotServed | Cause::Failed) => Heard::Refused(why),
+        None | Some(Cause::Busy) => StepAnswer::Away(why),
+        Some(Cause::NotFound | Cause::NoRight | Cause::UnknownToken | Cause::NoToken) => {
+            StepAnswer::Unknown(why)
+        }
+        Some(Cause::Taken) => StepAnswer::Taken(why),
+        Some(Cause::Invalid | Cause::NotServed | Cause::Failed) => StepAnswer::Refused(why),
     }
 }
 

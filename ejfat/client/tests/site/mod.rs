@@ -22,7 +22,7 @@ use ejfat_client::messages::{
     UnchainLoadBalancerRequest, VersionReply, VersionRequest, WorkerStatus,
     load_balancer_server::{LoadBalancer, LoadBalancerServer},
 };
-use naa_grpc::{Server, ServerTls, Settings};
+use naa_grpc::{GrpcServer, GrpcServerConfig, ServerTls};
 use tonic::{Code, Request, Response, Status};
 
 /// The token with all rights.
@@ -100,15 +100,16 @@ impl Site {
     }
 
     /// Serves it on a port of loopback; with port 0 the Linux kernel chooses one.
-    pub(crate) fn serve(&self, port: u16, tls: Option<ServerTls>) -> Server {
+    pub(crate) fn serve(&self, port: u16, tls: Option<ServerTls>) -> GrpcServer {
         self.serve_at((Ipv4Addr::LOCALHOST, port).into(), tls)
     }
 
-    pub(crate) fn serve_at(&self, at: SocketAddr, tls: Option<ServerTls>) -> Server {
+    pub(crate) fn serve_at(&self, at: SocketAddr, tls: Option<ServerTls>) -> GrpcServer {
         let begin = Instant::now();
         loop {
-            let settings = Settings { seats: 64, streams: 64, threads: 1, permits: None, tls: tls.clone() };
-            match naa_grpc::serve(settings, at, LoadBalancerServer::new(self.clone())) {
+            let tls = tls.clone();
+            let config = GrpcServerConfig { connections: 64, streams: 64, threads: 1, permits: None, tls };
+            match naa_grpc::serve(config, at, LoadBalancerServer::new(self.clone())) {
                 Ok(server) => return server,
                 // A server that has just been dropped may still have the port.
                 Err(error) if begin.elapsed() > Duration::from_secs(5) => panic!("{error}"),
@@ -118,7 +119,7 @@ impl Site {
     }
 
     /// Returns the URI of a server, with a token and reservation 1.
-    pub(crate) fn uri(server: &Server, token: &str) -> String {
+    pub(crate) fn uri(server: &GrpcServer, token: &str) -> String {
         format!("ejfat://{token}@{}/lb/1", server.address())
     }
 

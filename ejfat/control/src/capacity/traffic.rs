@@ -14,7 +14,7 @@ pub struct PlaneCounters<'a> {
     pub ticks: f64,
 }
 
-/// Periods that are remembered, which bounds [`super::Options::delay`].
+/// Periods that are remembered, which bounds [`super::ControllerConfig::delay`].
 pub(super) const PERIODS: usize = 8;
 /// What is left of a window's sums after a period.
 const KEPT: f64 = 0.95;
@@ -30,13 +30,13 @@ pub(super) struct Sent {
     /// Events since the newest period.
     arrived: u64,
     /// Sums over some periods, from the first event that the member counted.
-    told: f64,
+    counted: f64,
     sent: f64,
 }
 
 impl Sent {
     /// Adds events that the worker says it got.
-    pub(super) fn tell(&mut self, events: u64) {
+    pub(super) fn add_arrived(&mut self, events: u64) {
         self.arrived = self.arrived.saturating_add(events);
     }
 
@@ -53,8 +53,8 @@ impl Sent {
         self.rates[0] = rate;
         let arrived = std::mem::take(&mut self.arrived);
         if let Some(packets) = packets {
-            self.told = KEPT * self.told + arrived as f64;
-            self.sent = if self.told > 0.0 { KEPT * self.sent + packets as f64 } else { 0.0 };
+            self.counted = KEPT * self.counted + arrived as f64;
+            self.sent = if self.counted > 0.0 { KEPT * self.sent + packets as f64 } else { 0.0 };
         }
         packets.unwrap_or(0)
     }
@@ -71,7 +71,7 @@ impl Sent {
 
     /// Events for each packet, as far as the worker tells.
     pub(super) fn ratio(&self) -> Option<f64> {
-        (self.told >= ENOUGH && self.sent >= ENOUGH).then(|| self.told / self.sent)
+        (self.counted >= ENOUGH && self.sent >= ENOUGH).then(|| self.counted / self.sent)
     }
 }
 

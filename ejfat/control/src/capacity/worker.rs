@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ejfat::Time;
 
-use super::{Joining, Options, Report, estimate::Estimate, report::dequeued, seconds_between, traffic::Sent};
+use super::{
+    ControllerConfig, Joining, Report, estimate::Estimate, report::dequeued, seconds_between, traffic::Sent,
+};
 
 /// The fill level above which a worker has a backlog. Workers with short queues and a few waiting events were without
 /// any in between two reports too often at 0.02, so that their capacity was taken to be too low.
@@ -72,7 +74,7 @@ pub(super) struct Worker {
     base: Option<Base>,
     pub(super) work: Work,
     /// Whether it counts no events and has a fill level.
-    pub(super) tells_fill_only: bool,
+    pub(super) reports_fill_only: bool,
     pub(super) estimate: Estimate,
     /// When it last had a backlog.
     backlog: Time,
@@ -106,7 +108,7 @@ impl Worker {
             newest: None,
             base: None,
             work: Work::default(),
-            tells_fill_only: false,
+            reports_fill_only: false,
             estimate: Estimate::default(),
             backlog: now,
             consumed: now,
@@ -123,14 +125,20 @@ impl Worker {
     }
 
     /// Takes a report. `measures_growth` says whether the growth of the fill level belongs to the present rates.
-    pub(super) fn report(&mut self, now: Time, report: &Report, measures_growth: bool, options: &Options) {
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        report: &Report,
+        measures_growth: bool,
+        config: &ControllerConfig,
+    ) {
         if report.is_ready && self.begun.is_none() {
             (self.begun, self.moved, self.agreed) = (Some(now), now, now);
         }
         if report.counters.count() {
-            self.tells_fill_only = false;
+            self.reports_fill_only = false;
         } else if report.fill > 0.0 {
-            self.tells_fill_only = true;
+            self.reports_fill_only = true;
         }
         if report.control_signal != 0.0 {
             self.signalled = Some(now);
@@ -141,7 +149,7 @@ impl Worker {
             (self.consumed, self.most_taken) = (now, self.taken);
         }
         match self.base {
-            Some(base) => self.compare(now, &base, report, measures_growth, options),
+            Some(base) => self.compare(now, &base, report, measures_growth, config),
             None => self.begin(now, report, false),
         }
         self.newest = Some((now, *report));
@@ -151,7 +159,14 @@ impl Worker {
         self.base = Some(Base { came: now, report: *report, is_late });
     }
 
-    fn compare(&mut self, now: Time, base: &Base, report: &Report, measures_growth: bool, options: &Options) {
+    fn compare(
+        &mut self,
+        now: Time,
+        base: &Base,
+        report: &Report,
+        measures_growth: bool,
+        config: &ControllerConfig,
+    ) {
         let before = &base.report;
         if !report.counters.follow(&before.counters) {
             // The worker began again.
@@ -164,8 +179,8 @@ impl Worker {
         if report.counters != before.counters || report.fill != before.fill {
             self.moved = now;
         }
-        self.sent.tell(report.counters.arrived().saturating_sub(before.counters.arrived()));
-        let events = dequeued(before, report, options.queue);
+        self.sent.add_arrived(report.counters.arrived().saturating_sub(before.counters.arrived()));
+        let events = dequeued(before, report, config.queue);
         self.taken += events;
         if self.taken >= self.most_taken + 0.5 {
             (self.most_taken, self.consumed) = (self.taken, now);

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     boundary::Margins,
     calendar::{Calendar, Demand, MemberId, counts},
-    capacity::{Alarm, Controller, Decision, Options, PlaneCounters},
+    capacity::{Alarm, Controller, ControllerConfig, Decision, PlaneCounters},
     durable::Durable,
     p4::Members,
     plane::{PlaneId, PlaneTimes},
@@ -106,23 +106,28 @@ pub(crate) struct Balancing {
     /// Where epochs begin that came within the time in which a sender is followed.
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
-    pub(crate) to_tell: Vec<(u64, u64)>,
+    pub(crate) unreported: Vec<(u64, u64)>,
     /// What the store has: the calendar, and the first tick of the epochs that are missing on planes that are away.
     recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
     /// Whether the first tick that planes report after epochs began anew has to be told as one that may be split. Senders may count from
     /// another tick by then.
-    tells_first: bool,
+    reports_first: bool,
 }
 
 impl Balancing {
-    pub(crate) fn new(lb: LbId, reservation: ReservationId, strategy: Strategy, options: Options) -> Self {
+    pub(crate) fn new(
+        lb: LbId,
+        reservation: ReservationId,
+        strategy: Strategy,
+        config: ControllerConfig,
+    ) -> Self {
         Self {
             lb,
             reservation,
             strategy,
-            controller: Controller::new(options).expect("the options were checked"),
+            controller: Controller::new(config).expect("the options were checked"),
             workers: BTreeMap::new(),
             senders: Senders::default(),
             rate: RoutedRate::default(),
@@ -139,10 +144,10 @@ impl Balancing {
             forged: BTreeMap::new(),
             mixed: 0,
             boundaries: VecDeque::new(),
-            to_tell: Vec::new(),
+            unreported: Vec::new(),
             recorded: None,
             is_anew: false,
-            tells_first: false,
+            reports_first: false,
         }
     }
 
@@ -185,8 +190,8 @@ impl Balancing {
             Some(tick) => self.around(now, tick, margins),
             None => self.on_their_way(now, margins),
         };
-        self.to_tell.push(on_their_way);
-        self.tells_first = true;
+        self.unreported.push(on_their_way);
+        self.reports_first = true;
         self.apply_to_all_ticks();
     }
 
@@ -195,7 +200,7 @@ impl Balancing {
         self.is_anew = true;
         let routed = self.routed.take().map_or(0, |(tick, _)| tick);
         let open = self.publisher.open.take();
-        self.to_tell.extend(open.map(|open| (open, self.publisher.highest.max(routed).saturating_add(1))));
+        self.unreported.extend(open.map(|open| (open, self.publisher.highest.max(routed).saturating_add(1))));
         self.passed.clear();
         (self.ahead, self.leapt) = (None, None);
         self.forged.clear();
@@ -297,7 +302,7 @@ impl Balancing {
             self.begin_anew(now, margins);
             let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
             let high = self.around(now, newest, margins).1;
-            self.to_tell.push((newest.saturating_sub(low), high));
+            self.unreported.push((newest.saturating_sub(low), high));
         }
     }
 
@@ -319,7 +324,7 @@ impl Balancing {
         if let Some((highest, _)) = self.routed {
             self.rate.see(now, highest);
         }
-        std::mem::take(&mut self.tells_first).then(|| self.around(now, tick, margins))
+        std::mem::take(&mut self.reports_first).then(|| self.around(now, tick, margins))
     }
 
     /// Takes what a plane routed above the horizon. If it goes on, and no tick below the horizon does, the senders have leapt there;

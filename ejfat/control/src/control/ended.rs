@@ -8,7 +8,7 @@ use ejfat::{Time, wire::SyncHeader};
 
 use super::{
     balancing::{Balancing, ON_THEIR_WAY},
-    planes::{Target, Told},
+    planes::{PlaneAnswer, Target},
     publisher::Step,
 };
 use crate::{
@@ -40,13 +40,13 @@ impl Ended {
         now >= self.until
     }
 
-    /// The addresses from which [`Self::hear`] takes syncs.
+    /// The addresses from which [`Self::sync`] takes syncs.
     pub(super) fn senders(&self, now: Time) -> impl Iterator<Item = IpAddr> {
         self.of.senders.addresses(now)
     }
 
     /// Takes a sync. Returns the ticks that may be split because of it: none if its sender was not known before the end.
-    pub(super) fn hear(
+    pub(super) fn sync(
         &mut self,
         now: Time,
         from: IpAddr,
@@ -58,18 +58,18 @@ impl Ended {
             return Vec::new();
         }
         let known_rate = self.of.fastest(now);
-        let verdict = self.of.senders.hear(now, (from, sync.source), sync.tick, known_rate, margins);
-        self.of.judged(now, sync.tick, verdict, by_syncs, margins).collect()
+        let verdict = self.of.senders.check(now, (from, sync.source), sync.tick, known_rate, margins);
+        self.of.splits_by_sync(now, sync.tick, verdict, by_syncs, margins).collect()
     }
 
     /// Takes what a plane answered. Returns ticks that may be split.
-    pub(super) fn told(
+    pub(super) fn answered(
         &mut self,
         plane: PlaneId,
-        told: Told,
+        answer: PlaneAnswer,
         planes: &BTreeMap<PlaneId, PlaneKind>,
     ) -> Option<(u64, u64)> {
-        let step = self.of.publisher.told(plane, told);
+        let step = self.of.publisher.answered(plane, answer);
         self.step(&step, planes)
     }
 

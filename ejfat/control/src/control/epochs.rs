@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ejfat::{Time, lb::LbId};
 
 use super::{
-    AGAIN, Action, Control, LATEST, Report,
+    Action, Control, LATEST, RETRY, Report,
     balancing::{Evidence, Need},
     planes::{RuleOrder, StageOrder},
     publisher::{Epoch, Phase, Staging, Step},
@@ -19,11 +19,11 @@ impl Control {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
         if of.need == Need::None || !of.publisher.is_idle() || now < of.not_before {
-            self.again = self.again.into_iter().chain(Some(of.not_before).filter(|at| *at > now)).min();
+            self.retry_at = self.retry_at.into_iter().chain(Some(of.not_before).filter(|at| *at > now)).min();
             return;
         }
         if now < self.waits_until && !self.planes.are_in_use() {
-            return self.wake_again(now);
+            return self.wake_to_retry(now);
         }
         if by_syncs && of.is_untouched() && !of.is_anew() {
             // A boundary would need syncs, and it is not needed: the new tables may apply to all ticks.
@@ -33,7 +33,7 @@ impl Control {
             let epoch = of.epoch(0, self.registry.durable());
             self.rule(now, lb, epoch, None);
         } else if !of.may_begin(now, by_syncs, &self.options.times) {
-            self.wake_again(now);
+            self.wake_to_retry(now);
         } else {
             let target = (lb, of.reservation);
             let waiting = self.planes.look_for(now, target, &mut self.out);
@@ -44,9 +44,9 @@ impl Control {
         }
     }
 
-    fn wake_again(&mut self, now: Time) {
-        let again = now + AGAIN;
-        self.again = Some(self.again.map_or(again, |at| at.min(again)));
+    fn wake_to_retry(&mut self, now: Time) {
+        let again = now + RETRY;
+        self.retry_at = Some(self.retry_at.map_or(again, |at| at.min(again)));
     }
 
     /// Gives an epoch to planes without sets of tables, and to the others behind them.
@@ -57,8 +57,8 @@ impl Control {
         let target = (lb, of.reservation);
         let Ok(waiting) = self.planes.begin_by_rules(now, target, &epoch, order, &mut self.out) else {
             // All epoch ids are in use until senders have passed older ticks. Planes are not asked again at each answer.
-            of.not_before = now + AGAIN;
-            return self.wake_again(now);
+            of.not_before = now + RETRY;
+            return self.wake_to_retry(now);
         };
         if self.planes.has(PlaneKind::Staged) {
             of.mixed = self.planes.first_tick_by_rules(lb);
@@ -79,14 +79,14 @@ impl Control {
                 // Planes that tell no ticks do not refuse what comes too late.
                 if now > until && !of.is_anew() {
                     let behind = of.on_their_way(now, &self.options.margins).1;
-                    of.to_tell.push((epoch.from, behind));
+                    of.unreported.push((epoch.from, behind));
                 }
                 self.stage(now, lb, *epoch, horizon);
             }
-            Step::Again => {
+            Step::Retry => {
                 of.want(Need::Urgent);
-                of.not_before = now + AGAIN.saturating_mul(1 << of.publisher.tries.min(6)).min(LATEST);
-                self.again = self.again.into_iter().chain([of.not_before]).min();
+                of.not_before = now + RETRY.saturating_mul(1 << of.publisher.tries.min(6)).min(LATEST);
+                self.retry_at = self.retry_at.into_iter().chain([of.not_before]).min();
             }
             Step::Withdraw { from, planes } => {
                 let reservation = of.reservation;
@@ -109,7 +109,7 @@ impl Control {
         let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {
             // No tick is left, or no sync has come.
             of.not_before = now + LATEST;
-            return self.wake_again(now);
+            return self.wake_to_retry(now);
         };
         let horizon = of.horizon(now, from, margins, times);
         let epoch = of.epoch(from, self.registry.durable());
@@ -155,7 +155,8 @@ impl Control {
         let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
         // An epoch of all ticks ends no open range. Such a range then ends where the senders may be.
         let end = if reset { of.behind(now, margins) } else { from };
-        let split = may_split.map(|open| (open, end)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
+        let split = may_split.map(|open| (open, end)).into_iter().chain(doubts);
+        let split = split.chain(of.unreported.drain(..));
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     calendar::MemberId,
     config::Config,
     p4::{Change, EpochError, Epochs},
-    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
+    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneState, PlaneTimes, Stage},
     reservation::ReservationId,
 };
 
@@ -48,7 +48,7 @@ enum State {
     #[default]
     Gone,
     Claiming,
-    Claimed(Box<Seen>),
+    Claimed(Box<PlaneState>),
     /// A call is on its way, or the next one is to be found.
     Loading {
         is_waiting: bool,
@@ -96,7 +96,7 @@ struct Pending {
 
 /// What an answer means to a load balancer's publisher.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told {
+pub(crate) enum PlaneAnswer {
     Looked(Option<u64>),
     Ruled,
     Staged { took: bool },
@@ -112,10 +112,10 @@ pub(crate) enum Effect {
         plane: PlaneId,
         beyond: BTreeMap<LbId, BeyondHorizon>,
     },
-    Told {
+    Answered {
         target: Target,
         plane: PlaneId,
-        told: Told,
+        answer: PlaneAnswer,
     },
     Lost(PlaneId),
     /// Events that are on their way now may be split.
@@ -470,38 +470,39 @@ impl Planes {
                 return self.fail(plane, "it took no tables for long");
             }
         }
-        let tell = |target, told| Effect::Told { target, plane, told };
+        let answered = |target, answer| Effect::Answered { target, plane, answer };
         match (purpose, answer.outcome) {
-            (Purpose::Claim, Outcome::Seen(seen)) => {
-                self.set(plane, State::Claimed(seen));
+            (Purpose::Claim, Outcome::State(state)) => {
+                self.set(plane, State::Claimed(state));
                 Vec::new()
             }
-            (Purpose::Look(target), Outcome::Seen(mut seen)) => {
-                if let (Some(packets), Some(of)) = (seen.packets.take(), self.planes.get_mut(&plane)) {
+            (Purpose::Look(target), Outcome::State(mut state)) => {
+                if let (Some(packets), Some(of)) = (state.packets.take(), self.planes.get_mut(&plane)) {
                     of.packets = packets;
                 }
-                let routed = |(lb, _): Target| seen.routed.get(&lb).copied();
-                let told = target.map(|target| tell(target, Told::Looked(routed(target))));
-                let beyond = Effect::Beyond { plane, beyond: seen.beyond };
-                [Effect::Routed(seen.routed), beyond].into_iter().chain(told).collect()
+                let routed = |(lb, _): Target| state.routed.get(&lb).copied();
+                let answer = target.map(|target| answered(target, PlaneAnswer::Looked(routed(target))));
+                let beyond = Effect::Beyond { plane, beyond: state.beyond };
+                [Effect::Routed(state.routed), beyond].into_iter().chain(answer).collect()
             }
-            (Purpose::Rules(target), Outcome::Done { .. }) => vec![tell(target, Told::Ruled)],
+            (Purpose::Rules(target), Outcome::Done { .. }) => vec![answered(target, PlaneAnswer::Ruled)],
             (Purpose::Stage(target), Outcome::Done { routed }) => {
-                let told = tell(target, Told::Staged { took: true });
-                routed.map(Effect::Routed).into_iter().chain([told]).collect()
+                let answer = answered(target, PlaneAnswer::Staged { took: true });
+                routed.map(Effect::Routed).into_iter().chain([answer]).collect()
             }
             (Purpose::Stage(target), Outcome::Routed { .. }) => {
-                vec![tell(target, Told::Staged { took: false })]
+                vec![answered(target, PlaneAnswer::Staged { took: false })]
             }
             (Purpose::Stage(target), Outcome::Refused { why }) => {
                 let report = Report::Refused { plane, lb: target.0, why };
-                vec![Effect::Do(Action::Report(report)), tell(target, Told::Staged { took: false })]
+                let answer = answered(target, PlaneAnswer::Staged { took: false });
+                vec![Effect::Do(Action::Report(report)), answer]
             }
             (Purpose::Withdraw(target), Outcome::Done { .. }) => {
-                vec![tell(target, Told::Withdrawn { gave: true })]
+                vec![answered(target, PlaneAnswer::Withdrawn { gave: true })]
             }
             (Purpose::Withdraw(target), Outcome::Routed { .. }) => {
-                vec![tell(target, Told::Withdrawn { gave: false })]
+                vec![answered(target, PlaneAnswer::Withdrawn { gave: false })]
             }
             (Purpose::Load, Outcome::Done { .. }) => {
                 if let Some(State::Loading { is_waiting, .. }) =

@@ -20,7 +20,7 @@ use std::{
 
 use ejfat::{Time, lb::Rules};
 
-use super::planes::Told;
+use super::planes::PlaneAnswer;
 use crate::{
     calendar::{Calendar, MemberId},
     p4::Members,
@@ -93,7 +93,7 @@ pub(crate) enum Step {
     /// The epoch is in force. Ticks from `may_split` to its boundary may be split.
     Begun { may_split: Option<u64>, reset: bool },
     /// To be tried again, for a later tick.
-    Again,
+    Retry,
     /// These planes are to give tables back.
     Withdraw { from: u64, planes: BTreeSet<PlaneId> },
 }
@@ -213,21 +213,21 @@ impl Publisher {
     }
 
     /// Takes what a plane answered.
-    pub(crate) fn told(&mut self, plane: PlaneId, told: Told) -> Step {
-        match told {
-            Told::Looked(routed) => self.looked(plane, routed),
-            Told::Ruled => self.ruled(plane),
-            Told::Staged { took } => self.staged(plane, took),
-            Told::Withdrawn { gave } => self.withdrawn(plane, gave),
+    pub(crate) fn answered(&mut self, plane: PlaneId, answer: PlaneAnswer) -> Step {
+        match answer {
+            PlaneAnswer::Looked(routed) => self.looked(plane, routed),
+            PlaneAnswer::Ruled => self.ruled(plane),
+            PlaneAnswer::Staged { took } => self.staged(plane, took),
+            PlaneAnswer::Withdrawn { gave } => self.withdrawn(plane, gave),
         }
     }
 
     /// Takes what a plane routed, with its answer to a look.
-    fn looked(&mut self, plane: PlaneId, told: Option<u64>) -> Step {
+    fn looked(&mut self, plane: PlaneId, tick: Option<u64>) -> Step {
         if let Phase::Looking { waiting, routed, .. } = &mut self.phase
             && waiting.remove(&plane)
         {
-            *routed = (*routed).max(told);
+            *routed = (*routed).max(tick);
         }
         self.step()
     }
@@ -292,7 +292,7 @@ impl Publisher {
                 if met {
                     self.may_split_from(from);
                 }
-                Step::Again
+                Step::Retry
             }
             waits => {
                 self.phase = waits;
@@ -318,12 +318,12 @@ impl Publisher {
             self.may_split_from(from);
         }
         if took.is_empty() && !is_begun {
-            return Step::Again;
+            return Step::Retry;
         }
         if in_place || reset || is_begun {
             // What was there before cannot be brought back.
             self.may_split_from(from);
-            return Step::Again;
+            return Step::Retry;
         }
         self.phase = Phase::Withdrawing { from, waiting: took.clone(), met: false };
         Step::Withdraw { from, planes: took }

@@ -13,7 +13,7 @@ use crate::{
 const MOST_SOURCES: usize = 16;
 /// A source that is silent for so long gives its place to another one.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// A source is live that was heard so lately.
+/// A source is live whose last sync came so lately.
 const LIVE: Duration = Duration::from_secs(2);
 /// Sources that are followed after they were forgotten, for so long, and how many of them.
 const FOLLOWED_ON: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const PROVEN: u32 = 3;
 #[derive(Clone, Debug)]
 struct Source {
     gate: Gate,
-    heard: Time,
+    last_sync: Time,
     fitting: u32,
     /// The tick of the newest sync, if that did not fit.
     doubt: Option<u64>,
@@ -41,8 +41,8 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    /// Judges a sync of a registered sender. `known_rate` is that of [`Gate::hear`].
-    pub(crate) fn hear(
+    /// Judges a sync of a registered sender. `known_rate` is that of [`Gate::check`].
+    pub(crate) fn check(
         &mut self,
         now: Time,
         key: (IpAddr, u32),
@@ -57,17 +57,17 @@ impl Senders {
         let fits_others = self.fits_others(now, tick, margins);
         let source = self.sources.entry(key).or_insert_with(|| Source {
             gate: Gate::default(),
-            heard: now,
+            last_sync: now,
             fitting: 0,
             doubt: None,
         });
         if source.fitting < PROVEN && !fits_others {
-            source.heard = now;
+            source.last_sync = now;
             self.refused += 1;
             return None;
         }
-        let verdict = source.gate.hear(now, tick, known_rate, margins);
-        source.heard = now;
+        let verdict = source.gate.check(now, tick, known_rate, margins);
+        source.last_sync = now;
         source.doubt = matches!(verdict, Verdict::Doubtful | Verdict::Refused).then_some(tick);
         match verdict {
             Verdict::Fits | Verdict::Confirmed => source.fitting = source.fitting.saturating_add(1),
@@ -91,8 +91,8 @@ impl Senders {
         if of_address().count() < MOST_SOURCES {
             return true;
         }
-        let oldest = of_address().min_by_key(|(_, source)| source.heard);
-        let silent = oldest.filter(|(_, source)| now >= source.heard + FORGOTTEN).map(|(key, _)| *key);
+        let oldest = of_address().min_by_key(|(_, source)| source.last_sync);
+        let silent = oldest.filter(|(_, source)| now >= source.last_sync + FORGOTTEN).map(|(key, _)| *key);
         silent.is_some_and(|key| self.sources.remove(&key).is_some())
     }
 
@@ -109,7 +109,7 @@ impl Senders {
     }
 
     /// Judges a sync by what was known of its source before that was forgotten.
-    pub(crate) fn hear_past(
+    pub(crate) fn check_past(
         &mut self,
         now: Time,
         key: (IpAddr, u32),
@@ -118,7 +118,7 @@ impl Senders {
         margins: &Margins,
     ) -> Option<Verdict> {
         let (_, source) = self.past.get_mut(&key).filter(|(until, _)| now < *until)?;
-        Some(source.gate.hear(now, tick, known_rate, margins))
+        Some(source.gate.check(now, tick, known_rate, margins))
     }
 
     /// The addresses of the sources that are known, and of those that were forgotten a short time ago.
@@ -160,9 +160,9 @@ impl Senders {
         that_count.filter_map(|((address, _), source)| Some((*address, source.doubt?)))
     }
 
-    /// Whether the rates of those that were heard lately are settled, so that boundaries can be computed from them.
+    /// Whether the rates of those whose last sync came lately are settled, so that they give boundaries.
     pub(crate) fn are_settled(&self, now: Time) -> bool {
-        let mut live = self.sources.values().filter(|source| now < source.heard + FORGOTTEN);
+        let mut live = self.sources.values().filter(|source| now < source.last_sync + FORGOTTEN);
         live.all(|source| source.fitting < PROVEN || source.gate.is_settled(now))
     }
 }

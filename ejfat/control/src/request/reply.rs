@@ -7,7 +7,7 @@ use std::{
 
 use ejfat::{
     lb::LbId,
-    uri::{Data, EjfatUri},
+    uri::{DataAddress, EjfatUri},
 };
 
 use crate::{
@@ -101,8 +101,8 @@ impl ReservedLoadBalancer {
             tls,
             token: self.token.as_ref().map(|token| token.as_str().to_owned()),
             lb_id: Some(self.id.to_string()),
-            data_v4: self.data_v4.map(|ip| Data { ip, ports: self.data_ports.clone() }),
-            data_v6: self.data_v6.map(|ip| Data { ip, ports: self.data_ports.clone() }),
+            data_v4: self.data_v4.map(|ip| DataAddress { ip, ports: self.data_ports.clone() }),
+            data_v6: self.data_v6.map(|ip| DataAddress { ip, ports: self.data_ports.clone() }),
             sync: sync.map(|ip| SocketAddr::new(ip, self.sync_port)).collect(),
             ..EjfatUri::new(host, port)
         }

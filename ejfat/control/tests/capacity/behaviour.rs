@@ -1,10 +1,10 @@
 //! Newcomers, stopped and lying workers, lost reports, counters that begin again.
 
 use ejfat_control::capacity::{
-    Alarm, Controller, Counters, JoinError, Joining, Options, PlaneCounters, Report, ReportError,
+    Alarm, Controller, ControllerConfig, Counters, JoinError, Joining, PlaneCounters, Report, ReportError,
 };
 
-use crate::setting::{Queue, Run, SLOTS, Service, Setting, Tells, time};
+use crate::setting::{Queue, ReportKind, Run, SLOTS, Service, Setting, time};
 
 fn steady() -> Setting {
     Setting {
@@ -51,9 +51,9 @@ fn a_newcomer_that_is_slow_loses_little_and_an_equal_one_has_its_share_soon() {
 
 #[test]
 fn a_worker_that_stops_has_one_slot_and_gets_its_share_again_when_it_goes_on() {
-    for (seed, tells) in (0..8).zip([Tells::Dequeued, Tells::E2sar].into_iter().cycle()) {
+    for (seed, report_kind) in (0..8).zip([ReportKind::Dequeued, ReportKind::E2sar].into_iter().cycle()) {
         let joining = Joining { least_factor: 0.5, greatest_factor: 2.0, ..JOINING };
-        let setting = Setting { joining, load: 0.7, tells, queue: Queue::Events(1000), ..steady() };
+        let setting = Setting { joining, load: 0.7, report_kind, queue: Queue::Events(1000), ..steady() };
         let mut run = Run::new(setting, seed);
         run_until(&mut run, 30);
         run.programs[3].stands = true;
@@ -84,7 +84,7 @@ fn if_all_workers_stop_each_keeps_a_share() {
 fn a_worker_that_tells_nothing_is_named_and_has_no_more_than_an_even_share() {
     for seed in 0..8 {
         let mut run = Run::new(Setting { ratio: 20.0, ..steady() }, seed);
-        run.programs[2].tells = Tells::Nothing;
+        run.programs[2].report_kind = ReportKind::Nothing;
         run_until(&mut run, 40);
         let alarm =
             |alarm: &Alarm| matches!(alarm, Alarm::StandsStill { member: 2, packets } if *packets > 100);
@@ -98,7 +98,7 @@ fn a_worker_that_tells_nothing_is_named_and_has_no_more_than_an_even_share() {
 fn the_greatest_factor_bounds_a_worker_that_tells_nothing() {
     let joining = Joining { greatest_factor: 0.25, ..JOINING };
     let mut run = Run::new(steady(), 3);
-    run.programs[2].tells = Tells::Nothing;
+    run.programs[2].report_kind = ReportKind::Nothing;
     assert!(run.controller.leave(2));
     run.controller.join(2, joining, time(0.0)).unwrap();
     run_until(&mut run, 20);
@@ -116,7 +116,7 @@ struct ByHand {
 
 impl ByHand {
     fn new() -> Self {
-        let mut controller = Controller::new(Options::default()).unwrap();
+        let mut controller = Controller::new(ControllerConfig::default()).unwrap();
         (0..2).for_each(|member| controller.join(member, JOINING, time(0.0)).unwrap());
         Self { controller, packets: [0; 2], events: [0; 2], planes_tell: true, at: 0.0 }
     }
@@ -242,7 +242,8 @@ fn reports_that_say_nothing_are_refused_and_change_nothing() {
 
 #[test]
 fn workers_that_cannot_join_are_refused() {
-    let mut controller = Controller::new(Options { slots: 2, ..Options::default() }).unwrap();
+    let config = ControllerConfig { slots: 2, ..ControllerConfig::default() };
+    let mut controller = Controller::new(config).unwrap();
     assert_eq!(controller.join(1, JOINING, time(0.0)), Ok(()));
     assert_eq!(controller.join(1, JOINING, time(0.0)), Err(JoinError::Joined(1)));
     for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -258,13 +259,13 @@ fn workers_that_cannot_join_are_refused() {
     assert_eq!(controller.join(2, JOINING, time(0.0)), Ok(()));
     assert_eq!(controller.join(3, JOINING, time(0.0)), Err(JoinError::Full(2)));
     assert!(controller.leave(2) && !controller.leave(2));
-    assert!(Controller::new(Options { slots: 3, ..Options::default() }).is_err());
-    assert!(Controller::new(Options { gain: f64::NAN, ..Options::default() }).is_err());
+    assert!(Controller::new(ControllerConfig { slots: 3, ..ControllerConfig::default() }).is_err());
+    assert!(Controller::new(ControllerConfig { gain: f64::NAN, ..ControllerConfig::default() }).is_err());
 }
 
 #[test]
 fn who_is_not_ready_gets_nothing_and_who_leaves_makes_a_calendar_due() {
-    let mut controller = Controller::new(Options::default()).unwrap();
+    let mut controller = Controller::new(ControllerConfig::default()).unwrap();
     let planes = PlaneCounters::default();
     (0..3).for_each(|member| controller.join(member, JOINING, time(0.0)).unwrap());
     assert!(controller.next(time(1.0), &planes).wanted.is_empty());
@@ -292,7 +293,8 @@ fn no_report_makes_a_controller_fail() {
     for seed in 0..2000 {
         let mut random = simnet::Random::new(seed, 9);
         let slots = 1 << random.below(10);
-        let mut controller = Controller::new(Options { slots, ..Options::default() }).unwrap();
+        let config = ControllerConfig { slots, ..ControllerConfig::default() };
+        let mut controller = Controller::new(config).unwrap();
         let mut now = 0.0;
         for _ in 0..300 {
             now += [0.0, 0.01, 0.1, 1.0][random.below(4) as usize];
@@ -344,7 +346,7 @@ fn no_report_makes_a_controller_fail() {
 
 #[test]
 fn after_a_restart_shares_hold_before_workers_report_and_newcomers_begin_low() {
-    let mut controller = Controller::new(Options::default()).unwrap();
+    let mut controller = Controller::new(ControllerConfig::default()).unwrap();
     let ready = Report { is_ready: true, ..Report::default() };
     let none = PlaneCounters { packets: &[], ticks: 1000.0 };
     for (member, share) in [(0, 1.6), (1, 0.4)] {

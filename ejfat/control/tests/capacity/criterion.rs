@@ -2,7 +2,7 @@
 
 use crate::{
     outcome::Outcome,
-    setting::{Queue, Service, Setting, Tells},
+    setting::{Queue, ReportKind, Service, Setting},
 };
 
 fn outcome(setting: &Setting, seeds: std::ops::Range<u64>) -> Outcome {
@@ -21,7 +21,7 @@ fn row(setting: &Setting, seeds: std::ops::Range<u64>) -> bool {
         setting.load,
         setting.age,
         format!("{:?}", setting.service),
-        format!("{:?}", setting.tells),
+        format!("{:?}", setting.report_kind),
         got.percent_not_above(),
         got.percent_not_off(),
         got.percent_steady(),
@@ -78,8 +78,8 @@ fn shares_keep_the_criterion() {
 
 #[test]
 fn workers_that_are_silent_while_their_queue_is_too_long_report_again() {
-    let setting =
-        Setting { load: 0.5, tells: Tells::E2sar, queue: Queue::Unbounded(1000), ..Setting::default() };
+    let (report_kind, queue) = (ReportKind::E2sar, Queue::Unbounded(1000));
+    let setting = Setting { load: 0.5, report_kind, queue, ..Setting::default() };
     assert!(row(&setting, 0..4), "seeds 0 to 3 of {setting:?}");
 }
 
@@ -96,10 +96,14 @@ fn shares_hold_when_workers_report_seldom_or_their_reports_come_in_bursts() {
 fn shares_where_less_is_known() {
     println!("{HEAD}");
     let setting = |load, age| Setting { load, age, ..Setting::default() };
-    let tells = |tells, load, age| Setting { tells, queue: Queue::Events(1000), ..setting(load, age) };
+    let reporting = |report_kind, load, age| {
+        let queue = Queue::Events(1000);
+        Setting { report_kind, queue, ..setting(load, age) }
+    };
     let many =
         |slots, load, age| Setting { workers: 128, slots, service: Service::Even, ..setting(load, age) };
-    let reached = [setting(0.99, 0.2), tells(Tells::E2sar, 0.99, 2.0), tells(Tells::Fill, 0.7, 0.2)];
+    let (e2sar, fill) = (ReportKind::E2sar, ReportKind::Fill);
+    let reached = [setting(0.99, 0.2), reporting(e2sar, 0.99, 2.0), reporting(fill, 0.7, 0.2)];
     for point in &reached {
         assert!(row(point, 0..4), "seeds 0 to 3 of {point:?}");
     }
@@ -110,10 +114,10 @@ fn shares_where_less_is_known() {
     for age in [0.2, 2.0] {
         for load in [0.5, 0.7, 0.99, 1.2] {
             row(&setting(load, age), 0..16);
-            row(&tells(Tells::E2sar, load, age), 0..16);
-            row(&tells(Tells::Fill, load, age), 0..16);
+            row(&reporting(e2sar, load, age), 0..16);
+            row(&reporting(fill, load, age), 0..16);
             println!("no report while the fill level is above 1:");
-            row(&Setting { queue: Queue::Unbounded(1000), ..tells(Tells::E2sar, load, age) }, 0..16);
+            row(&Setting { queue: Queue::Unbounded(1000), ..reporting(e2sar, load, age) }, 0..16);
             for slots in [512, 2048] {
                 println!("{slots} slots:");
                 row(&many(slots, load, age), 0..4);

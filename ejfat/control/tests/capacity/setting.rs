@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use ejfat::Time;
 use ejfat_control::{
     calendar::MemberId,
-    capacity::{Alarm, Controller, Counters, Joining, Options, PlaneCounters, Report},
+    capacity::{Alarm, Controller, ControllerConfig, Counters, Joining, PlaneCounters, Report},
 };
 use simnet::Random;
 
@@ -26,7 +26,7 @@ pub(crate) enum Service {
 
 /// What workers tell of themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Tells {
+pub(crate) enum ReportKind {
     Dequeued,
     /// What E2SAR tells with `reportStats`.
     E2sar,
@@ -51,7 +51,7 @@ pub(crate) struct Setting {
     pub(crate) load: f64,
     pub(crate) age: f64,
     pub(crate) service: Service,
-    pub(crate) tells: Tells,
+    pub(crate) report_kind: ReportKind,
     pub(crate) queue: Queue,
     pub(crate) joining: Joining,
     /// Reports come together so many at a time, and this many seconds apart.
@@ -71,7 +71,7 @@ impl Default for Setting {
             load: 0.99,
             age: 0.2,
             service: Service::Exponential,
-            tells: Tells::Dequeued,
+            report_kind: ReportKind::Dequeued,
             queue: Queue::Seconds(0.5),
             joining: Joining { weight: 1.0, least_factor: 0.0, greatest_factor: 0.0 },
             burst: 1,
@@ -87,7 +87,7 @@ impl Default for Setting {
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) rate: f64,
-    pub(crate) tells: Tells,
+    pub(crate) report_kind: ReportKind,
     /// Whether it takes no events.
     pub(crate) stands: bool,
     /// How many events it counts for each that it has.
@@ -108,7 +108,7 @@ impl Program {
     fn new(setting: &Setting) -> Self {
         Self {
             rate: 0.0,
-            tells: setting.tells,
+            report_kind: setting.report_kind,
             stands: false,
             invents: 1,
             limit: 1.0,
@@ -186,12 +186,12 @@ impl Program {
             enqueue_errors: times(self.counters.enqueue_errors),
             dequeued: times(self.counters.dequeued),
         };
-        let counters = match self.tells {
-            Tells::Dequeued => all,
-            Tells::E2sar => Counters { received: 0, dequeued: 0, ..all },
-            Tells::Fill | Tells::Nothing => Counters::default(),
+        let counters = match self.report_kind {
+            ReportKind::Dequeued => all,
+            ReportKind::E2sar => Counters { received: 0, dequeued: 0, ..all },
+            ReportKind::Fill | ReportKind::Nothing => Counters::default(),
         };
-        let fill = if self.tells == Tells::Nothing { 0.0 } else { fill };
+        let fill = if self.report_kind == ReportKind::Nothing { 0.0 } else { fill };
         Report { fill, control_signal: 0.0, is_ready: true, counters }
     }
 }
@@ -232,11 +232,11 @@ impl Run {
             rates.swap(at, random.below(at as u64 + 1) as usize);
         }
         let delay = Duration::from_secs_f64(setting.age.max(0.5));
-        let options = Options { delay, slots: setting.slots, ..Options::default() };
+        let config = ControllerConfig { delay, slots: setting.slots, ..ControllerConfig::default() };
         let mut run = Self {
             events: setting.load * rates.iter().sum::<f64>(),
             programs: Vec::new(),
-            controller: Controller::new(options).expect("options in range"),
+            controller: Controller::new(config).expect("options in range"),
             random,
             second: 0,
             staged: VecDeque::new(),
@@ -279,7 +279,7 @@ impl Run {
             (0..).zip(&self.programs).map(|(member, program)| (member, program.packets)).collect();
         let now = self.second as f64;
         // Where workers count events, the rate of ticks is not needed.
-        let ticks = if self.setting.tells == Tells::Fill { self.events } else { 0.0 };
+        let ticks = if self.setting.report_kind == ReportKind::Fill { self.events } else { 0.0 };
         let planes = PlaneCounters { packets: &packets, ticks };
         let decision = self.controller.next(time(now), &planes);
         self.alarms = decision.alarms;

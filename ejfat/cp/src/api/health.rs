@@ -56,14 +56,14 @@ impl health_server::Health for Health {
         let (of, service) = (self.clone(), request.into_inner().service);
         let (changes, watched) = mpsc::channel(1);
         tokio::spawn(async move {
-            let mut told = None;
+            let mut sent = None;
             loop {
                 let status = of.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
                 // Sending fails when the call has ended.
-                if told != Some(status) && changes.send(Ok(response(status))).await.is_err() {
+                if sent != Some(status) && changes.send(Ok(response(status))).await.is_err() {
                     return;
                 }
-                told = Some(status);
+                sent = Some(status);
                 tokio::select! {
                     () = changes.closed() => return,
                     () = tokio::time::sleep(LOOK) => {}

@@ -9,7 +9,7 @@ use std::{
 
 use ejfat_control::request::Caller;
 use http_body_util::BodyExt as _;
-use naa_grpc::{Answer, connections::Requests};
+use naa_grpc::{HttpResponse, connections::Requests};
 use proto::{
     health::v1::health_server::{self, HealthServer},
     loadbalancer::load_balancer_server::{self, LoadBalancerServer},
@@ -68,7 +68,7 @@ impl Router {
         })
     }
 
-    fn serve(&mut self, request: http::Request<Body>) -> BoxFuture<Answer, Infallible> {
+    fn serve(&mut self, request: http::Request<Body>) -> BoxFuture<HttpResponse, Infallible> {
         let connection = request.extensions().get::<Requests>().cloned();
         if let Err(refused) = self.check(&request, connection.as_ref()) {
             return answer(refused);
@@ -98,7 +98,7 @@ impl Router {
 
 /// tonic answers a message that cannot be decoded with `INTERNAL`. It is the caller's mistake, so this turns the code into
 /// `INVALID_ARGUMENT`. The service itself never uses `INTERNAL`.
-fn without_internal(answer: Answer) -> Answer {
+fn without_internal(answer: HttpResponse) -> HttpResponse {
     match Status::from_header_map(answer.headers()) {
         Some(status) if status.code() == Code::Internal => Status::invalid_argument(format!(
             "the message is not a request of this call: {}",
@@ -109,7 +109,7 @@ fn without_internal(answer: Answer) -> Answer {
     }
 }
 
-fn answer(refused: Status) -> BoxFuture<Answer, Infallible> {
+fn answer(refused: Status) -> BoxFuture<HttpResponse, Infallible> {
     Box::pin(std::future::ready(Ok(refused.into_http())))
 }
 
@@ -134,9 +134,9 @@ fn until_taken(body: Body, held: Held, cut: Option<oneshot::Sender<()>>) -> Body
 }
 
 impl Service<http::Request<Body>> for Router {
-    type Response = Answer;
+    type Response = HttpResponse;
     type Error = Infallible;
-    type Future = BoxFuture<Answer, Infallible>;
+    type Future = BoxFuture<HttpResponse, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

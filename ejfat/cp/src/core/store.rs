@@ -12,7 +12,7 @@ use std::{
 use ejfat::Time;
 use ejfat_control::{
     config::Config,
-    control::{Control, Options},
+    control::{Control, ControlConfig},
     record::{AuditEntry, Change, Record},
 };
 use naa_store::{Store, Term};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::{Core, Inner, Refused, StartError};
 
 /// The time until a store that failed is tried again.
-const STORE_AGAIN: Duration = Duration::from_millis(500);
+const STORE_RETRY: Duration = Duration::from_millis(500);
 
 /// One who waits until changes are durable: a caller, or an entry of the audit log.
 pub(super) enum Waits {
@@ -33,7 +33,7 @@ pub(super) enum Waits {
 pub(super) struct Failed {
     pub(super) why: String,
     /// When the store is tried again. `None` while another thread tries it.
-    again: Option<Time>,
+    retry_at: Option<Time>,
 }
 
 /// The result of beginning: a control plane with the records of the store, and the term that it claimed.
@@ -49,7 +49,7 @@ impl Core {
                 tracing::error!("changes are not stored: {why}; requests that change something are refused");
                 let why = why.to_string();
                 refuse(inner.storing.failed(), &Refused::Store(why.clone()));
-                inner.failed = Some(Failed { why, again: Some(self.now() + STORE_AGAIN) });
+                inner.failed = Some(Failed { why, retry_at: Some(self.now() + STORE_RETRY) });
             }
         }
     }
@@ -65,10 +65,10 @@ impl Core {
     }
 
     /// Starts a thread that tries a failed store again, if it is time for that.
-    pub(super) fn try_store_again(self: &Arc<Self>, inner: &mut Inner) {
+    pub(super) fn retry_store(self: &Arc<Self>, inner: &mut Inner) {
         let now = self.now();
         let Some(failed) = &mut inner.failed else { return };
-        if failed.again.is_none_or(|again| now < again) || self.stop.load(Relaxed) {
+        if failed.retry_at.is_none_or(|at| now < at) || self.stop.load(Relaxed) {
             return;
         }
         let (parts, claimed, core) = (self.parts.clone(), self.claimed.clone(), Arc::downgrade(self));
@@ -76,11 +76,11 @@ impl Core {
             let (config, options, root, store) = parts;
             let begun = begin(&config, &options, &root, &*store, now, &claimed);
             if let Some(core) = core.upgrade() {
-                core.tell(|inbox| inbox.begun = Some(begun));
+                core.put(|inbox| inbox.begun = Some(begun));
             }
         };
         let started = std::thread::Builder::new().name("naa-store-again".into()).spawn(run);
-        failed.again = started.is_err().then_some(now + STORE_AGAIN);
+        failed.retry_at = started.is_err().then_some(now + STORE_RETRY);
     }
 
     pub(super) fn begun(&self, inner: &mut Inner, begun: Begun) {
@@ -97,7 +97,8 @@ impl Core {
             }
             Err(StartError::Replaced(_)) => inner.replaced(),
             Err(why) => {
-                inner.failed = Some(Failed { why: why.to_string(), again: Some(self.now() + STORE_AGAIN) });
+                let retry_at = Some(self.now() + STORE_RETRY);
+                inner.failed = Some(Failed { why: why.to_string(), retry_at });
             }
         }
     }
@@ -136,7 +137,7 @@ pub(super) fn audited(changes: &[Change]) -> impl Iterator<Item = AuditEntry> {
 /// claimed, or 0 if it has claimed none yet.
 pub(super) fn begin(
     config: &Config,
-    options: &Options,
+    options: &ControlConfig,
     root: &str,
     store: &dyn Store,
     now: Time,

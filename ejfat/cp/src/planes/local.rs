@@ -3,12 +3,12 @@
 use std::{num::NonZeroU64, sync::Arc};
 
 use ejfat::lb::{Rule, RuleKey, Rules, StageError, WithdrawError};
-use ejfat_control::plane::{Call, Order, Outcome, Seen, Stage};
-use ejfat_lb::{LbStage, Plane, When, WriteError};
+use ejfat_control::plane::{Call, Order, Outcome, PlaneState, Stage};
+use ejfat_lb::{LbStage, SharedDataPlane, When, WriteError};
 
 use super::Port;
 
-pub(super) struct Local(pub(super) Arc<Plane>);
+pub(super) struct Local(pub(super) Arc<SharedDataPlane>);
 
 impl Port for Local {
     fn call(&mut self, call: &Call) -> Result<Outcome, String> {
@@ -22,7 +22,7 @@ impl Port for Local {
             Order::Claim | Order::Look { .. } => {
                 drop(write);
                 let counters = matches!(call.order, Order::Claim | Order::Look { counters: true });
-                return Ok(Outcome::Seen(Box::new(self.seen(before, counters))));
+                return Ok(Outcome::State(Box::new(self.state(before, counters))));
             }
             Order::Stage(stage) => write.stage(&staged(stage)),
             Order::Withdraw { lb, from } => write.withdraw(*lb, *from),
@@ -49,13 +49,13 @@ impl Port for Local {
 }
 
 impl Local {
-    fn seen(&self, term: u64, counters: bool) -> Seen {
+    fn state(&self, term: u64, counters: bool) -> PlaneState {
         let ticks = self.0.ticks();
         let packets = counters.then(|| {
             let members = self.0.counters().members.into_iter();
             members.map(|(member, sent)| (member, sent.packets)).collect()
         });
-        Seen { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets }
+        PlaneState { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets }
     }
 }
 

@@ -14,12 +14,12 @@ use super::{DEADLINE, Port};
 
 pub(super) struct SmartNic {
     client: SmartNicClient,
-    link: Link,
+    network: SmartNicNetwork,
 }
 
 /// Facts about its network that a SmartNIC cannot find out by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct SmartNicNetwork {
     /// The MAC address of its port. It takes frames that are sent to this address.
     pub mac: [u8; 6],
     /// The MAC address of the next hop on the way to workers.
@@ -29,20 +29,24 @@ pub struct Link {
 }
 
 impl SmartNic {
-    pub(super) fn connect(address: &str, credentials: &Credentials, link: Link) -> Result<Self, String> {
+    pub(super) fn connect(
+        address: &str,
+        credentials: &Credentials,
+        network: SmartNicNetwork,
+    ) -> Result<Self, String> {
         let mut client = SmartNicClient::connect_by(credentials, address).map_err(|why| why.to_string())?;
         client.set_deadline(DEADLINE);
-        Ok(Self { client, link })
+        Ok(Self { client, network })
     }
 
     fn carry_out(&mut self, order: &Order) -> Result<Outcome, SmartNicError> {
         match order {
             // A SmartNIC reports neither ticks nor terms. All load balancers share its counters of members, by the member's id
             // modulo 1024, so they cannot be used for a single member.
-            Order::Claim | Order::Look { .. } => return Ok(Outcome::Seen(Box::default())),
+            Order::Claim | Order::Look { .. } => return Ok(Outcome::State(Box::default())),
             Order::Clear => {
                 self.client.clear(None)?;
-                self.client.attach(self.link.mac, &self.link.addresses)?;
+                self.client.attach(self.network.mac, &self.network.addresses)?;
             }
             Order::Change(changes) => {
                 let changes: Vec<_> = changes.iter().map(|change| self.changed(change)).collect();
@@ -68,7 +72,7 @@ impl SmartNic {
 
     fn with_next_hop(&self, mut rule: Rule) -> Rule {
         if let Rule::Member { member: Member::Forward(forward), .. } = &mut rule {
-            forward.mac.get_or_insert(self.link.next_hop);
+            forward.mac.get_or_insert(self.network.next_hop);
         }
         rule
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, error::Error as _, num::NonZeroU64};
 use ejfat::lb::{LbId, Rules};
 use ejfat_control::{
     calendar::MemberId,
-    plane::{Call, Order, Outcome, Seen},
+    plane::{Call, Order, Outcome, PlaneState},
 };
 use ejfat_lb::{
     When,
@@ -29,11 +29,11 @@ impl Staged {
         client.map(Self).map_err(|why| why.to_string())
     }
 
-    fn seen(&mut self, counters: bool) -> Result<Seen, ClientError> {
+    fn state(&mut self, counters: bool) -> Result<PlaneState, ClientError> {
         let ticks = self.0.ticks()?;
         let packets = if counters { Some(packets(&self.0.counters()?)) } else { None };
         let term = ticks.term.map_or(0, NonZeroU64::get);
-        Ok(Seen { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets })
+        Ok(PlaneState { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets })
     }
 
     fn carry_out(&mut self, call: &Call) -> Result<Outcome, ClientError> {
@@ -42,7 +42,7 @@ impl Staged {
         }
         let routed = match &call.order {
             Order::Claim => return self.claim(),
-            Order::Look { counters } => return Ok(Outcome::Seen(Box::new(self.seen(*counters)?))),
+            Order::Look { counters } => return Ok(Outcome::State(Box::new(self.state(*counters)?))),
             Order::Stage(stage) => self.0.stage(&staged(stage))?,
             Order::Withdraw { lb, from } => self.0.withdraw(*lb, *from)?,
             Order::Destinations(rules) => {
@@ -51,15 +51,15 @@ impl Staged {
             }
             Order::Clear | Order::Change(_) => return Ok(rule_by_rule()),
         };
-        let told = message::ticks(&v1::GetTicksReply { routed, ..v1::GetTicksReply::default() });
-        Ok(Outcome::Done { routed: told.ok().map(|told| told.routed) })
+        let ticks = message::ticks(&v1::GetTicksReply { routed, ..v1::GetTicksReply::default() });
+        Ok(Outcome::Done { routed: ticks.ok().map(|ticks| ticks.routed) })
     }
 
     /// Makes the term known to the data plane, by a write that changes nothing.
     fn claim(&mut self) -> Result<Outcome, ClientError> {
-        let seen = self.seen(true)?;
+        let state = self.state(true)?;
         self.0.edit(&[], &[], true, When::Next)?;
-        Ok(Outcome::Seen(Box::new(seen)))
+        Ok(Outcome::State(Box::new(state)))
     }
 
     fn put_destinations(&mut self, wanted: &Rules) -> Result<(), ClientError> {
@@ -73,7 +73,7 @@ impl Staged {
 
 impl Staged {
     /// Finds out what a refusal with the code `FAILED_PRECONDITION` means, by a look at the data plane's term, ticks and sets.
-    fn judged(&mut self, call: &Call, why: String) -> Result<Outcome, ClientError> {
+    fn explained(&mut self, call: &Call, why: String) -> Result<Outcome, ClientError> {
         let ticks = self.0.ticks()?;
         if ticks.term.is_some_and(|term| term.get() > call.term) {
             return Ok(Outcome::Replaced);
@@ -108,7 +108,7 @@ impl Port for Staged {
         }
         let why = refused.message().to_owned();
         match refused.code() {
-            Code::FailedPrecondition => self.judged(call, why).map_err(|why| why.to_string()),
+            Code::FailedPrecondition => self.explained(call, why).map_err(|why| why.to_string()),
             Code::InvalidArgument | Code::ResourceExhausted | Code::Aborted | Code::Unauthenticated => {
                 Ok(Outcome::Refused { why })
             }

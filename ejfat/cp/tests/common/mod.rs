@@ -15,9 +15,9 @@ use proto::loadbalancer::{self as pb, load_balancer_client::LoadBalancerClient};
 use tonic::{Request, Status, transport::Channel};
 
 /// A temporary folder that is deleted when this is dropped.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TempFolder(pub(crate) PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("naa-cp-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -27,7 +27,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -2,13 +2,13 @@
 
 use super::WorkerId;
 use crate::{
-    reassembly::{EventId, Name},
+    reassembly::{EventBufferId, EventKey},
     ring::Descriptor,
 };
 
 /// The workers that may get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum EligibleWorkers {
     /// Every worker may get the event.
     Anybody,
     /// The workers that take this data id.
@@ -22,20 +22,20 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// The id of the event in the reassembler.
-    pub id: EventId,
+    pub id: EventBufferId,
     /// The event number and the data id of the event.
-    pub name: Name,
+    pub name: EventKey,
     /// The tick in the LB header of the first segment, or `None` if the segment had no LB header.
     pub tick: Option<u64>,
     /// The length of the whole event in bytes.
     pub length: u32,
     /// The workers that may get the event.
-    pub target: Target,
+    pub target: EligibleWorkers,
 }
 
 /// The location of an event's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum EventLocation {
     /// The event is in the ring of `worker`, at the byte `offset`.
     Ring {
         /// The worker to which the ring belongs.
@@ -49,11 +49,11 @@ pub enum Home {
 
 /// An action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum DispatchAction {
     /// Copy an event from spill memory to the byte `offset` of a worker's ring or staging ring.
     Move {
         /// The id of the event in the reassembler.
-        id: EventId,
+        id: EventBufferId,
         /// The length of the event in bytes.
         length: u32,
         /// The worker to which the ring belongs.
@@ -65,7 +65,7 @@ pub enum Action {
     /// ring, first WRITE the event to the worker's ring.
     Deliver {
         /// The id of the event in the reassembler.
-        id: EventId,
+        id: EventBufferId,
         /// The worker that gets the event.
         worker: WorkerId,
         /// The descriptor by which the worker finds the event in its ring.
@@ -75,7 +75,7 @@ pub enum Action {
     /// location of the event is spill memory.
     Rescue {
         /// The id of the event in the reassembler.
-        id: EventId,
+        id: EventBufferId,
         /// The length of the whole event in bytes.
         length: u32,
         /// The worker that ended.
@@ -86,13 +86,13 @@ pub enum Action {
     /// Release the reassembler's event buffer.
     Drop {
         /// The id of the event in the reassembler.
-        id: EventId,
+        id: EventBufferId,
     },
     /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
     /// byte `descriptor.offset` of the ring of `worker`, and then announce the event to `worker`. If `worker` has a
     /// staging ring, copy the event to the staging ring, and WRITE the event from the staging ring to the worker's ring
     /// before the announcement.
-    Again {
+    Redeliver {
         /// The ended worker.
         from: WorkerId,
         /// The offset of the event in the ring of the ended worker, in bytes.

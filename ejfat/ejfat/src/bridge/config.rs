@@ -4,20 +4,20 @@ use std::time::Duration;
 
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pressure {
+pub enum BackPressure {
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest one of
-    /// the waiting events with the most frequent [`Target`](super::Target) is lost.
+    /// the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest one of
-    /// the waiting events with the most frequent [`Target`](super::Target) is lost.
+    /// the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost.
     DropOldest,
 }
 
-impl Pressure {
+impl BackPressure {
     /// Returns the name of the policy on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -32,23 +32,23 @@ impl Pressure {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The policy for events for which no worker has room.
-    pub pressure: Pressure,
+    pub pressure: BackPressure,
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, one
-    /// of the waiting events with the most frequent [`Target`](super::Target) is lost, so that a slow worker does not
-    /// cause losses for other workers.
+    /// of the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost, so that a slow
+    /// worker does not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
     pub hold: Duration,
     /// The maximum number of bytes that all rings of ended workers together may have. If all rings of ended workers
-    /// together have more than `again_bytes` bytes, the bridge gives up the largest of these rings. The bridge keeps at
-    /// most [`Config::max_workers`] rings of ended workers.
-    pub again_bytes: u64,
+    /// together have more than `redelivery_bytes` bytes, the bridge gives up the largest of these rings. The bridge
+    /// keeps at most [`Config::max_workers`] rings of ended workers.
+    pub redelivery_bytes: u64,
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
     /// event itself may make workers crash.
-    pub most_again: u32,
+    pub max_redeliveries: u32,
     /// The stall time: a worker that has events and has released no event for this time counts as stalled until it
     /// releases an event. A stalled worker gets one event each time the stall time has passed, because some workers
     /// keep an event until the next event comes.
@@ -57,21 +57,21 @@ pub struct Config {
     /// them.
     pub silence: Duration,
     /// The maximum number of event traces in the trace buffer. The dispatcher rounds this number up to a power of two.
-    pub journal: u32,
+    pub max_traces: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            pressure: Pressure::default(),
+            pressure: BackPressure::default(),
             max_workers: 64,
             most_waiting: 256,
             hold: Duration::from_secs(10),
-            again_bytes: 1 << 30,
-            most_again: 2,
+            redelivery_bytes: 1 << 30,
+            max_redeliveries: 2,
             stall: Duration::from_secs(5),
             silence: Duration::from_millis(500),
-            journal: 1 << 16,
+            max_traces: 1 << 16,
         }
     }
 }

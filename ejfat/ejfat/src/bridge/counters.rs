@@ -5,12 +5,12 @@ use super::Histogram;
 /// The cause for which a bridge lost an event. An event that the reassembler gave up does not count as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub enum Loss {
+pub enum EventLossCause {
     /// No worker that may get the event was subscribed when the event was dropped.
     NoWorker,
     /// No ring had room for the event, and the back-pressure policy dropped the event.
-    /// [`Pressure::DropNewest`](super::Pressure::DropNewest) drops every complete event for which no ring has room.
-    /// [`Pressure::Hold`](super::Pressure::Hold) drops an event if more than
+    /// [`BackPressure::DropNewest`](super::BackPressure::DropNewest) drops every complete event for which no ring has
+    /// room. [`BackPressure::Hold`](super::BackPressure::Hold) drops an event if more than
     /// [`Config::most_waiting`](super::Config::most_waiting) events wait.
     NoCredit,
     /// The event is longer than the ring of every worker that may get the event.
@@ -23,7 +23,7 @@ pub enum Loss {
     WorkerEnded,
 }
 
-impl Loss {
+impl EventLossCause {
     /// All causes of loss, in the order of their discriminants.
     pub const ALL: [Self; 6] =
         [Self::NoWorker, Self::NoCredit, Self::TooLarge, Self::Displaced, Self::Expired, Self::WorkerEnded];
@@ -52,10 +52,10 @@ pub struct Counters {
     pub open: u64,
     /// The number of events that the reassembler gave up before they were complete.
     pub incomplete: u64,
-    /// The number of lost events by cause. The index in the array is the discriminant of a [`Loss`].
-    pub lost: [u64; Loss::ALL.len()],
-    /// The length in bytes of the longest event that was lost as [`Loss::TooLarge`], or 0 if no event was lost as
-    /// `TooLarge`.
+    /// The number of lost events by cause. The index in the array is the discriminant of an [`EventLossCause`].
+    pub lost: [u64; EventLossCause::ALL.len()],
+    /// The length in bytes of the longest event that was lost as [`EventLossCause::TooLarge`], or 0 if no event was
+    /// lost as `TooLarge`.
     pub longest_too_large: u32,
     /// The number of events that were announced to a worker. An event that is delivered again is not counted again.
     pub sent: u64,
@@ -87,7 +87,7 @@ pub struct Counters {
 
 impl Counters {
     /// Returns the number of events that were lost for one cause.
-    pub fn lost(&self, cause: Loss) -> u64 {
+    pub fn lost(&self, cause: EventLossCause) -> u64 {
         self.lost[cause as usize]
     }
 

@@ -2,49 +2,50 @@
 //! events are given up, and counts all events.
 //!
 //! ```text
-//! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
-//! last segment  ─► complete() ─► Action::Deliver, or the event waits
-//! credit words  ─► look() ─► free slots ─► Action::Move, Action::Deliver
-//! worker ended  ─► remove() ─► Action::Rescue, Action::Drop, Action::Again, Action::Forget
+//! first segment ─► open() ─► EventLocation: a place in a worker's ring, or spill memory
+//! last segment  ─► complete() ─► DispatchAction::Deliver, or the event waits
+//! credit words  ─► look() ─► free slots ─► DispatchAction::Move, Deliver
+//! worker ended  ─► remove() ─► DispatchAction::Rescue, Drop, Redeliver, Forget
 //! time          ─► tick() ─► expired events, stalled workers
 //! ```
 //!
 //! The caller of the dispatcher reassembles the events. The caller of the dispatcher owns the spill memory for each
 //! event buffer of the reassembler, and the ring or staging ring of each worker. The caller must carry out all
-//! [actions](Action) in order before it calls any function of [`Dispatcher`] except [`Dispatcher::poll_action`].
+//! [actions](DispatchAction) in order before it calls any function of [`Dispatcher`] except
+//! [`Dispatcher::poll_action`].
 //!
-//! Every event that was opened has one outcome: announced to a worker, incomplete, or lost for one cause ([`Loss`]).
-//! Every delivery ends when the worker releases the event, or when the worker ends. An event that a worker had when it
-//! ended is delivered again to a worker that uses version 2 of the event ring's protocol, if the bridge's memory has a
-//! copy of the event. An event that must be delivered again waits for another worker for at most [`Config::hold`]. A
-//! flag in the event's new descriptor shows that the event is delivered again.
+//! Every event that was opened has one outcome: announced to a worker, incomplete, or lost for one cause
+//! ([`EventLossCause`]). Every delivery ends when the worker releases the event, or when the worker ends. An event that
+//! a worker had when it ended is delivered again to a worker that uses version 2 of the event ring's protocol, if the
+//! bridge's memory has a copy of the event. An event that must be delivered again waits for another worker for at most
+//! [`Config::hold`]. A flag in the event's new descriptor shows that the event is delivered again.
 
 mod action;
-mod again;
 mod config;
 mod counters;
 mod histogram;
-mod journal;
+mod redelivery;
+mod trace_buffer;
 mod waiting;
 mod worker;
 
 use std::collections::VecDeque;
 
-pub use action::{Action, Home, Opened, Target};
-pub use config::{Config, Pressure};
-pub use counters::{Counters, Loss};
+pub use action::{DispatchAction, EligibleWorkers, EventLocation, Opened};
+pub use config::{BackPressure, Config};
+pub use counters::{Counters, EventLossCause};
 pub use histogram::Histogram;
-pub use journal::{Fate, Record};
+pub use trace_buffer::{EventOutcome, EventTrace};
 pub use worker::{WorkerId, WorkerStats};
 
 use crate::{
     Time,
-    reassembly::EventId,
-    ring::{Credited, Descriptor, Looked, Placing, Run, Subscription},
+    reassembly::EventBufferId,
+    ring::{CreditCounts, Credited, DeliveryMode, Descriptor, Run, Subscription},
 };
-use again::{Ended, Told};
-use journal::Journal;
-use worker::{Choice, Need, Workers};
+use redelivery::{AnnouncedEvent, EndedWorker};
+use trace_buffer::TraceBuffer;
+use worker::{Need, WorkerChoice, Workers};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -57,7 +58,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct EventState {
     opened: Opened,
     /// The time at which the event's first segment arrived, by the dispatcher's clock.
     at: Time,
@@ -72,17 +73,17 @@ struct Event {
 pub struct Dispatcher {
     config: Config,
     /// The open and waiting events. The index of an event is the index of its event buffer in the reassembler.
-    events: Vec<Option<Event>>,
+    events: Vec<Option<EventState>>,
     /// The complete events that wait for room in a ring, with the oldest event first.
-    waiting: VecDeque<EventId>,
+    waiting: VecDeque<EventBufferId>,
     /// The workers that ended and whose rings are kept, in the order in which the workers ended.
-    ended: VecDeque<Ended>,
+    ended: VecDeque<EndedWorker>,
     /// True if the bridge keeps the events of a worker that ends.
     keeps: bool,
     workers: Workers,
     counters: Counters,
-    journal: Journal,
-    actions: VecDeque<Action>,
+    traces: TraceBuffer,
+    actions: VecDeque<DispatchAction>,
 }
 
 impl Dispatcher {
@@ -95,7 +96,7 @@ impl Dispatcher {
             keeps: true,
             workers: Workers::new(config.max_workers),
             counters: Counters::default(),
-            journal: Journal::new(config.journal),
+            traces: TraceBuffer::new(config.max_traces),
             actions: VecDeque::new(),
             config,
         }
@@ -107,7 +108,7 @@ impl Dispatcher {
     }
 
     /// Returns the next action to carry out.
-    pub fn poll_action(&mut self) -> Option<Action> {
+    pub fn poll_action(&mut self) -> Option<DispatchAction> {
         self.actions.pop_front()
     }
 
@@ -116,7 +117,7 @@ impl Dispatcher {
         &mut self,
         now: Time,
         subscription: &Subscription,
-        placing: Placing,
+        placing: DeliveryMode,
     ) -> Option<WorkerId> {
         let id = self.workers.add(now, subscription, placing)?;
         self.counters.workers += 1;
@@ -135,41 +136,43 @@ impl Dispatcher {
     /// the reassembler's event buffer.
     ///
     /// # Errors
-    /// Fails with [`Loss::TooLarge`] if the event is longer than the ring of every worker that may get the event.
-    pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
+    /// Fails with [`EventLossCause::TooLarge`] if the event is longer than the ring of every worker that may get the
+    /// event.
+    pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<EventLocation, EventLossCause> {
         // If an older event still has this event buffer, the older event was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
         self.counters.opened += 1;
         // Incomplete events may take at most half of a ring, because their lengths are only claimed by headers.
-        let (state, home) = match self.workers.choose(opened.target, opened.length, Need::Way) {
-            Choice::Room(worker) => {
+        let (state, location) = match self.workers.choose(opened.target, opened.length, Need::Reassembly) {
+            WorkerChoice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
-                (State::Ring(id, run), Home::Ring { worker: id, offset })
+                (State::Ring(id, run), EventLocation::Ring { worker: id, offset })
             }
-            Choice::TooLarge => return Err(self.lose(now, unix, opened, Loss::TooLarge)),
-            Choice::Full | Choice::Nobody => (State::Spill, Home::Spill),
+            WorkerChoice::TooLarge => return Err(self.lose(now, unix, opened, EventLossCause::TooLarge)),
+            WorkerChoice::Full | WorkerChoice::Nobody => (State::Spill, EventLocation::Spill),
         };
         self.counters.open += 1;
-        self.events[opened.id.slot()] = Some(Event { opened, at: now, unix, last: now, state });
-        Ok(home)
+        self.events[opened.id.slot()] = Some(EventState { opened, at: now, unix, last: now, state });
+        Ok(location)
     }
 
     /// Returns the location to which the segments of an open event go.
     #[inline]
-    pub fn home(&self, id: EventId) -> Option<Home> {
+    pub fn location(&self, id: EventBufferId) -> Option<EventLocation> {
         let event = self.events.get(id.slot())?.as_ref().filter(|event| event.opened.id == id)?;
         Some(match event.state {
             State::Ring(worker, run) => {
-                Home::Ring { worker, offset: self.workers.get(worker)?.slots.geometry().offset(run.slot) }
+                let offset = self.workers.get(worker)?.slots.geometry().offset(run.slot);
+                EventLocation::Ring { worker, offset }
             }
-            State::Spill | State::Waiting { .. } => Home::Spill,
+            State::Spill | State::Waiting { .. } => EventLocation::Spill,
         })
     }
 
     /// Notes that all segments of an event have arrived.
-    pub fn complete(&mut self, now: Time, id: EventId) {
+    pub fn complete(&mut self, now: Time, id: EventBufferId) {
         let Some(event) = self.event_mut(id) else { return };
         event.last = now;
         match event.state {
@@ -188,25 +191,25 @@ impl Dispatcher {
     }
 
     /// Notes that the reassembler gave up an event.
-    pub fn gave_up(&mut self, id: EventId) {
+    pub fn gave_up(&mut self, id: EventBufferId) {
         let Some(event) = self.take(id) else { return };
         if let State::Ring(worker, run) = event.state {
             self.workers.give_back(worker, run);
         }
         self.counters.incomplete += 1;
-        self.journal.lost(&event.record(Fate::Incomplete));
+        self.traces.lost(&event.trace(EventOutcome::Incomplete));
     }
 
     /// Handles the credit words of a worker's ring. `words` has one credit word for each slot of the ring.
-    pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> Looked {
-        let Some(its) = self.workers.get_mut(worker) else { return Looked::default() };
-        let (counters, journal) = (&mut self.counters, &mut self.journal);
+    pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> CreditCounts {
+        let Some(its) = self.workers.get_mut(worker) else { return CreditCounts::default() };
+        let (counters, traces) = (&mut self.counters, &mut self.traces);
         let looked = its.look(now, words, |credited| {
             counters.released += 1;
             if !credited.acknowledged {
-                delivered(now, credited, counters, journal);
+                delivered(now, credited, counters, traces);
             }
-            if let Some(held) = journal.released(now, credited.tag) {
+            if let Some(held) = traces.released(now, credited.tag) {
                 counters.held.add(held);
             }
         });
@@ -221,9 +224,9 @@ impl Dispatcher {
     pub fn acknowledged(&mut self, now: Time, worker: WorkerId) {
         let Some(its) = self.workers.get_mut(worker) else { return };
         let Some(done) = its.slots.acknowledge() else { return };
-        its.heard = now;
+        its.last_acknowledgement = now;
         if !done.acknowledged {
-            delivered(now, done, &mut self.counters, &mut self.journal);
+            delivered(now, done, &mut self.counters, &mut self.traces);
         } else {
             // The worker released the event before it acknowledged the event. The slots of an event become free only
             // after both, so waiting events may have room now.
@@ -234,7 +237,7 @@ impl Dispatcher {
     /// Notes that a worker acknowledged a part of a delivery.
     pub fn alive(&mut self, now: Time, worker: WorkerId) {
         if let Some(its) = self.workers.get_mut(worker) {
-            its.heard = now;
+            its.last_acknowledgement = now;
         }
     }
 
@@ -247,12 +250,12 @@ impl Dispatcher {
     }
 
     /// Removes a worker that ended. The caller must keep the worker's ring or staging ring until it carries out
-    /// [`Action::Forget`] for this worker.
+    /// [`DispatchAction::Forget`] for this worker.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
         for (_, tag) in ended.slots.held() {
             self.counters.held_by_ended += 1;
-            self.journal.ended(tag);
+            self.traces.ended(tag);
         }
         for at in 0..self.events.len() {
             let Some(event) = &mut self.events[at] else { continue };
@@ -261,12 +264,12 @@ impl Dispatcher {
                 continue;
             }
             let (id, length) = (event.opened.id, event.opened.length);
-            if ended.placing == Placing::Cut {
-                self.drop_event(id, Loss::WorkerEnded);
+            if ended.placing == DeliveryMode::Cut {
+                self.drop_event(id, EventLossCause::WorkerEnded);
             } else {
                 event.state = State::Spill;
                 let offset = ended.slots.geometry().offset(run.slot);
-                self.actions.push_back(Action::Rescue { id, length, worker, offset });
+                self.actions.push_back(DispatchAction::Rescue { id, length, worker, offset });
             }
         }
         self.keep(now, &ended);
@@ -287,7 +290,7 @@ impl Dispatcher {
             if now < since + self.config.hold {
                 break;
             }
-            self.drop_waiting(id, Loss::Expired);
+            self.drop_waiting(id, EventLossCause::Expired);
             dropped = true;
         }
         if dropped {
@@ -296,34 +299,40 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    fn drop_event(&mut self, id: EventId, loss: Loss) {
+    fn drop_event(&mut self, id: EventBufferId, loss: EventLossCause) {
         if let Some(event) = self.take(id) {
             self.count_loss(loss, &event.opened);
-            self.journal.lost(&event.record(Fate::Lost(loss)));
-            self.actions.push_back(Action::Drop { id });
+            self.traces.lost(&event.trace(EventOutcome::Lost(loss)));
+            self.actions.push_back(DispatchAction::Drop { id });
         }
     }
 
     /// Delivers a complete event to a worker. `moved` is true if the event was in spill memory before.
-    fn deliver(&mut self, now: Time, id: EventId, to: (WorkerId, Run), moved: bool) {
+    fn deliver(&mut self, now: Time, id: EventBufferId, to: (WorkerId, Run), moved: bool) {
         let Some(event) = self.take(id) else { return };
-        let Some(descriptor) = self.tell(now, event.told(), to, moved) else { return };
+        let Some(descriptor) = self.announce(now, event.announced(), to, moved) else { return };
         self.counters.sent += 1;
         self.counters.sent_bytes += u64::from(descriptor.length);
-        self.actions.push_back(Action::Deliver { id, worker: to.0, descriptor });
+        self.actions.push_back(DispatchAction::Deliver { id, worker: to.0, descriptor });
     }
 
-    fn tell(&mut self, now: Time, told: Told, to: (WorkerId, Run), moved: bool) -> Option<Descriptor> {
+    fn announce(
+        &mut self,
+        now: Time,
+        event: AnnouncedEvent,
+        to: (WorkerId, Run),
+        moved: bool,
+    ) -> Option<Descriptor> {
         let (worker, run) = to;
-        let record = Record { worker: Some(worker), sent: Some(now), ..told.record(Fate::Sent) };
-        let tag = self.journal.sent(&record);
-        let Opened { name, tick, length, .. } = told.opened;
+        let trace = EventTrace { worker: Some(worker), sent: Some(now), ..event.trace(EventOutcome::Sent) };
+        let tag = self.traces.sent(&trace);
+        let Opened { name, tick, length, .. } = event.opened;
         let (sequence, offset) = self.workers.send(now, worker, run, (length, tag))?;
-        self.journal.number(tag, sequence);
-        self.workers.remember(worker, run, Told { sequence, ..told }, moved);
+        self.traces.number(tag, sequence);
+        self.workers.remember(worker, run, AnnouncedEvent { sequence, ..event }, moved);
         let Run { slot, slots, generation } = run;
-        let (first, assembly) = (told.unix, told.last.0.saturating_sub(told.at.0));
-        let again = told.times > 0;
+        let (first, assembly) = (event.unix, event.last.0.saturating_sub(event.at.0));
+        let delivered_again = event.times > 0;
         Some(Descriptor {
             sequence,
             generation,
@@ -335,34 +344,34 @@ impl Dispatcher {
             tick,
             first,
             assembly,
-            again,
+            delivered_again,
         })
     }
 
-    fn event(&self, slot: usize) -> Option<&Event> {
+    fn event(&self, slot: usize) -> Option<&EventState> {
         self.events.get(slot)?.as_ref()
     }
 
-    fn event_mut(&mut self, id: EventId) -> Option<&mut Event> {
+    fn event_mut(&mut self, id: EventBufferId) -> Option<&mut EventState> {
         self.events.get_mut(id.slot())?.as_mut().filter(|event| event.opened.id == id)
     }
 
-    fn take(&mut self, id: EventId) -> Option<Event> {
+    fn take(&mut self, id: EventBufferId) -> Option<EventState> {
         self.event_mut(id)?;
         self.counters.open -= 1;
         self.events[id.slot()].take()
     }
 
-    fn lose(&mut self, now: Time, unix: u64, opened: Opened, loss: Loss) -> Loss {
-        let event = Event { opened, at: now, unix, last: now, state: State::Spill };
-        self.journal.lost(&event.record(Fate::Lost(loss)));
+    fn lose(&mut self, now: Time, unix: u64, opened: Opened, loss: EventLossCause) -> EventLossCause {
+        let event = EventState { opened, at: now, unix, last: now, state: State::Spill };
+        self.traces.lost(&event.trace(EventOutcome::Lost(loss)));
         self.count_loss(loss, &opened);
         loss
     }
 
-    fn count_loss(&mut self, loss: Loss, of: &Opened) {
+    fn count_loss(&mut self, loss: EventLossCause, of: &Opened) {
         self.counters.lost[loss as usize] += 1;
-        if loss == Loss::TooLarge {
+        if loss == EventLossCause::TooLarge {
             self.counters.longest_too_large = self.counters.longest_too_large.max(of.length);
         }
     }
@@ -394,26 +403,26 @@ impl Dispatcher {
 
     /// Returns the traces of the events whose tick is `tick`, and of the events without a tick whose event number is
     /// `tick`. The newest trace is the first.
-    pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
-        self.journal.find(tick)
+    pub fn trace(&self, tick: u64) -> impl Iterator<Item = &EventTrace> {
+        self.traces.find(tick)
     }
 }
 
-impl Event {
-    fn told(&self) -> Told {
+impl EventState {
+    fn announced(&self) -> AnnouncedEvent {
         let Self { opened, at, unix, last, .. } = *self;
-        Told { opened, at, unix, last, times: 0, sequence: 0 }
+        AnnouncedEvent { opened, at, unix, last, times: 0, sequence: 0 }
     }
 
-    fn record(&self, fate: Fate) -> Record {
-        self.told().record(fate)
+    fn trace(&self, outcome: EventOutcome) -> EventTrace {
+        self.announced().trace(outcome)
     }
 }
 
 /// Counts a delivery that has arrived at its worker.
-fn delivered(now: Time, done: Credited, counters: &mut Counters, journal: &mut Journal) {
+fn delivered(now: Time, done: Credited, counters: &mut Counters, traces: &mut TraceBuffer) {
     counters.delivered += 1;
-    if let Some(took) = journal.delivered(now, done.tag) {
+    if let Some(took) = traces.delivered(now, done.tag) {
         counters.latency.add(took);
     }
 }

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use foldhash::quality::FixedState;
 
 use super::{
-    Action, Dispatcher, Loss, Opened, Pressure, State, Target,
-    worker::{Choice, Need},
+    BackPressure, DispatchAction, Dispatcher, EligibleWorkers, EventLossCause, Opened, State,
+    worker::{Need, WorkerChoice},
 };
-use crate::{Time, reassembly::EventId};
+use crate::{Time, reassembly::EventBufferId};
 
 impl Dispatcher {
-    pub(super) fn oldest_waiting(&self) -> Option<(EventId, Time)> {
+    pub(super) fn oldest_waiting(&self) -> Option<(EventBufferId, Time)> {
         let id = *self.waiting.front()?;
         match self.events[id.slot()].as_ref()?.state {
             State::Waiting { since } => Some((id, since)),
@@ -25,7 +25,7 @@ impl Dispatcher {
     /// come before all waiting events, because they are older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
-        self.serve_again(now);
+        self.serve_redelivery(now);
         let mut at = 0;
         while let Some(&id) = self.waiting.get(at) {
             let Some(event) = self.event_mut(id) else {
@@ -33,19 +33,19 @@ impl Dispatcher {
                 continue;
             };
             let Opened { target, length, .. } = event.opened;
-            match self.workers.choose(target, length, Need::Room) {
-                Choice::Room(worker) => {
+            match self.workers.choose(target, length, Need::Delivery) {
+                WorkerChoice::Room(worker) => {
                     self.waiting.remove(at);
                     let (worker, run, offset) = self.workers.take(worker, length);
-                    self.actions.push_back(Action::Move { id, length, worker, offset });
+                    self.actions.push_back(DispatchAction::Move { id, length, worker, offset });
                     self.deliver(now, id, (worker, run), true);
                 }
-                Choice::TooLarge => {
+                WorkerChoice::TooLarge => {
                     self.waiting.remove(at);
-                    self.drop_event(id, Loss::TooLarge);
+                    self.drop_event(id, EventLossCause::TooLarge);
                 }
-                Choice::Full | Choice::Nobody => {
-                    self.workers.block(target, length, Need::Room);
+                WorkerChoice::Full | WorkerChoice::Nobody => {
+                    self.workers.block(target, length, Need::Delivery);
                     at += 1;
                     if self.workers.all_blocked() {
                         return;
@@ -59,17 +59,17 @@ impl Dispatcher {
     /// another event may then have room.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
-            Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
-            Pressure::DropNewest => 0,
+            BackPressure::Hold | BackPressure::DropOldest => self.config.most_waiting as usize,
+            BackPressure::DropNewest => 0,
         };
         let mut dropped = false;
         while self.waiting.len() > most {
             let target = self.most_wanted();
-            let its = |&&id: &&EventId| self.target(id) == target;
+            let its = |&&id: &&EventBufferId| self.target(id) == target;
             let (victim, cause) = match self.config.pressure {
-                Pressure::DropOldest => (self.waiting.iter().find(its), Loss::Displaced),
-                Pressure::Hold | Pressure::DropNewest => {
-                    (self.waiting.iter().rev().find(its), Loss::NoCredit)
+                BackPressure::DropOldest => (self.waiting.iter().find(its), EventLossCause::Displaced),
+                BackPressure::Hold | BackPressure::DropNewest => {
+                    (self.waiting.iter().rev().find(its), EventLossCause::NoCredit)
                 }
             };
             let Some(&victim) = victim else { break };
@@ -79,13 +79,13 @@ impl Dispatcher {
         dropped
     }
 
-    fn target(&self, id: EventId) -> Option<Target> {
+    fn target(&self, id: EventBufferId) -> Option<EligibleWorkers> {
         Some(self.event(id.slot())?.opened.target)
     }
 
     /// Returns the target with the most waiting events.
-    fn most_wanted(&self) -> Option<Target> {
-        let mut counts = HashMap::<Target, usize, FixedState>::default();
+    fn most_wanted(&self) -> Option<EligibleWorkers> {
+        let mut counts = HashMap::<EligibleWorkers, usize, FixedState>::default();
         for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
             *counts.entry(target).or_default() += 1;
         }
@@ -94,9 +94,9 @@ impl Dispatcher {
         self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
     }
 
-    pub(super) fn drop_waiting(&mut self, id: EventId, loss: Loss) {
+    pub(super) fn drop_waiting(&mut self, id: EventBufferId, loss: EventLossCause) {
         let taken = self.target(id).is_some_and(|target| self.workers.has_taker(target));
         self.waiting.retain(|&waiting| waiting != id);
-        self.drop_event(id, if taken { loss } else { Loss::NoWorker });
+        self.drop_event(id, if taken { loss } else { EventLossCause::NoWorker });
     }
 }

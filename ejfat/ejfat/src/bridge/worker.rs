@@ -1,9 +1,9 @@
 //! The workers, and the choice of the worker that gets an event.
 
-use super::{Config, Target, again::Told};
+use super::{Config, EligibleWorkers, redelivery::AnnouncedEvent};
 use crate::{
     Time,
-    ring::{Credited, Filter, Looked, Placing, Run, Slots, Subscription, WorkerName},
+    ring::{CreditCounts, Credited, DeliveryMode, Filter, RingSlots, Run, Subscription, WorkerName},
 };
 
 /// The id of a subscribed worker. An id is never used for a second worker.
@@ -27,18 +27,18 @@ impl WorkerId {
 }
 
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct SubscribedWorker {
     id: WorkerId,
     name: WorkerName,
     filter: Filter,
-    pub(super) placing: Placing,
-    pub(super) slots: Slots,
+    pub(super) placing: DeliveryMode,
+    pub(super) slots: RingSlots,
     /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
     /// workers had when they ended.
-    pub(super) again: bool,
+    pub(super) redelivery: bool,
     /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
     /// event. The list ends with the highest slot at which an announced event ever began.
-    told: Vec<Option<Told>>,
+    announced: Vec<Option<AnnouncedEvent>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
     /// True if the ring's free room is kept for an event that waits for more room.
@@ -53,7 +53,7 @@ pub(super) struct Worker {
     progress: Time,
     /// The last time at which the worker acknowledged a WRITE. If an event is announced to the worker while all earlier
     /// events are acknowledged, the field is set to the time of this announcement.
-    pub(super) heard: Time,
+    pub(super) last_acknowledgement: Time,
     since: Time,
     sent: u64,
     bytes: u64,
@@ -71,7 +71,7 @@ pub struct WorkerStats<'a> {
     /// The events that the worker takes.
     pub filter: Filter,
     /// The delivery mode by which the bridge puts events into the worker's ring.
-    pub placing: Placing,
+    pub placing: DeliveryMode,
     /// The number of slots of the worker's ring.
     pub slots: u32,
     /// The size of one slot in bytes.
@@ -97,24 +97,24 @@ pub struct WorkerStats<'a> {
     pub wrong_credits: u64,
     /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
     /// workers had when they ended.
-    pub again: bool,
+    pub redelivery: bool,
 }
 
 /// The reason why an event needs slots in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// The event will be reassembled in the ring. Incomplete events may take at most half of the ring's slots.
-    Way,
+    Reassembly,
     /// The event is complete, and will be delivered at once.
-    Room,
+    Delivery,
     /// The worker that had the event has ended, and the event will be delivered again to another worker. Only workers
     /// that use version 2 of the event ring's protocol can get the event.
-    Again,
+    Redelivery,
 }
 
 /// The result of a search for a worker that can get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum WorkerChoice {
     /// The worker with this index has room.
     Room(usize),
     /// Some workers may get the event, but none of these workers has room now.
@@ -126,15 +126,20 @@ pub(super) enum Choice {
 
 #[derive(Debug)]
 pub(super) struct Workers {
-    all: Vec<Option<Worker>>,
+    all: Vec<Option<SubscribedWorker>>,
     most: u32,
     next: u32,
     /// The index at which the next search begins, so that equally filled workers are chosen in turn.
     turn: usize,
 }
 
-impl Worker {
-    pub(super) fn look(&mut self, now: Time, words: &[u32], given_back: impl FnMut(Credited)) -> Looked {
+impl SubscribedWorker {
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        words: &[u32],
+        given_back: impl FnMut(Credited),
+    ) -> CreditCounts {
         let looked = self.slots.look(words, given_back);
         if looked.credits > 0 {
             (self.progress, self.stalled) = (now, false);
@@ -150,20 +155,20 @@ impl Worker {
 
     /// Returns the unreleased events of the worker, each with the number of its first slot. Events are omitted if the
     /// bridge's memory has no copy of them.
-    pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
-        let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
-        self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
+    pub(super) fn announced(&self) -> impl Iterator<Item = (u32, AnnouncedEvent)> + '_ {
+        let announced = |slot: u32| self.announced.get(slot as usize).copied().flatten();
+        self.slots.held().filter_map(move |(slot, _)| Some((slot, announced(slot)?)))
     }
 
-    fn may(&self, target: Target, need: Need) -> bool {
-        (need != Need::Again || self.again) && self.takes(target)
+    fn may(&self, target: EligibleWorkers, need: Need) -> bool {
+        (need != Need::Redelivery || self.redelivery) && self.takes(target)
     }
 
-    fn takes(&self, target: Target) -> bool {
+    fn takes(&self, target: EligibleWorkers) -> bool {
         match target {
-            Target::Anybody => true,
-            Target::DataId(id) => self.filter.takes(id),
-            Target::Member(member) => self.filter.member == Some(member),
+            EligibleWorkers::Anybody => true,
+            EligibleWorkers::DataId(id) => self.filter.takes(id),
+            EligibleWorkers::Member(member) => self.filter.member == Some(member),
         }
     }
 
@@ -186,7 +191,7 @@ impl Workers {
         &mut self,
         now: Time,
         subscription: &Subscription,
-        placing: Placing,
+        placing: DeliveryMode,
     ) -> Option<WorkerId> {
         let free = self.all.iter().position(Option::is_none);
         let at = free.or_else(|| {
@@ -197,15 +202,15 @@ impl Workers {
         })?;
         let id = WorkerId { at: at as u32, number: self.next };
         self.next = self.next.wrapping_add(1);
-        let Subscription { geometry, filter, name, again } = *subscription;
-        self.all[at] = Some(Worker {
+        let Subscription { geometry, filter, name, redelivery } = *subscription;
+        self.all[at] = Some(SubscribedWorker {
             id,
             name,
             filter,
             placing,
-            slots: Slots::new(geometry),
-            again,
-            told: Vec::new(),
+            slots: RingSlots::new(geometry),
+            redelivery,
+            announced: Vec::new(),
             ready: false,
             behind: false,
             blocked: false,
@@ -213,7 +218,7 @@ impl Workers {
             trial: false,
             last_sent: now,
             progress: now,
-            heard: now,
+            last_acknowledgement: now,
             since: now,
             sent: 0,
             bytes: 0,
@@ -223,41 +228,43 @@ impl Workers {
         Some(id)
     }
 
-    pub(super) fn get(&self, id: WorkerId) -> Option<&Worker> {
+    pub(super) fn get(&self, id: WorkerId) -> Option<&SubscribedWorker> {
         self.all.get(id.at())?.as_ref().filter(|worker| worker.id == id)
     }
 
-    pub(super) fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+    pub(super) fn get_mut(&mut self, id: WorkerId) -> Option<&mut SubscribedWorker> {
         self.all.get_mut(id.at())?.as_mut().filter(|worker| worker.id == id)
     }
 
-    pub(super) fn remove(&mut self, id: WorkerId) -> Option<Worker> {
+    pub(super) fn remove(&mut self, id: WorkerId) -> Option<SubscribedWorker> {
         self.get(id)?;
         self.all[id.at()].take()
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Worker> {
+    fn iter(&self) -> impl Iterator<Item = &SubscribedWorker> {
         self.all.iter().flatten()
     }
 
     /// Returns true if at least one subscribed worker may get events with the target `target`, now or later.
-    pub(super) fn has_taker(&self, target: Target) -> bool {
-        self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
+    pub(super) fn has_taker(&self, target: EligibleWorkers) -> bool {
+        self.iter().any(|worker| worker.takes(target) || matches!(target, EligibleWorkers::Member(_)))
     }
 
     /// Chooses the least filled worker that may get an event and has room. If the target is a member, and no worker
     /// with this member number can get events at present, any worker may get the event.
-    pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
+    pub(super) fn choose(&mut self, target: EligibleWorkers, length: u32, need: Need) -> WorkerChoice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
-            (Target::Member(_), Choice::Nobody) => self.choose_among(Target::Anybody, length, need),
+            (EligibleWorkers::Member(_), WorkerChoice::Nobody) => {
+                self.choose_among(EligibleWorkers::Anybody, length, need)
+            }
             _ => found,
         }
     }
 
-    fn choose_among(&mut self, target: Target, length: u32, need: Need) -> Choice {
+    fn choose_among(&mut self, target: EligibleWorkers, length: u32, need: Need) -> WorkerChoice {
         let count = self.all.len();
-        let (mut best, mut choice): (Option<(u64, usize)>, _) = (None, Choice::Nobody);
+        let (mut best, mut choice): (Option<(u64, usize)>, _) = (None, WorkerChoice::Nobody);
         let mut later = false;
         for at in (self.turn..count).chain(0..self.turn.min(count)) {
             let Some(worker) = self.all[at].as_ref().filter(|its| its.may(target, need)) else { continue };
@@ -268,23 +275,24 @@ impl Workers {
                 continue;
             }
             let Some(slots) = slots else {
-                choice = if choice == Choice::Nobody { Choice::TooLarge } else { choice };
+                choice = if choice == WorkerChoice::Nobody { WorkerChoice::TooLarge } else { choice };
                 continue;
             };
-            choice = Choice::Full;
+            choice = WorkerChoice::Full;
             let filled = worker.filled();
             let better = best.is_none_or(|(least, _)| filled < least);
-            let may = need != Need::Way || worker.slots.filling() + slots <= geometry.slots().div_ceil(2);
+            let may =
+                need != Need::Reassembly || worker.slots.filling() + slots <= geometry.slots().div_ceil(2);
             if better && may && !worker.blocked && worker.slots.has_room(length) {
                 best = Some((filled, at));
             }
         }
         // If a worker that gets no events at present has a ring that is long enough, the event can wait for this
         // worker.
-        let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
+        let choice = if choice == WorkerChoice::TooLarge && later { WorkerChoice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
-        Choice::Room(at)
+        WorkerChoice::Room(at)
     }
 
     /// Takes slots in the ring of a worker that was [chosen](Self::choose).
@@ -314,7 +322,7 @@ impl Workers {
             worker.progress = now;
         }
         if worker.slots.unacknowledged() == 0 {
-            worker.heard = now;
+            worker.last_acknowledgement = now;
         }
         (worker.last_sent, worker.trial) = (now, false);
         let sequence = worker.slots.send(run.slot, tag);
@@ -325,27 +333,27 @@ impl Workers {
 
     /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. If
     /// `moved` is true, the event was in spill memory before, so the bridge's memory has a copy of the event. If the
-    /// delivery mode of the worker is not cut-through ([`Placing::Cut`]), the bridge's memory has a copy of every event
-    /// of the worker.
-    pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
+    /// delivery mode of the worker is not cut-through ([`DeliveryMode::Cut`]), the bridge's memory has a copy of every
+    /// event of the worker.
+    pub(super) fn remember(&mut self, id: WorkerId, run: Run, event: AnnouncedEvent, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
-        let is_here = moved || worker.placing != Placing::Cut;
+        let is_here = moved || worker.placing != DeliveryMode::Cut;
         let at = run.slot as usize;
-        if worker.told.len() <= at {
-            worker.told.resize(at + 1, None);
+        if worker.announced.len() <= at {
+            worker.announced.resize(at + 1, None);
         }
-        worker.told[at] = is_here.then_some(told);
+        worker.announced[at] = is_here.then_some(event);
     }
 
     /// Returns true if any worker uses version 2 of the event ring's protocol, in which events can be delivered again.
-    pub(super) fn has_again(&self) -> bool {
-        self.iter().any(|worker| worker.again)
+    pub(super) fn has_redelivery(&self) -> bool {
+        self.iter().any(|worker| worker.redelivery)
     }
 
     /// Returns true if any worker that uses version 2 of the event ring's protocol may have room for an event that is
     /// delivered again.
-    pub(super) fn any_takes_again(&self) -> bool {
-        self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
+    pub(super) fn any_takes_redelivered(&self) -> bool {
+        self.iter().any(|worker| worker.redelivery && worker.is_open() && !worker.blocked)
     }
 
     pub(super) fn unblock(&mut self) {
@@ -354,10 +362,10 @@ impl Workers {
 
     /// Blocks all workers that may get an event of this length, so that the free room in the rings of these workers is
     /// kept for this event.
-    pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
-        let absent = matches!(target, Target::Member(_))
+    pub(super) fn block(&mut self, target: EligibleWorkers, length: u32, need: Need) {
+        let absent = matches!(target, EligibleWorkers::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
-        let target = if absent { Target::Anybody } else { target };
+        let target = if absent { EligibleWorkers::Anybody } else { target };
         let its = self.all.iter_mut().flatten().filter(|worker| worker.may(target, need));
         let its = its.filter(|worker| worker.slots.geometry().slots_for(length).is_some());
         its.for_each(|worker| worker.blocked = true);
@@ -371,7 +379,8 @@ impl Workers {
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
-            let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
+            let silent =
+                worker.slots.unacknowledged() > 0 && now >= worker.last_acknowledgement + config.silence;
             worker.stalled = slow || silent;
             // A worker that acknowledges WRITEs but releases no event gets one event each time the stall time has
             // passed. If stalled workers got no events, a worker that releases an event only when the next event
@@ -410,7 +419,7 @@ impl Workers {
                 released: worker.released,
                 outstanding: worker.slots.outstanding(),
                 wrong_credits: worker.wrong_credits,
-                again: worker.again,
+                redelivery: worker.redelivery,
             }
         })
     }

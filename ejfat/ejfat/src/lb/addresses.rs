@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A map from IP addresses to values.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses<T> {
-    v4: Table<u32, T>,
-    v6: Table<u128, T>,
+    v4: AddressTable<u32, T>,
+    v6: AddressTable<u128, T>,
 }
 
 impl<T: Copy> Addresses<T> {
@@ -20,7 +20,7 @@ impl<T: Copy> Addresses<T> {
             IpAddr::V4(_) => None,
             IpAddr::V6(address) => Some((address.to_bits(), value)),
         });
-        Self { v4: Table::new(v4.collect()), v6: Table::new(v6.collect()) }
+        Self { v4: AddressTable::new(v4.collect()), v6: AddressTable::new(v6.collect()) }
     }
 
     /// Returns all addresses with their values, in no particular order.
@@ -45,7 +45,7 @@ impl<T: Copy> Addresses<T> {
 /// hash selects, or at the first free index after this index. The table is at least half empty. All keys of the table
 /// come from rules, so packets cannot add keys.
 #[derive(Clone, Debug)]
-struct Table<K, T> {
+struct AddressTable<K, T> {
     places: Vec<Option<(K, T)>>,
 }
 
@@ -71,7 +71,7 @@ impl Key for u128 {
     }
 }
 
-impl<K: Key, T: Copy> Table<K, T> {
+impl<K: Key, T: Copy> AddressTable<K, T> {
     fn new(all: Vec<(K, T)>) -> Self {
         let mut table = Self { places: vec![None; (2 * all.len() + 1).next_power_of_two()] };
         for (key, value) in all {

@@ -1,9 +1,9 @@
-//! The interface to hardware that forwards packets instead of the balancer. The hardware gets tables from the balancer
-//! and returns counters to it.
+//! The interface to hardware that forwards packets instead of a [`DataPlane`]. The hardware gets tables from the data
+//! plane and returns counters to it.
 //!
 //! ```text
-//! Balancer, changed ─► Image ─► Engine::load        before packets meet new tables
-//! Balancer::absorb ◄─ Counted ◄─ Engine::take       before somebody looks at counters or at ticks
+//! DataPlane, changed ─► Image ─► Engine::load            before packets meet new tables
+//! DataPlane::absorb ◄─ EngineCounters ◄─ Engine::take    before somebody looks at counters or at ticks
 //! ```
 
 use std::{
@@ -12,7 +12,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{Balancer, BeyondHorizon, Drops, Image, ImageError, LbCounters, LbId, Traffic, sets::NO_HORIZON};
+use super::{
+    BeyondHorizon, DataPlane, Drops, Image, ImageError, LbCounters, LbId, Traffic, sets::NO_HORIZON,
+};
 
 /// A data plane that forwards packets by an image of the tables, for example hardware.
 pub trait Engine: std::fmt::Debug + Send {
@@ -29,7 +31,7 @@ pub trait Engine: std::fmt::Debug + Send {
     fn load(&mut self, image: Image, guards: &BTreeMap<LbId, u64>) -> Result<(), EngineError>;
 
     /// Sets a load balancer's horizon. Forwarded packets with ticks above the horizon are counted in
-    /// [`Counted::beyond`].
+    /// [`EngineCounters::beyond`].
     fn set_horizon(&mut self, lb: LbId, horizon: u64);
 
     /// Forwards a UDP datagram that came from the address `from` to the address `to`. Returns the destination and the
@@ -38,7 +40,7 @@ pub trait Engine: std::fmt::Debug + Send {
 
     /// Returns the counters since the previous call of this function. In the returned counters, the numbers of bytes
     /// are lengths of UDP payloads.
-    fn take(&mut self) -> Counted;
+    fn take(&mut self) -> EngineCounters;
 }
 
 /// The reason why an engine does not use new tables.
@@ -61,7 +63,7 @@ pub enum EngineError {
 
 /// The counters of an engine since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct EngineCounters {
     /// The numbers of dropped packets that belong to no load balancer.
     pub unaddressed: Drops,
     /// The counters of each load balancer that got packets.
@@ -71,7 +73,7 @@ pub struct Counted {
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// The number of packets to which each set of tables applied. The key of a set is its load balancer and its first
     /// tick.
-    pub sets: BTreeMap<(LbId, u64), Met>,
+    pub sets: BTreeMap<(LbId, u64), SetCounters>,
     /// For each load balancer, the highest forwarded tick that is not above the horizon.
     pub newest: BTreeMap<LbId, u64>,
     /// For each load balancer that forwarded packets with ticks above its horizon, the number and the ticks of these
@@ -81,7 +83,7 @@ pub struct Counted {
 
 /// The number of packets to which a set of tables applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct SetCounters {
     /// The number of packets that were sent to members.
     pub routed: u64,
     /// The number of dropped packets with a valid LB header. A dropped packet is counted only if at least one set of
@@ -89,18 +91,18 @@ pub struct Met {
     pub dropped: u64,
 }
 
-impl Balancer {
-    /// Adds the counters of an engine to the counters of the balancer. After this call, the balancer has the same
-    /// counters and routed ticks as if the balancer had routed the packets itself.
-    pub fn absorb(&mut self, counted: &Counted) {
-        self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
-        for (&(lb, from), met) in &counted.sets {
+impl DataPlane {
+    /// Adds the counters of an engine to the counters of the data plane. After this call, the data plane has the same
+    /// counters and routed ticks as if the data plane had routed the packets itself.
+    pub fn absorb(&mut self, counted: &EngineCounters) {
+        self.counters.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
+        for (&(lb, from), counters) in &counted.sets {
             let of = self.of_mut(lb);
-            // If the balancer has removed the set with the first tick `from`, the packets are counted for the set that
-            // now applies to the tick `from`.
+            // If the data plane has removed the set with the first tick `from`, the packets are counted for the set
+            // that now applies to the tick `from`.
             let at = of.sets.iter().position(|set| set.from == from).unwrap_or_else(|| of.at(from));
-            of.sets[at].hits += met.routed;
-            of.sets[at].dropped += met.dropped;
+            of.sets[at].hits += counters.routed;
+            of.sets[at].dropped += counters.dropped;
         }
         for (&lb, &newest) in &counted.newest {
             let of = self.of_mut(lb);
@@ -116,13 +118,13 @@ impl Balancer {
         Some(self.of(lb).horizon).filter(|&horizon| horizon != NO_HORIZON)
     }
 
-    /// Returns the lowest tick to which this balancer and the balancer `other` apply different tables of a load
-    /// balancer. Returns `None` if the two balancers apply the same tables to all ticks.
+    /// Returns the lowest tick to which this data plane and the data plane `other` apply different tables of a load
+    /// balancer. Returns `None` if the two data planes apply the same tables to all ticks.
     pub fn first_difference(&self, other: &Self, lb: LbId) -> Option<u64> {
-        let [ours, theirs] = [self, other].map(|balancer| &balancer.of(lb).sets);
+        let [ours, theirs] = [self, other].map(|plane| &plane.of(lb).sets);
         let differ = |from: u64| {
-            let [a, b] = [self, other].map(|balancer| {
-                let of = balancer.of(lb);
+            let [a, b] = [self, other].map(|plane| {
+                let of = plane.of(lb);
                 &of.sets[of.at(from)].tables
             });
             !Arc::ptr_eq(a, b)

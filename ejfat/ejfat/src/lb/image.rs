@@ -20,7 +20,7 @@ use std::{
 use foldhash::quality::FixedState;
 
 use super::{
-    Balancer, Epoch, LbId, Member,
+    DataPlane, Epoch, LbId, Member,
     compile::{Calendar, MemberEntry},
     sets::Sets,
 };
@@ -242,7 +242,7 @@ struct Builder {
 /// The value that marks a slot without a member.
 const NONE: u16 = u16::MAX;
 
-impl Balancer {
+impl DataPlane {
     /// Compiles all sets of all load balancers into one image.
     ///
     /// # Errors
@@ -298,14 +298,14 @@ impl Builder {
         full(table, all.len(), rows * WAYS)?;
         let mut places: Vec<Option<usize>> = vec![None; WAYS * rows];
         for first in 0..all.len() {
-            let mut homeless = first;
+            let mut unplaced = first;
             let mut turn = 0;
             loop {
-                let (lb, address, _) = all[homeless];
+                let (lb, address, _) = all[unplaced];
                 let hash = hash(lb, address);
                 let place = |way: usize| way * rows + usize::from(hash[way]) % rows;
                 if let Some(free) = (0..WAYS).map(place).find(|&at| places[at].is_none()) {
-                    places[free] = Some(homeless);
+                    places[free] = Some(unplaced);
                     break;
                 }
                 // Each replacement uses another of the `WAYS` ways of the table than the previous replacement, so that
@@ -314,7 +314,7 @@ impl Builder {
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
                 }
-                homeless = places[place(turn % WAYS)].replace(homeless).unwrap_or(homeless);
+                unplaced = places[place(turn % WAYS)].replace(unplaced).unwrap_or(unplaced);
             }
         }
         for (at, place) in places.into_iter().enumerate() {

@@ -1,13 +1,13 @@
 //! The load balancer chooses the worker that gets a segment, and rewrites the packet.
 //!
 //! ```text
-//! Rules ─► Tables ─► Balancer::forward(packet):  destination address ─► load balancer, source address allowed?
+//! Rules ─► Tables ─► DataPlane::forward(packet): destination address ─► load balancer, source address allowed?
 //!   │                  LB header: tick ─► epoch;  (select ^ xor) & mask ─► slot;  epoch, slot ─► member
 //!   └ diff, iter       member ─► address and UDP port;  headers rewritten in place, LB header cut out
 //! ```
 //!
 //! [`Rules`] can be edited, like the table rules of the P4 data plane. [`Tables`] are compiled from [`Rules`] and do
-//! not change. A [`Balancer`] may have several sets of tables for each load balancer. Each set of tables has a first
+//! not change. A [`DataPlane`] may have several sets of tables for each load balancer. Each set of tables has a first
 //! tick, so that all segments of an event are looked up in the same set. Different load balancers serve different
 //! experiments, whose ticks are independent of each other.
 //!
@@ -17,29 +17,29 @@
 //! data plane runs.
 
 mod addresses;
-mod balancer;
 mod cause;
 mod checksum;
 mod compile;
 mod counters;
+mod data_plane;
 mod engine;
 mod error;
 mod image;
 mod packet;
+mod packet_counters;
 mod rewrite;
 mod rule;
 mod rules;
 mod sets;
 mod tables;
-mod tally;
 mod tick;
 
 use std::net::IpAddr;
 
-pub use balancer::Balancer;
 pub use cause::DropCause;
 pub use counters::{Drops, LbCounters, Traffic};
-pub use engine::{Counted, Engine, EngineError, Met};
+pub use data_plane::DataPlane;
+pub use engine::{Engine, EngineCounters, EngineError, SetCounters};
 pub use error::RuleError;
 pub use image::{Image, ImageEntry, ImageError, ImageTable};
 pub use rewrite::{Forwarded, rewrite};

@@ -23,7 +23,7 @@ const FRAGMENT: u16 = 0x3fff;
 
 /// The location of the headers in an IP packet. The packet's length is equal to the length in its IP header.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packet {
+pub(super) struct IpPacket {
     pub(super) version: IpVersion,
     /// True if the packet is not a fragment and its protocol is UDP.
     is_udp: bool,
@@ -46,7 +46,7 @@ where
     octets.into()
 }
 
-impl Packet {
+impl IpPacket {
     #[inline]
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, DropCause> {
         let parsed = match bytes.first().map(|first| first >> 4) {

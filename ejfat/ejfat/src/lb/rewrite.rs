@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::{
     DropCause, LbTables, Route, Tables,
     checksum::{Change, put},
-    packet::{Packet, UDP_HEADER},
-    tables::Found,
+    packet::{IpPacket, UDP_HEADER},
+    tables::RouteRef,
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
@@ -33,7 +33,7 @@ pub struct Forwarded {
 /// # Errors
 /// Fails with the cause for which the packet is dropped.
 pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
-    let packet = Packet::parse(bytes)?;
+    let packet = IpPacket::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;
     let header = packet.lb_header(bytes);
     let tables = tables.of(lb);
@@ -48,10 +48,10 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
 pub(super) fn forward<'a>(
     tables: &'a LbTables,
     is_allowed: bool,
-    packet: Packet,
+    packet: IpPacket,
     header: Result<LbHeader, DropCause>,
     bytes: &mut [u8],
-) -> Result<(usize, Found<'a>), DropCause> {
+) -> Result<(usize, RouteRef<'a>), DropCause> {
     if !is_allowed {
         return Err(DropCause::BlockedSrc);
     }
@@ -65,7 +65,7 @@ pub(super) fn forward<'a>(
 
 /// Writes the new headers, and returns the offset at which the new headers begin.
 #[inline(always)]
-fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
+fn write(packet: IpPacket, found: &RouteRef<'_>, bytes: &mut [u8]) -> usize {
     let headers = packet.payload + UDP_HEADER;
     let (start, change) = if found.forward.keep_lb_header {
         (0, Change::default())

@@ -288,6 +288,6 @@ impl RuleKey {
 /// Returns the rules of a calendar with 512 slots, which are assigned to `members` in turn. A member that is listed
 /// several times gets more slots. If `members` is empty, no rules are returned.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
-    let dealt = (0..512).zip(members.iter().cycle());
-    dealt.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()
+    let slots = (0..512).zip(members.iter().cycle());
+    slots.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()
 }

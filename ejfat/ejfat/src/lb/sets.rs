@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use arrayvec::ArrayVec;
 
-use super::{Balancer, DropCause, LbTables, tally::Places};
+use super::{DataPlane, DropCause, LbTables, packet_counters::Places};
 use crate::wire::LbHeader;
 
 /// The reason why tables were not staged.
@@ -26,10 +26,10 @@ pub enum StageError {
         /// The first tick to which the new tables would apply.
         from: u64,
     },
-    /// The load balancer has [`Balancer::MOST_STAGED`] staged sets of tables.
+    /// The load balancer has [`DataPlane::MOST_STAGED`] staged sets of tables.
     #[error(
         "{most} sets of tables are staged already; try again when those of the oldest have gone out of use, two seconds after their last packet, or put these in the place of all",
-        most = Balancer::MOST_STAGED
+        most = DataPlane::MOST_STAGED
     )]
     Full,
     /// The next tick is not known, because all routed ticks were above the horizon.
@@ -103,16 +103,16 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
-    pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The highest tick, not above `horizon`, that was routed since the last call of [`Balancer::age`]. Calls of
-    /// [`Balancer::age`] while the load balancer has a horizon do not count.
+    pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
+    /// The highest tick, not above `horizon`, that was routed since the last call of [`DataPlane::age`]. Calls of
+    /// [`DataPlane::age`] while the load balancer has a horizon do not count.
     pub(super) newest: Option<u64>,
-    /// The highest tick that was routed between the last two calls of [`Balancer::age`]. Calls of [`Balancer::age`]
+    /// The highest tick that was routed between the last two calls of [`DataPlane::age`]. Calls of [`DataPlane::age`]
     /// while the load balancer has a horizon do not count.
     pub(super) before: Option<u64>,
-    /// The highest tick that was remembered when [`Balancer::age`] forgot all ticks of the load balancer.
-    /// [`Balancer::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
-    /// [`Balancer::age`].
+    /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
+    /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
+    /// [`DataPlane::age`].
     pub(super) last: Option<u64>,
     /// The highest tick that can be remembered as routed. Packets with ticks above the horizon are routed, too, but
     /// their ticks are not remembered.

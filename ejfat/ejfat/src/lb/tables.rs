@@ -56,7 +56,7 @@ pub struct Route {
 
 /// A [`Route`] with a reference to the member's [`Forward`] in the tables.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct RouteRef<'a> {
     lb: LbId,
     epoch: u32,
     slot: u16,
@@ -67,7 +67,7 @@ pub(super) struct Found<'a> {
     pub(super) port: u16,
 }
 
-impl Found<'_> {
+impl RouteRef<'_> {
     #[inline]
     pub(super) fn route(self) -> Route {
         let Self { lb, epoch, slot, member, forward, port, .. } = self;
@@ -109,7 +109,7 @@ impl Tables {
         if !tables.allows(from) {
             return Err(DropCause::BlockedSrc);
         }
-        tables.find(version(from), header).map(Found::route)
+        tables.find(version(from), header).map(RouteRef::route)
     }
 }
 
@@ -177,7 +177,7 @@ impl LbTables {
     /// Finds the destination of a packet by its IP version and its LB header. The caller has already checked the
     /// packet's source address.
     #[inline(always)]
-    pub(super) fn find(&self, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
+    pub(super) fn find(&self, ip: IpVersion, header: &LbHeader) -> Result<RouteRef<'_>, DropCause> {
         let begun = begun(&self.begins, header.tick);
         let calendar = begun.checked_sub(1).and_then(|at| self.calendars[at].as_ref());
         let calendar = calendar.ok_or(DropCause::EpochAssignMiss)?;
@@ -198,7 +198,7 @@ impl LbTables {
             Some(Member::Forward(forward)) => forward,
         };
         let port = forward.port.wrapping_add(header.port_select() & low_bits(forward.port_bits));
-        Ok(Found { lb: self.lb, epoch: epoch.id, slot, member: entry.id, at: at.into(), forward, port })
+        Ok(RouteRef { lb: self.lb, epoch: epoch.id, slot, member: entry.id, at: at.into(), forward, port })
     }
 }
 

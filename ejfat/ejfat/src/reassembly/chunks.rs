@@ -17,7 +17,7 @@ const RECENT: usize = 4;
 /// The bitmap of one event, as a linked list of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    slot: u32,
+    buffer: u32,
     first: u32,
     /// Recently used bitmap blocks. A pair contains the number of a block in the event and the index of the block in
     /// `Chunks::chunks`.
@@ -25,8 +25,8 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn new(slot: u32) -> Self {
-        Self { slot, first: NONE, recent: [(NONE, NONE); RECENT] }
+    pub(super) fn new(buffer: u32) -> Self {
+        Self { buffer, first: NONE, recent: [(NONE, NONE); RECENT] }
     }
 
     #[inline]
@@ -80,7 +80,7 @@ impl Chunks {
         }
         let recent = &mut chain.recent[number as usize % RECENT];
         if recent.0 != number {
-            *recent = (number, *self.index.get(&(chain.slot, number))?);
+            *recent = (number, *self.index.get(&(chain.buffer, number))?);
         }
         Some(recent.1)
     }
@@ -137,7 +137,7 @@ impl Chunks {
         *chunk = Chunk { bits: Default::default(), number, next: chain.first };
         chain.first = at;
         chain.recent[number as usize % RECENT] = (number, at);
-        self.index.insert((chain.slot, number), at);
+        self.index.insert((chain.buffer, number), at);
         Some(at)
     }
 
@@ -145,7 +145,7 @@ impl Chunks {
         let mut at = chain.first;
         while let Some(chunk) = self.chunks.get_mut(at as usize) {
             let next = chunk.next;
-            self.index.remove(&(chain.slot, chunk.number));
+            self.index.remove(&(chain.buffer, chunk.number));
             chunk.next = self.free;
             self.free = at;
             at = next;

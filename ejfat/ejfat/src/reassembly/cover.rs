@@ -15,7 +15,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use super::{
-    Cause,
+    SegmentDropCause,
     chunks::{Cell, Chain, Chunks},
 };
 
@@ -46,8 +46,8 @@ pub(super) struct Gap {
 }
 
 impl Cover {
-    pub(super) fn new(slot: u32) -> Self {
-        Self { intervals: ArrayVec::new(), stride: 0, received: 0, cells: Chain::new(slot) }
+    pub(super) fn new(buffer: u32) -> Self {
+        Self { intervals: ArrayVec::new(), stride: 0, received: 0, cells: Chain::new(buffer) }
     }
 
     #[inline]
@@ -62,13 +62,18 @@ impl Cover {
     /// Finds the location at which the bytes of a segment are recorded. `bytes` must not be empty and must lie inside
     /// the event. Returns an error if any byte in `bytes` has arrived already.
     #[inline]
-    pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
+    pub(super) fn check(
+        &mut self,
+        bytes: &Range<u32>,
+        length: u32,
+        chunks: &Chunks,
+    ) -> Result<Gap, SegmentDropCause> {
         let interval = self.ending_behind(bytes.start);
         if let Some(&(start, end)) = self.intervals.get(interval)
             && start < bytes.end
         {
             let inside = start <= bytes.start && bytes.end <= end;
-            return Err(if inside { Cause::Duplicate } else { Cause::Overlap });
+            return Err(if inside { SegmentDropCause::Duplicate } else { SegmentDropCause::Overlap });
         }
         Ok(Gap { interval, cell: self.check_cells(bytes, length, chunks)? })
     }
@@ -89,7 +94,7 @@ impl Cover {
         gap: Gap,
         length: u32,
         chunks: &mut Chunks,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), SegmentDropCause> {
         let len = bytes.end - bytes.start;
         if self.stride == 0 && len >= LEAST_STRIDE && bytes.end != length && bytes.start.is_multiple_of(len) {
             self.stride = len;
@@ -110,7 +115,7 @@ impl Cover {
         bytes: &Range<u32>,
         length: u32,
         chunks: &Chunks,
-    ) -> Result<Option<Cell>, Cause> {
+    ) -> Result<Option<Cell>, SegmentDropCause> {
         if self.cells.is_empty() {
             return Ok(None);
         }
@@ -121,12 +126,12 @@ impl Cover {
             let there = chunks.is_set(cell);
             let whole = bytes.end - bytes.start == self.stride || bytes.end == length;
             let fills = bytes.start == begin && whole;
-            return if there { Err(Cause::Duplicate) } else { Ok(fills.then_some(cell)) };
+            return if there { Err(SegmentDropCause::Duplicate) } else { Ok(fills.then_some(cell)) };
         }
         match chunks.any_and_all(&mut self.cells, first..=(bytes.end - 1) / self.stride) {
             (false, _) => Ok(None),
-            (true, true) => Err(Cause::Duplicate),
-            (true, false) => Err(Cause::Overlap),
+            (true, true) => Err(SegmentDropCause::Duplicate),
+            (true, false) => Err(SegmentDropCause::Overlap),
         }
     }
 
@@ -152,7 +157,13 @@ impl Cover {
     /// Records bytes that touch no existing interval. The bytes are recorded as a bit in the event's bitmap or as a new
     /// interval.
     #[inline]
-    fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
+    fn put(
+        &mut self,
+        bytes: &Range<u32>,
+        gap: Gap,
+        length: u32,
+        chunks: &mut Chunks,
+    ) -> Result<(), SegmentDropCause> {
         if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
             return Ok(());
         }
@@ -166,7 +177,7 @@ impl Cover {
             return Ok(());
         }
         let at = self.ending_behind(bytes.start);
-        let full = if one { Cause::Memory } else { Cause::Scattered };
+        let full = if one { SegmentDropCause::Memory } else { SegmentDropCause::Scattered };
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 

@@ -27,17 +27,17 @@ impl Links {
         Self(vec![(NONE, NONE); slots as usize])
     }
 
-    pub(super) fn push(&mut self, list: &mut List, slot: u32) {
-        self.0[slot as usize] = (list.last, NONE);
+    pub(super) fn push(&mut self, list: &mut List, buffer: u32) {
+        self.0[buffer as usize] = (list.last, NONE);
         match list.last {
-            NONE => list.first = slot,
-            last => self.0[last as usize].1 = slot,
+            NONE => list.first = buffer,
+            last => self.0[last as usize].1 = buffer,
         }
-        list.last = slot;
+        list.last = buffer;
     }
 
-    pub(super) fn remove(&mut self, list: &mut List, slot: u32) {
-        let (before, after) = self.0[slot as usize];
+    pub(super) fn remove(&mut self, list: &mut List, buffer: u32) {
+        let (before, after) = self.0[buffer as usize];
         match before {
             NONE => list.first = after,
             before => self.0[before as usize].1 = after,
@@ -50,16 +50,16 @@ impl Links {
 
     /// Returns the buffers of a list, from the first to the last.
     pub(super) fn of(&self, list: &List) -> impl Iterator<Item = u32> {
-        let present = |slot| (slot != NONE).then_some(slot);
-        std::iter::successors(present(list.first), move |&slot| present(self.0[slot as usize].1))
+        let present = |buffer| (buffer != NONE).then_some(buffer);
+        std::iter::successors(present(list.first), move |&buffer| present(self.0[buffer as usize].1))
     }
 
     /// Moves a buffer to the end of the list, because a segment arrived for the buffer.
     #[inline]
-    pub(super) fn touch(&mut self, list: &mut List, slot: u32) {
-        if list.last != slot {
-            self.remove(list, slot);
-            self.push(list, slot);
+    pub(super) fn touch(&mut self, list: &mut List, buffer: u32) {
+        if list.last != buffer {
+            self.remove(list, buffer);
+            self.push(list, buffer);
         }
     }
 }

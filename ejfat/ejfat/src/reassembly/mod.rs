@@ -1,8 +1,8 @@
 //! Reassembles events from segments.
 //!
 //! ```text
-//! datagram ─► handle() ─► Place: copy this range of the datagram to that offset of that event's memory
-//!                         complete: the memory holds the event ─► release()
+//! datagram ─► handle() ─► CopyCommand: copy this range of the datagram to that offset of that event's memory
+//!                               complete: the memory holds the event ─► release()
 //! time     ─► poll_given_up() ─► the memory is free again
 //! ```
 //!
@@ -16,16 +16,16 @@
 //! events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All tables are allocated
 //! when the reassembler is created.
 //!
-//! Every segment is either accepted, or dropped and counted under one [`Cause`]. Every event that was opened ends as
-//! complete, timed out, evicted or abandoned.
+//! Every segment is either accepted, or dropped and counted under one [`SegmentDropCause`]. Every event that was opened
+//! ends as complete, timed out, evicted or abandoned.
 
+mod buffers;
 mod chunks;
 mod config;
 mod cover;
-mod ended;
 mod lists;
-mod slots;
-mod sources;
+mod recent;
+mod senders;
 mod streams;
 
 use std::{collections::VecDeque, net::IpAddr, ops::Range};
@@ -33,37 +33,37 @@ use std::{collections::VecDeque, net::IpAddr, ops::Range};
 use arrayvec::ArrayVec;
 
 pub use config::{Config, ConfigError, LimitsBy};
-pub use sources::{Counters, SourceStats};
+pub use senders::{Counters, SenderCounters};
 pub use streams::{Numbering, StreamStats};
 
 use crate::{
     Time,
     wire::{LbHeader, Malformed, ReHeader, Versions},
 };
+use buffers::EventBuffers;
 use chunks::Chunks;
-use ended::Ended;
-use slots::Slots;
-use sources::{SourceId, Sources};
+use recent::RecentEvents;
+use senders::{SenderId, SenderTable};
 
 /// The id of an event that has an event buffer in the caller's memory. The id is valid until the event is released or
 /// given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EventId {
-    slot: u32,
+pub struct EventBufferId {
+    buffer: u32,
     generation: u32,
 }
 
-impl EventId {
+impl EventBufferId {
     /// Returns the index of the event buffer, which is below [`Config::slots`]. Only one event at a time has this event
     /// buffer.
     pub fn slot(self) -> usize {
-        self.slot as usize
+        self.buffer as usize
     }
 }
 
 /// The event number and the data id of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct EventKey {
     /// The event number in the RE header.
     pub event: u64,
     /// The data id in the RE header, which is the number of the event's stream.
@@ -73,11 +73,11 @@ pub struct Name {
 /// A copy command. The caller must copy the segment's payload from the datagram into the event buffer. The caller must
 /// make the copy before the next segment is handled, because the next segment may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CopyCommand {
     /// The id of the event, which selects the event buffer.
-    pub id: EventId,
+    pub id: EventBufferId,
     /// The event number and the data id of the event.
-    pub name: Name,
+    pub name: EventKey,
     /// The length of the whole event in bytes.
     pub length: u32,
     /// The offset in the event to which the payload is copied, in bytes.
@@ -128,9 +128,9 @@ const MOST_EVICTED: usize = 16;
 pub struct Incomplete {
     /// The id that the event had until it was given up. The event buffer of this id is free or already used for another
     /// event.
-    pub id: EventId,
+    pub id: EventBufferId,
     /// The event number and the data id of the event.
-    pub name: Name,
+    pub name: EventKey,
     /// The length of the whole event in bytes.
     pub length: u32,
     /// The number of accepted bytes of the event.
@@ -140,7 +140,7 @@ pub struct Incomplete {
 /// The cause for which a segment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub enum Cause {
+pub enum SegmentDropCause {
     /// The datagram is shorter than its headers.
     Short,
     /// The datagram begins with a header whose protocol or version is not accepted.
@@ -169,7 +169,7 @@ pub enum Cause {
     NoSlot,
 }
 
-impl Cause {
+impl SegmentDropCause {
     /// All causes, in the order of their discriminants.
     pub const ALL: [Self; 12] = [
         Self::Short,
@@ -205,7 +205,7 @@ impl Cause {
     }
 }
 
-impl From<Malformed> for Cause {
+impl From<Malformed> for SegmentDropCause {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Short(_) => Self::Short,
@@ -218,7 +218,7 @@ impl From<Malformed> for Cause {
 type Headers<'a> = (Option<u64>, ReHeader, &'a [u8]);
 
 #[inline(always)]
-fn headers(datagram: &[u8], versions: Versions) -> Result<Headers<'_>, Cause> {
+fn headers(datagram: &[u8], versions: Versions) -> Result<Headers<'_>, SegmentDropCause> {
     let (tick, segment) = if LbHeader::leads(datagram) {
         let (header, segment) = LbHeader::decode(datagram)?;
         (Some(header.tick), segment)
@@ -231,18 +231,18 @@ fn headers(datagram: &[u8], versions: Versions) -> Result<Headers<'_>, Cause> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    name: Name,
-    source: SourceId,
+    name: EventKey,
+    sender: SenderId,
 }
 
 /// Reassembles events from their segments.
 #[derive(Debug)]
 pub struct Reassembler {
     config: Config,
-    slots: Slots,
+    buffers: EventBuffers,
     chunks: Chunks,
-    sources: Sources,
-    ended: Ended,
+    senders: SenderTable,
+    recent_events: RecentEvents,
     /// The evicted events that the caller has not polled yet.
     evicted: VecDeque<Incomplete>,
     now: Time,
@@ -260,10 +260,10 @@ impl Reassembler {
         config.max_event =
             u32::try_from(config.memory).map_or(config.max_event, |most| config.max_event.min(most));
         Ok(Self {
-            slots: Slots::new(&config),
+            buffers: EventBuffers::new(&config),
             chunks: Chunks::new(config.chunks, config.seed),
-            sources: Sources::new(config.limits_by, config.max_sources, config.seed),
-            ended: Ended::new(config.remembered, config.timeout, config.seed),
+            senders: SenderTable::new(config.limits_by, config.max_sources, config.seed),
+            recent_events: RecentEvents::new(config.remembered, config.timeout, config.seed),
             evicted: VecDeque::with_capacity(config.slots as usize),
             now: Time::default(),
             config,
@@ -279,39 +279,44 @@ impl Reassembler {
     /// address of the sender or of a load balancer.
     ///
     /// # Errors
-    /// Fails with the [`Cause`] for which the segment was dropped. The counters include dropped segments.
-    pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
+    /// Fails with the [`SegmentDropCause`] for which the segment was dropped. The counters include dropped segments.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: Option<IpAddr>,
+        datagram: &[u8],
+    ) -> Result<CopyCommand, SegmentDropCause> {
         self.now = self.now.max(now);
         let headers = headers(datagram, self.config.versions);
         let data_id = headers.as_ref().ok().map(|(_, header, _)| header.data_id);
-        let source = self.sources.find(self.now, from, data_id);
-        let placed = headers.and_then(|headers| self.place(source, headers, datagram.len()));
-        self.sources.count(source, |counters| counters.add(datagram.len(), &placed));
+        let sender = self.senders.find(self.now, from, data_id);
+        let placed = headers.and_then(|headers| self.accept(sender, headers, datagram.len()));
+        self.senders.count(sender, |counters| counters.add(datagram.len(), &placed));
         placed
     }
 
     #[inline(always)]
-    fn place(
+    fn accept(
         &mut self,
-        source: SourceId,
+        sender: SenderId,
         (tick, header, payload): Headers<'_>,
         datagram: usize,
-    ) -> Result<Place, Cause> {
+    ) -> Result<CopyCommand, SegmentDropCause> {
         let ReHeader { data_id, offset, length, event } = header;
         if payload.is_empty() || length == 0 {
-            return Err(Cause::Empty);
+            return Err(SegmentDropCause::Empty);
         }
         if length > self.config.max_event {
-            return Err(Cause::TooLong);
+            return Err(SegmentDropCause::TooLong);
         }
         let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
-        let part = offset..end.filter(|&end| end <= length).ok_or(Cause::BeyondEnd)?;
-        let key = Key { name: Name { event, data_id }, source };
-        let (slot, gap) = match self.slots.find(&key) {
-            Some(slot) => {
-                let gap = self.slots.check(slot, &part, length, tick, &self.chunks)?;
-                self.make_room(Some(slot), &part, length)?;
-                (slot, Some(gap))
+        let part = offset..end.filter(|&end| end <= length).ok_or(SegmentDropCause::BeyondEnd)?;
+        let key = Key { name: EventKey { event, data_id }, sender };
+        let (buffer, gap) = match self.buffers.find(&key) {
+            Some(buffer) => {
+                let gap = self.buffers.check(buffer, &part, length, tick, &self.chunks)?;
+                self.make_room(Some(buffer), &part, length)?;
+                (buffer, Some(gap))
             }
             None => (self.open(key, &part, length, tick)?, None),
         };
@@ -319,24 +324,31 @@ impl Reassembler {
         // A new event has no intervals and no bitmap, so the default `Gap` is the right location for the first segment.
         // Recording the first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
-        let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
+        let complete = self.buffers.add(self.now, buffer, part, length, &mut self.chunks)?;
         if complete {
-            self.sources.closed(source, true);
-            self.chunks.free(self.slots.take_cells(slot));
+            self.senders.closed(sender, true);
+            self.chunks.free(self.buffers.take_cells(buffer));
         }
         let payload = datagram - payload.len()..datagram;
-        Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
+        let id = self.buffers.id(buffer);
+        Ok(CopyCommand { id, name: key.name, length, offset, payload, opened, complete })
     }
 
     /// Opens an event and returns its event buffer.
-    fn open(&mut self, key: Key, first: &Range<u32>, length: u32, tick: Option<u64>) -> Result<u32, Cause> {
-        if let Some(cause) = self.ended.find(&key, tick, self.now) {
+    fn open(
+        &mut self,
+        key: Key,
+        first: &Range<u32>,
+        length: u32,
+        tick: Option<u64>,
+    ) -> Result<u32, SegmentDropCause> {
+        if let Some(cause) = self.recent_events.find(&key, tick, self.now) {
             return Err(cause);
         }
-        let has_most = self.sources.open_events(key.source) >= self.config.max_open_per_source;
-        let is_full = self.slots.open_events() >= self.config.max_open;
-        if !has_most && !is_full && !self.slots.has_free() {
-            return Err(Cause::NoSlot);
+        let has_most = self.senders.open_events(key.sender) >= self.config.max_open_per_source;
+        let is_full = self.buffers.open_events() >= self.config.max_open;
+        if !has_most && !is_full && !self.buffers.has_free() {
+            return Err(SegmentDropCause::NoSlot);
         }
         let lacks = self.lacks_addresses(length);
         if lacks > 0 {
@@ -347,23 +359,23 @@ impl Reassembler {
         self.make_room(None, first, length)?;
         self.make_addresses(length)?;
         // The number of open events is read again, because events may have been evicted for memory or address space.
-        if self.sources.open_events(key.source) >= self.config.max_open_per_source {
-            self.evict_stalest(key.source.at, Eviction::Sender);
-        } else if self.slots.open_events() >= self.config.max_open {
-            self.evict_stalest(self.sources.with_most_open(), Eviction::Open);
+        if self.senders.open_events(key.sender) >= self.config.max_open_per_source {
+            self.evict_stalest(key.sender.at, Eviction::Sender);
+        } else if self.buffers.open_events() >= self.config.max_open {
+            self.evict_stalest(self.senders.with_most_open(), Eviction::Open);
         }
-        let slot = self.slots.open(self.now, key, length, tick).ok_or(Cause::NoSlot)?;
-        self.sources.opened(key.source);
+        let buffer = self.buffers.open(self.now, key, length, tick).ok_or(SegmentDropCause::NoSlot)?;
+        self.senders.opened(key.sender);
         if self.config.numbering == Numbering::Consecutive {
-            self.sources.numbered(key.source, key.name);
+            self.senders.numbered(key.sender, key.name);
         }
-        Ok(slot)
+        Ok(buffer)
     }
 
     /// Makes address space for a new event of `length` bytes by evicting the open events that
     /// [`Reassembler::claim_victims`] chooses. Returns an error if evictions cannot make enough room.
     #[inline(always)]
-    fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
+    fn make_addresses(&mut self, length: u32) -> Result<(), SegmentDropCause> {
         let lacks = self.lacks_addresses(length);
         if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
     }
@@ -372,11 +384,11 @@ impl Reassembler {
     /// exceed [`Config::max_claimed`].
     #[inline(always)]
     fn lacks_addresses(&self, length: u32) -> u64 {
-        (self.slots.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
+        (self.buffers.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
     }
 
     #[cold]
-    fn evict_claims(&mut self, lacks: u64) -> Result<(), Cause> {
+    fn evict_claims(&mut self, lacks: u64) -> Result<(), SegmentDropCause> {
         let victims = self.claim_victims(lacks)?;
         victims.into_iter().for_each(|victim| self.evict(victim, Eviction::Claimed));
         Ok(())
@@ -385,20 +397,20 @@ impl Reassembler {
     /// Returns open events whose lengths are together at least `lacks` bytes. The function takes the longest events of
     /// the sender that has the most claimed bytes. If the events of one sender are not enough, the function also takes
     /// events of the sender with the next most claimed bytes. If senders that never completed an event have more than
-    /// half of all claimed bytes, their events are chosen first. Fails with [`Cause::Memory`] if more than
+    /// half of all claimed bytes, their events are chosen first. Fails with [`SegmentDropCause::Memory`] if more than
     /// [`MOST_EVICTED`] events would be needed.
     #[cold]
-    fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
+    fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, SegmentDropCause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
         let mut freed = 0;
         while freed < lacks {
-            let source = self.sources.with_most_bytes(self.slots.claimed_of(), &asked);
-            let (longest, bytes) = self.slots.longest_of(source, lacks - freed);
+            let sender = self.senders.with_most_bytes(self.buffers.claimed_of(), &asked);
+            let (longest, bytes) = self.buffers.longest_of(sender, lacks - freed);
             if longest.is_empty() || longest.len() > victims.remaining_capacity() {
-                return Err(Cause::Memory);
+                return Err(SegmentDropCause::Memory);
             }
             victims.extend(longest);
-            asked.push(source);
+            asked.push(sender);
             freed += bytes;
         }
         Ok(victims)
@@ -408,32 +420,37 @@ impl Reassembler {
     /// an error if the part belongs to the largest event, or if evicting the largest event would free too little memory
     /// for the part.
     #[inline(always)]
-    fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
-        let lacks = self.slots.lacks_memory(slot, part, length);
-        if lacks == 0 { Ok(()) } else { self.evict_for(slot, lacks) }
+    fn make_room(
+        &mut self,
+        buffer: Option<u32>,
+        part: &Range<u32>,
+        length: u32,
+    ) -> Result<(), SegmentDropCause> {
+        let lacks = self.buffers.lacks_memory(buffer, part, length);
+        if lacks == 0 { Ok(()) } else { self.evict_for(buffer, lacks) }
     }
 
     #[cold]
-    fn evict_for(&mut self, slot: Option<u32>, lacks: u64) -> Result<(), Cause> {
-        let source = self.sources.with_most_bytes(self.slots.memory_of(), &[]);
-        let largest = self.slots.largest_of(source).filter(|&largest| slot != Some(largest));
-        let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
-        self.evict(victim.ok_or(Cause::Memory)?, Eviction::Memory);
+    fn evict_for(&mut self, buffer: Option<u32>, lacks: u64) -> Result<(), SegmentDropCause> {
+        let sender = self.senders.with_most_bytes(self.buffers.memory_of(), &[]);
+        let largest = self.buffers.largest_of(sender).filter(|&largest| buffer != Some(largest));
+        let victim = largest.filter(|&largest| self.buffers.memory(largest) >= lacks);
+        self.evict(victim.ok_or(SegmentDropCause::Memory)?, Eviction::Memory);
         Ok(())
     }
 
-    fn evict_stalest(&mut self, source: u32, eviction: Eviction) {
-        if let Some(stalest) = self.slots.stalest_of(source) {
+    fn evict_stalest(&mut self, sender: u32, eviction: Eviction) {
+        if let Some(stalest) = self.buffers.stalest_of(sender) {
             self.evict(stalest, eviction);
         }
     }
 
-    fn evict(&mut self, slot: u32, eviction: Eviction) {
+    fn evict(&mut self, buffer: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
             // The list of evicted events is bounded, because a caller may never poll the list.
             self.evicted.pop_front();
         }
-        let evicted = self.give_up(slot, |counters| counters.evict(eviction));
+        let evicted = self.give_up(buffer, |counters| counters.evict(eviction));
         self.evicted.push_back(evicted);
     }
 
@@ -447,8 +464,8 @@ impl Reassembler {
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);
         }
-        let (due, slot) = self.due()?;
-        (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
+        let (due, buffer) = self.due()?;
+        (due <= now).then(|| self.give_up(buffer, |counters| counters.timed_out += 1))
     }
 
     /// Returns the next evicted event. Unlike [`Reassembler::poll_given_up`], this function does not check for
@@ -463,30 +480,33 @@ impl Reassembler {
     }
 
     fn due(&self) -> Option<(Time, u32)> {
-        let stale = self.slots.stalest().map(|slot| (self.slots.touched(slot) + self.config.timeout, slot));
-        let old = self.slots.oldest().map(|slot| (self.slots.opened(slot) + self.config.lifetime, slot));
+        let stale =
+            self.buffers.stalest().map(|buffer| (self.buffers.touched(buffer) + self.config.timeout, buffer));
+        let old =
+            self.buffers.oldest().map(|buffer| (self.buffers.opened(buffer) + self.config.lifetime, buffer));
         stale.into_iter().chain(old).min()
     }
 
     /// Releases an event that the caller does not need any more. If the released event is incomplete, the event is
     /// given up and counts as abandoned. Returns false if the event does not exist any more.
-    pub fn release(&mut self, id: EventId) -> bool {
-        let Some(slot) = self.slots.slot(id) else { return false };
-        if self.slots.is_complete(slot) {
-            self.ended.insert(self.slots.key(slot), self.slots.tick(slot), Cause::Duplicate, self.now);
-            self.slots.close(slot);
+    pub fn release(&mut self, id: EventBufferId) -> bool {
+        let Some(buffer) = self.buffers.buffer(id) else { return false };
+        if self.buffers.is_complete(buffer) {
+            let (key, tick) = (self.buffers.key(buffer), self.buffers.tick(buffer));
+            self.recent_events.insert(key, tick, SegmentDropCause::Duplicate, self.now);
+            self.buffers.close(buffer);
         } else {
-            self.give_up(slot, |counters| counters.abandoned += 1);
+            self.give_up(buffer, |counters| counters.abandoned += 1);
         }
         true
     }
 
     /// Releases an event that the caller could not use. If the abandoned event was complete, the event no longer counts
     /// as complete, but counts as abandoned. Returns false if the event does not exist any more.
-    pub fn abandon(&mut self, id: EventId) -> bool {
-        if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
-            let source = self.sources.present(self.slots.key(slot).source);
-            self.sources.count(source, |counters| {
+    pub fn abandon(&mut self, id: EventBufferId) -> bool {
+        if let Some(buffer) = self.buffers.buffer(id).filter(|&buffer| self.buffers.is_complete(buffer)) {
+            let sender = self.senders.present(self.buffers.key(buffer).sender);
+            self.senders.count(sender, |counters| {
                 counters.complete -= 1;
                 counters.abandoned += 1;
             });
@@ -494,35 +514,35 @@ impl Reassembler {
         self.release(id)
     }
 
-    fn give_up(&mut self, slot: u32, count: impl Fn(&mut Counters)) -> Incomplete {
-        let incomplete = self.slots.incomplete(slot);
-        let key = self.slots.key(slot);
-        self.ended.insert(key, self.slots.tick(slot), Cause::Late, self.now);
-        self.chunks.free(self.slots.take_cells(slot));
-        self.slots.close(slot);
-        self.sources.closed(key.source, false);
-        self.sources.count(key.source, count);
+    fn give_up(&mut self, buffer: u32, count: impl Fn(&mut Counters)) -> Incomplete {
+        let incomplete = self.buffers.incomplete(buffer);
+        let key = self.buffers.key(buffer);
+        self.recent_events.insert(key, self.buffers.tick(buffer), SegmentDropCause::Late, self.now);
+        self.chunks.free(self.buffers.take_cells(buffer));
+        self.buffers.close(buffer);
+        self.senders.closed(key.sender, false);
+        self.senders.count(key.sender, count);
         incomplete
     }
 
     /// Returns the number of open events, without complete events.
     pub fn open_events(&self) -> u32 {
-        self.slots.open_events()
+        self.buffers.open_events()
     }
 
     /// Returns the memory in bytes that open and complete events take, counted as in [`Config::memory`]. The result is
     /// at most [`Config::memory`].
     pub fn touched_memory(&self) -> u64 {
-        self.slots.touched_memory()
+        self.buffers.touched_memory()
     }
 
     /// Returns the counters of all senders together.
     pub fn counters(&self) -> &Counters {
-        self.sources.total()
+        self.senders.total()
     }
 
     /// Returns the counters of each sender. The first entry has the counters of unknown senders.
-    pub fn sources(&self) -> impl Iterator<Item = SourceStats> + '_ {
-        self.sources.stats()
+    pub fn senders(&self) -> impl Iterator<Item = SenderCounters> + '_ {
+        self.senders.stats()
     }
 }

@@ -1,6 +1,6 @@
 //! The call of function `subscribe`: its code, its parameters, and its refusal.
 
-use super::{Answer, BLOCK, Geometry, Malformed, Refusal};
+use super::{BLOCK, Geometry, Malformed, SubscribeRefusal, SubscribeResponse};
 
 /// The function code of `subscribe`.
 pub const CODE: u8 = 80;
@@ -12,8 +12,8 @@ pub enum Parameter {
     Subscription,
     /// Input 1, the worker's credits, which the worker goes on writing after the call.
     Credits,
-    /// Output 0, an [`Answer`].
-    Answer,
+    /// Output 0, a [`SubscribeResponse`].
+    Response,
     /// Output 1, the [`Descriptor`](super::Descriptor)s, which the bridge writes after the call.
     Descriptors,
     /// Output 2, the ring, which the bridge writes after the call.
@@ -23,7 +23,7 @@ pub enum Parameter {
 impl Parameter {
     /// All parameters, in the order of the call.
     pub const ALL: [Self; 5] =
-        [Self::Subscription, Self::Credits, Self::Answer, Self::Descriptors, Self::Ring];
+        [Self::Subscription, Self::Credits, Self::Response, Self::Descriptors, Self::Ring];
 
     /// Returns the number of the parameter in the call. The number is 0 to 4, because inputs and outputs are numbered
     /// together.
@@ -39,7 +39,7 @@ impl Parameter {
     /// Returns the length of the parameter in bytes if the worker's ring has the geometry `geometry`.
     pub fn bytes(self, geometry: Geometry) -> usize {
         match self {
-            Self::Subscription | Self::Answer => BLOCK,
+            Self::Subscription | Self::Response => BLOCK,
             Self::Credits => geometry.credits_bytes(),
             Self::Descriptors => geometry.descriptors_bytes(),
             Self::Ring => geometry.ring_bytes(),
@@ -51,7 +51,7 @@ impl Parameter {
         match self {
             Self::Subscription => "subscription",
             Self::Credits => "credits",
-            Self::Answer => "answer",
+            Self::Response => "answer",
             Self::Descriptors => "descriptors",
             Self::Ring => "ring",
         }
@@ -59,14 +59,15 @@ impl Parameter {
 }
 
 /// Decodes a refusal from the error detail of the failed call. The detail consists of the first eight bytes of
-/// an [`Answer`] in which the bridge refuses the subscription.
+/// a [`SubscribeResponse`] in which the bridge refuses the subscription.
 ///
 /// # Errors
-/// Fails with [`Malformed`] if `detail` is not the first eight bytes of an [`Answer`] that refuses a subscription.
-pub fn refusal(detail: u64) -> Result<Refusal, Malformed> {
+/// Fails with [`Malformed`] if `detail` is not the first eight bytes of a [`SubscribeResponse`] that refuses a
+/// subscription.
+pub fn refusal(detail: u64) -> Result<SubscribeRefusal, Malformed> {
     let mut block = [0; BLOCK];
     block[..8].copy_from_slice(&detail.to_le_bytes());
-    Answer::decode(&block)?.err().ok_or(Malformed::Field)
+    SubscribeResponse::decode(&block)?.err().ok_or(Malformed::Field)
 }
 
 #[cfg(test)]
@@ -75,8 +76,8 @@ mod tests {
 
     #[test]
     fn a_refusal_fits_into_the_detail_of_an_error() {
-        for known in [Refusal::Version, Refusal::Full, Refusal::Memory] {
-            let block = Answer::encode(&Err(known));
+        for known in [SubscribeRefusal::Version, SubscribeRefusal::Full, SubscribeRefusal::Memory] {
+            let block = SubscribeResponse::encode(&Err(known));
             let (detail, rest) = block.split_first_chunk().unwrap();
             assert_eq!(refusal(u64::from_le_bytes(*detail)), Ok(known));
             assert!(rest.iter().all(|byte| *byte == 0));

@@ -2,9 +2,9 @@
 //! order.
 //!
 //! ```text
-//! bridge  Slots::take ─► bytes of the event ─► Slots::send ─► Descriptor, immediate = sequence number
+//! bridge  RingSlots::take ─► bytes of the event ─► RingSlots::send ─► Descriptor, immediate = sequence number
 //! worker  Reader::handle ─► Given: the location of the event ─► Reader::credit ─► word of its first slot
-//! bridge  Slots::look at the words ─► free slots
+//! bridge  RingSlots::look at the words ─► free slots
 //! ```
 //!
 //! A ring has [`Geometry::slots`] slots, and an event takes as many adjacent slots as it needs. The descriptors and the
@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | input 0, [`Subscription`] | 64 | nobody |
 //! | input 1, credits: count u32, reserved 60, a word for each slot | [`Geometry::credits_bytes`] | worker |
-//! | output 0, [`Answer`] | 64 | nobody |
+//! | output 0, [`SubscribeResponse`] | 64 | nobody |
 //! | output 1, [`Descriptor`]s | [`Geometry::descriptors_bytes`] | bridge |
 //! | output 2, ring | [`Geometry::ring_bytes`] | bridge |
 
@@ -44,7 +44,8 @@ mod wire;
 
 pub use geometry::{Geometry, GeometryError};
 pub use reader::{Given, Reader, ReaderError};
-pub use slots::{Credited, Looked, Run, Slots};
+pub use slots::{CreditCounts, Credited, RingSlots, Run};
 pub use wire::{
-    Answer, BLOCK, CREDIT, Descriptor, Filter, Malformed, Placing, Refusal, Subscription, WorkerName,
+    BLOCK, CREDIT, DeliveryMode, Descriptor, Filter, Malformed, SubscribeRefusal, SubscribeResponse,
+    Subscription, WorkerName,
 };

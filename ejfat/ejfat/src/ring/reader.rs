@@ -40,7 +40,7 @@ impl Given {
 pub struct Reader {
     geometry: Geometry,
     /// True if the worker uses version 2 of the ring protocol, in which events may be delivered again.
-    again: bool,
+    redelivery: bool,
     next: u32,
     /// One bit for each slot of the ring, which is set if an unreleased event has the slot.
     held: Vec<u64>,
@@ -48,11 +48,11 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader for an empty ring. `again` is true for version 2 of the ring protocol, in which events may be
-    /// delivered again.
-    pub fn new(geometry: Geometry, again: bool) -> Self {
+    /// Creates a reader for an empty ring. `redelivery` is true for version 2 of the ring protocol, in which events may
+    /// be delivered again.
+    pub fn new(geometry: Geometry, redelivery: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
-        Self { geometry, again, next: 1, held, outstanding: 0 }
+        Self { geometry, redelivery, next: 1, held, outstanding: 0 }
     }
 
     /// Returns the geometry of the ring.
@@ -83,7 +83,7 @@ impl Reader {
     /// Fails with a [`ReaderError`] if the bridge has broken the protocol. After an error, the reader is unchanged.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
-        if descriptor.again && !self.again {
+        if descriptor.delivered_again && !self.redelivery {
             return Err(Malformed::Field.into());
         }
         let expected = self.next;
@@ -128,10 +128,10 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reassembly::Name;
+    use crate::reassembly::EventKey;
 
     fn descriptor(sequence: u32, slot: u32, length: u32) -> Descriptor {
-        let name = Name { event: 1, data_id: 2 };
+        let name = EventKey { event: 1, data_id: 2 };
         let slots = length.div_ceil(64).max(1);
         let offset = u64::from(slot) * 64;
         Descriptor {
@@ -145,7 +145,7 @@ mod tests {
             tick: None,
             first: 0,
             assembly: 0,
-            again: false,
+            delivered_again: false,
         }
     }
 
@@ -163,9 +163,10 @@ mod tests {
     #[test]
     fn in_version_2_events_are_delivered_again_or_not() {
         let mut reader = Reader::new(Geometry::new(4, 64).unwrap(), true);
-        for (sequence, again) in [(1, false), (2, true)] {
-            let its = Descriptor { again, ..descriptor(sequence, sequence, 1) };
-            assert_eq!(reader.handle(sequence, &its.encode()).unwrap().descriptor().again, again);
+        for (sequence, delivered_again) in [(1, false), (2, true)] {
+            let its = Descriptor { delivered_again, ..descriptor(sequence, sequence, 1) };
+            let given = reader.handle(sequence, &its.encode()).unwrap();
+            assert_eq!(given.descriptor().delivered_again, delivered_again);
         }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         ] {
             assert_eq!(handle(1, outside), Err(ReaderError::Outside), "{outside:?}");
         }
-        let again = Descriptor { again: true, ..descriptor(1, 1, 128) };
+        let again = Descriptor { delivered_again: true, ..descriptor(1, 1, 128) };
         assert_eq!(handle(1, again), Err(ReaderError::Malformed(Malformed::Field)), "not in version 1");
         assert!(handle(1, descriptor(1, 1, 128)).is_ok());
         assert_eq!(handle(2, descriptor(2, 2, 1)), Err(ReaderError::Taken));

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! worker ─► bridge   Subscription, 64 bytes
-//! bridge ─► worker   Answer, 64 bytes, and without refusal two files: events, which the worker can only read; credits
+//! bridge ─► worker   SubscribeResponse, 64 bytes, and without refusal two files: events, which the worker can only
+//!                    read; credits
 //! bridge ─► worker   one byte: look at the head         (only while the worker sleeps)
 //! end of the socket: the other side has ended
 //!

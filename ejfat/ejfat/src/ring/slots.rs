@@ -37,7 +37,7 @@ enum State {
 pub struct Credited {
     /// The number of the event's first slot.
     pub slot: u32,
-    /// The tag that the caller passed to [`Slots::send`].
+    /// The tag that the caller passed to [`RingSlots::send`].
     pub tag: u32,
     /// True if the worker has now both acknowledged and released the event. If true, the slots of the event are free
     /// again.
@@ -46,8 +46,8 @@ pub struct Credited {
 
 /// The result of reading the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
-    /// The number of events that the worker has released since the previous call of [`Slots::look`].
+pub struct CreditCounts {
+    /// The number of events that the worker has released since the previous call of [`RingSlots::look`].
     pub credits: u32,
     /// The number of credit words that changed to a value that is not the credit of an event.
     pub wrong: u32,
@@ -55,7 +55,7 @@ pub struct Looked {
 
 /// The state of all slots of a ring. The geometry of the ring bounds the memory that this state takes.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct RingSlots {
     geometry: Geometry,
     /// A bitmap with one bit for each slot. A set bit means that the slot is in use.
     used: Vec<u64>,
@@ -80,7 +80,7 @@ pub struct Slots {
     next_sequence: u32,
 }
 
-impl Slots {
+impl RingSlots {
     /// Creates the state of an empty ring. The first event gets sequence number 1.
     pub fn new(geometry: Geometry) -> Self {
         let slots = geometry.slots() as usize;
@@ -106,7 +106,7 @@ impl Slots {
     }
 
     /// Returns the number of slots that are in use. The slots of an event are in use until the worker has both
-    /// acknowledged and released the event, or until [`Slots::give_back`] frees them.
+    /// acknowledged and released the event, or until [`RingSlots::give_back`] frees them.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }
@@ -209,7 +209,7 @@ impl Slots {
         self.mark(slot, slots, false);
     }
 
-    /// Frees the slots that [`Slots::take`] took for an event that will not be sent.
+    /// Frees the slots that [`RingSlots::take`] took for an event that will not be sent.
     ///
     /// # Panics
     /// Panics if `slot` is not the first slot of an unsent event.
@@ -255,9 +255,9 @@ impl Slots {
     }
 
     /// Reads the credit words, one for each slot, and calls `given_back` for each released event.
-    pub fn look(&mut self, words: &[u32], mut given_back: impl FnMut(Credited)) -> Looked {
+    pub fn look(&mut self, words: &[u32], mut given_back: impl FnMut(Credited)) -> CreditCounts {
         const TOGETHER: usize = 16;
-        let mut looked = Looked::default();
+        let mut looked = CreditCounts::default();
         let all = words.len().min(self.seen.len());
         for from in (0..all).step_by(TOGETHER) {
             let to = all.min(from + TOGETHER);
@@ -310,8 +310,8 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn slots(count: u32) -> Slots {
-        Slots::new(Geometry::new(count, 64).unwrap())
+    fn slots(count: u32) -> RingSlots {
+        RingSlots::new(Geometry::new(count, 64).unwrap())
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
                 assert_eq!(slots.in_use(), 1);
             }
             let looked = slots.look(&words, |credited| given_back.push(credited));
-            assert_eq!(looked, Looked { credits: 1, wrong: 0 });
+            assert_eq!(looked, CreditCounts { credits: 1, wrong: 0 });
             assert_eq!(given_back, [Credited { slot: 0, tag: 7, acknowledged: acknowledged_first }]);
             if !acknowledged_first {
                 assert_eq!(slots.in_use(), 1);
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn wrong_credit_is_counted_once_and_changes_nothing() {
         let mut slots = slots(4);
-        let look = |slots: &mut Slots, words: [u32; 4]| slots.look(&words, |_| ());
+        let look = |slots: &mut RingSlots, words: [u32; 4]| slots.look(&words, |_| ());
         // No event is in the ring, so any change of a credit word is wrong.
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 1);
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 0);
@@ -367,10 +367,10 @@ mod tests {
         slots.send(run.slot, 0);
         slots.acknowledge();
         // The credit word had the value 1 before the event was sent, so this value is not a credit for the event.
-        assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, Looked::default()));
-        assert_eq!(look(&mut slots, [3, 0, 0, 9]), Looked { credits: 0, wrong: 2 });
+        assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, CreditCounts::default()));
+        assert_eq!(look(&mut slots, [3, 0, 0, 9]), CreditCounts { credits: 0, wrong: 2 });
         assert_eq!(slots.in_use(), 1);
-        assert_eq!(look(&mut slots, [2, 0, 0, 9]), Looked { credits: 1, wrong: 0 });
+        assert_eq!(look(&mut slots, [2, 0, 0, 9]), CreditCounts { credits: 1, wrong: 0 });
         assert_eq!(slots.in_use(), 0);
         // The event was released, so any further change of the credit word of its first slot is wrong.
         assert_eq!(look(&mut slots, [0, 0, 0, 9]).wrong, 1);
@@ -381,6 +381,6 @@ mod tests {
         let mut slots = slots(4);
         let run = slots.take(256).unwrap();
         slots.send(run.slot, 0);
-        assert_eq!(slots.look(&[0, 1, 1, 1], |_| ()), Looked { credits: 0, wrong: 3 });
+        assert_eq!(slots.look(&[0, 1, 1, 1], |_| ()), CreditCounts { credits: 0, wrong: 3 });
     }
 }

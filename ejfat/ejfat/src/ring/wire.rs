@@ -21,16 +21,16 @@
 use arrayvec::ArrayString;
 
 use super::{Geometry, GeometryError};
-use crate::reassembly::Name;
+use crate::reassembly::EventKey;
 
 /// The number of bytes of a subscription, a response or a descriptor.
 pub const BLOCK: usize = 64;
 /// The number of bytes of a credit word, and of the worker's count of credits.
 pub const CREDIT: usize = 4;
 /// The version of the ring protocol in which no event is delivered again.
-const ONCE: u32 = 1;
+const VERSION_1: u32 = 1;
 /// The version of the ring protocol in which events of ended workers may be delivered again.
-const AGAIN: u32 = 2;
+const VERSION_2: u32 = 2;
 
 /// The name of a worker, in printable ASCII. The name is only shown to people.
 pub type WorkerName = ArrayString<32>;
@@ -70,13 +70,13 @@ pub struct Subscription {
     pub name: WorkerName,
     /// True if the worker requests version 2 of the ring protocol. In version 2, the worker may get events that other
     /// workers had when these workers ended.
-    pub again: bool,
+    pub redelivery: bool,
 }
 
 /// The delivery mode by which a bridge puts events into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Placing {
+pub enum DeliveryMode {
     /// Events are reassembled in the bridge's memory, and written when they are complete.
     Store = 0,
     /// Events are written segment by segment, from the buffers in which segments were received.
@@ -85,7 +85,7 @@ pub enum Placing {
     Shared = 2,
 }
 
-impl Placing {
+impl DeliveryMode {
     /// All delivery modes, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Store, Self::Cut, Self::Shared];
 
@@ -102,7 +102,7 @@ impl Placing {
 /// The reason why a bridge refuses a worker's subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
-pub enum Refusal {
+pub enum SubscribeRefusal {
     /// The bridge does not support the version that the subscription requests.
     #[error(
         "the bridge does not speak this version of the protocol; an older bridge delivers no event again, so subscribe without that"
@@ -132,7 +132,7 @@ pub enum Refusal {
     Memory = 8,
 }
 
-impl Refusal {
+impl SubscribeRefusal {
     const ALL: [Self; 8] = [
         Self::Version,
         Self::Malformed,
@@ -147,16 +147,16 @@ impl Refusal {
 
 /// The bridge's response to a subscription, which is output 0 of the function `subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct SubscribeResponse {
     /// The number of the worker. Each new worker of a bridge gets a higher number.
     pub worker: u32,
     /// The delivery mode by which the bridge puts events into the worker's ring.
-    pub placing: Placing,
+    pub placing: DeliveryMode,
     /// A number that is different after each start of the bridge.
     pub instance: u64,
     /// True if the response has version 2 of the ring protocol, because the worker requested version 2. In version 2,
     /// events may be delivered again.
-    pub again: bool,
+    pub redelivery: bool,
 }
 
 /// The reason why a block is not a valid message of this protocol.
@@ -173,7 +173,7 @@ pub enum Malformed {
     Field,
 }
 
-impl From<Malformed> for Refusal {
+impl From<Malformed> for SubscribeRefusal {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Version(_) => Self::Version,
@@ -200,7 +200,7 @@ pub struct Descriptor {
     /// The length of the event in bytes.
     pub length: u32,
     /// The event number and the data id of the event.
-    pub name: Name,
+    pub name: EventKey,
     /// The tick of the event's segments, if the segments had an LB header.
     pub tick: Option<u64>,
     /// The time at which the first segment arrived, in nanoseconds of UNIX time by the bridge's clock.
@@ -209,23 +209,23 @@ pub struct Descriptor {
     pub assembly: u64,
     /// True if the event is delivered again, because another worker that had the event ended before releasing it. The
     /// worker that ended may already have processed the event before it ended. In version 1 of the ring protocol,
-    /// `again` is never true.
-    pub again: bool,
+    /// `delivered_again` is never true.
+    pub delivered_again: bool,
 }
 
 const HAS_MEMBER: u16 = 1;
 const HAS_TICK: u16 = 1;
-const IS_AGAIN: u16 = 2;
+const IS_DELIVERED_AGAIN: u16 = 2;
 
-fn encode_version(again: bool) -> [u8; 4] {
-    if again { AGAIN } else { ONCE }.to_le_bytes()
+fn encode_version(redelivery: bool) -> [u8; 4] {
+    if redelivery { VERSION_2 } else { VERSION_1 }.to_le_bytes()
 }
 
 /// Returns true for version 2 of the ring protocol, in which events may be delivered again, and false for version 1.
 fn decode_version(version: u32) -> Result<bool, Malformed> {
     match version {
-        ONCE => Ok(false),
-        AGAIN => Ok(true),
+        VERSION_1 => Ok(false),
+        VERSION_2 => Ok(true),
         _ => Err(Malformed::Version(version)),
     }
 }
@@ -274,7 +274,7 @@ impl Subscription {
         let mut name = [0; 32];
         name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         block(&[
-            &encode_version(self.again),
+            &encode_version(self.redelivery),
             &self.geometry.slots().to_le_bytes(),
             &self.geometry.slot_bytes().to_le_bytes(),
             &first.to_le_bytes(),
@@ -291,7 +291,7 @@ impl Subscription {
     /// Fails if the version, the geometry or another field is not valid.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
-        let again = decode_version(fields.u32())?;
+        let redelivery = decode_version(fields.u32())?;
         let geometry = Geometry::new(fields.u32(), fields.u32())?;
         let data_ids = (fields.u16(), fields.u16());
         let (member, flags) = (fields.u16(), fields.u16());
@@ -304,7 +304,7 @@ impl Subscription {
         if data_ids.0 > data_ids.1 || !fields.is_zero() {
             return Err(Malformed::Field);
         }
-        Ok(Self { geometry, filter: Filter { data_ids, member }, name, again })
+        Ok(Self { geometry, filter: Filter { data_ids, member }, name, redelivery })
     }
 }
 
@@ -317,12 +317,12 @@ fn name(bytes: &[u8; 32]) -> Option<WorkerName> {
     WorkerName::from(text).ok()
 }
 
-impl Answer {
+impl SubscribeResponse {
     /// Returns the 64 bytes of a response that accepts or refuses a subscription.
-    pub fn encode(answer: &Result<Self, Refusal>) -> [u8; BLOCK] {
-        match answer {
-            Ok(Self { worker, placing, instance, again }) => block(&[
-                &encode_version(*again),
+    pub fn encode(response: &Result<Self, SubscribeRefusal>) -> [u8; BLOCK] {
+        match response {
+            Ok(Self { worker, placing, instance, redelivery }) => block(&[
+                &encode_version(*redelivery),
                 &0u32.to_le_bytes(),
                 &worker.to_le_bytes(),
                 &(*placing as u32).to_le_bytes(),
@@ -336,27 +336,28 @@ impl Answer {
     ///
     /// # Errors
     /// Fails if the version or another field is not valid. For a valid refusal, the result is `Ok(Err(refusal))`.
-    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, Refusal>, Malformed> {
+    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, SubscribeRefusal>, Malformed> {
         let mut fields = Fields(bytes);
-        let again = decode_version(fields.u32())?;
+        let redelivery = decode_version(fields.u32())?;
         let refusal = fields.u32();
         let (worker, placing, instance) = (fields.u32(), fields.u32(), fields.u64());
         if !fields.is_zero() {
             return Err(Malformed::Field);
         }
         if refusal != 0 {
-            let known = Refusal::ALL.into_iter().find(|known| *known as u32 == refusal);
+            let known = SubscribeRefusal::ALL.into_iter().find(|known| *known as u32 == refusal);
             return known.map(Err).ok_or(Malformed::Field);
         }
-        let placing = Placing::ALL.into_iter().find(|known| *known as u32 == placing);
-        Ok(Ok(Self { worker, placing: placing.ok_or(Malformed::Field)?, instance, again }))
+        let placing = DeliveryMode::ALL.into_iter().find(|known| *known as u32 == placing);
+        Ok(Ok(Self { worker, placing: placing.ok_or(Malformed::Field)?, instance, redelivery }))
     }
 }
 
 impl Descriptor {
     /// Returns the 64 bytes of the descriptor.
     pub fn encode(&self) -> [u8; BLOCK] {
-        let flags = self.tick.map_or(0, |_| HAS_TICK) | if self.again { IS_AGAIN } else { 0 };
+        let again = if self.delivered_again { IS_DELIVERED_AGAIN } else { 0 };
+        let flags = self.tick.map_or(0, |_| HAS_TICK) | again;
         block(&[
             &self.sequence.to_le_bytes(),
             &self.generation.to_le_bytes(),
@@ -384,14 +385,26 @@ impl Descriptor {
         let (length, data_id, flags) = (fields.u32(), fields.u16(), fields.u16());
         let (event, tick, first, assembly) = (fields.u64(), fields.u64(), fields.u64(), fields.u64());
         let (slots, slot) = (fields.u32(), fields.u32());
-        let again = flags & IS_AGAIN != 0;
-        let tick = match flags & !IS_AGAIN {
+        let delivered_again = flags & IS_DELIVERED_AGAIN != 0;
+        let tick = match flags & !IS_DELIVERED_AGAIN {
             0 if tick == 0 => None,
             HAS_TICK => Some(tick),
             _ => return Err(Malformed::Field),
         };
-        let name = Name { event, data_id };
-        Ok(Self { sequence, generation, slot, slots, offset, length, name, tick, first, assembly, again })
+        let name = EventKey { event, data_id };
+        Ok(Self {
+            sequence,
+            generation,
+            slot,
+            slots,
+            offset,
+            length,
+            name,
+            tick,
+            first,
+            assembly,
+            delivered_again,
+        })
     }
 }
 
@@ -405,7 +418,7 @@ mod tests {
             geometry: Geometry::new(64, 0x2_0000).unwrap(),
             filter: Filter { data_ids: (1, 0x0203), member: Some(7) },
             name: WorkerName::from("w1").unwrap(),
-            again: false,
+            redelivery: false,
         };
         let bytes = subscription.encode();
         let head = [1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 2, 0, 1, 0, 3, 2, 7, 0, 1, 0, b'w', b'1', 0];
@@ -413,13 +426,18 @@ mod tests {
         assert!(bytes[23..].iter().all(|&byte| byte == 0));
         assert_eq!(Subscription::decode(&bytes), Ok(subscription));
 
-        let answer =
-            Ok(Answer { worker: 3, placing: Placing::Cut, instance: 0x0807_0605_0403_0201, again: false });
-        let bytes = Answer::encode(&answer);
+        let response = Ok(SubscribeResponse {
+            worker: 3,
+            placing: DeliveryMode::Cut,
+            instance: 0x0807_0605_0403_0201,
+            redelivery: false,
+        });
+        let bytes = SubscribeResponse::encode(&response);
         assert_eq!(bytes[..24], [1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(Answer::decode(&bytes), Ok(answer));
-        for refusal in Refusal::ALL {
-            assert_eq!(Answer::decode(&Answer::encode(&Err(refusal))), Ok(Err(refusal)));
+        assert_eq!(SubscribeResponse::decode(&bytes), Ok(response));
+        for refusal in SubscribeRefusal::ALL {
+            let bytes = SubscribeResponse::encode(&Err(refusal));
+            assert_eq!(SubscribeResponse::decode(&bytes), Ok(Err(refusal)));
         }
 
         let descriptor = Descriptor {
@@ -429,11 +447,11 @@ mod tests {
             slots: 4,
             offset: 5,
             length: 6,
-            name: Name { event: 8, data_id: 7 },
+            name: EventKey { event: 8, data_id: 7 },
             tick: Some(9),
             first: 10,
             assembly: 11,
-            again: false,
+            delivered_again: false,
         };
         let bytes = descriptor.encode();
         let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
@@ -450,21 +468,22 @@ mod tests {
             geometry: Geometry::new(2, 64).unwrap(),
             filter: Filter::default(),
             name: WorkerName::default(),
-            again: true,
+            redelivery: true,
         };
         let bytes = subscription.encode();
         assert_eq!(bytes[..20], [2, 0, 0, 0, 2, 0, 0, 0, 64, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0]);
         assert_eq!(Subscription::decode(&bytes), Ok(subscription.clone()));
-        let once = Subscription { again: false, ..subscription }.encode();
+        let once = Subscription { redelivery: false, ..subscription }.encode();
         assert_eq!((once[0], &once[1..]), (1, &bytes[1..]));
 
-        let answer = Answer { worker: 3, placing: Placing::Shared, instance: 4, again: true };
-        let bytes = Answer::encode(&Ok(answer));
+        let response =
+            SubscribeResponse { worker: 3, placing: DeliveryMode::Shared, instance: 4, redelivery: true };
+        let bytes = SubscribeResponse::encode(&Ok(response));
         assert_eq!(bytes[..20], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0]);
-        assert_eq!(Answer::decode(&bytes), Ok(Ok(answer)));
-        assert_eq!(Answer::encode(&Err(Refusal::Full))[..8], [1, 0, 0, 0, 6, 0, 0, 0]);
+        assert_eq!(SubscribeResponse::decode(&bytes), Ok(Ok(response)));
+        assert_eq!(SubscribeResponse::encode(&Err(SubscribeRefusal::Full))[..8], [1, 0, 0, 0, 6, 0, 0, 0]);
 
-        let name = Name { event: 8, data_id: 7 };
+        let name = EventKey { event: 8, data_id: 7 };
         for (tick, flags) in [(None, 2), (Some(9), 3)] {
             let descriptor = Descriptor {
                 sequence: 1,
@@ -477,12 +496,12 @@ mod tests {
                 tick,
                 first: 10,
                 assembly: 11,
-                again: true,
+                delivered_again: true,
             };
             let bytes = descriptor.encode();
             assert_eq!(bytes[20..24], [7, 0, flags, 0]);
             assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
-            let once = Descriptor { again: false, ..descriptor }.encode();
+            let once = Descriptor { delivered_again: false, ..descriptor }.encode();
             assert_eq!(once[22], flags & 1);
             assert_eq!((&once[..22], &once[23..]), (&bytes[..22], &bytes[23..]));
         }
@@ -497,7 +516,7 @@ mod tests {
             geometry: Geometry::new(1, 64).unwrap(),
             filter: Filter::default(),
             name: WorkerName::default(),
-            again: false,
+            redelivery: false,
         }
         .encode();
         assert!(Subscription::decode(&good).is_ok());
@@ -511,8 +530,8 @@ mod tests {
             }
             assert!(Subscription::decode(&bad).is_err(), "byte {at} is {value}");
         }
-        let mut bad = Answer::encode(&Err(Refusal::Full));
+        let mut bad = SubscribeResponse::encode(&Err(SubscribeRefusal::Full));
         bad[4] = 99;
-        assert_eq!(Answer::decode(&bad), Err(Malformed::Field));
+        assert_eq!(SubscribeResponse::decode(&bad), Err(Malformed::Field));
     }
 }

@@ -6,9 +6,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ejfat::{
     Time,
-    bridge::{Action, Config, Dispatcher, Home, Loss, Opened, Pressure, Target, WorkerId},
-    reassembly::{self, EventId, Name, Reassembler},
-    ring::{Descriptor, Filter, Geometry, Looked, Placing, Subscription, WorkerName},
+    bridge::{
+        BackPressure, Config, DispatchAction, Dispatcher, EligibleWorkers, EventLocation, EventLossCause,
+        Opened, WorkerId,
+    },
+    reassembly::{self, EventBufferId, EventKey, Reassembler},
+    ring::{CreditCounts, DeliveryMode, Descriptor, Filter, Geometry, Subscription, WorkerName},
     wire::ReHeader,
 };
 
@@ -27,7 +30,7 @@ pub(crate) struct Bench {
 
 /// Returns a configuration in which events wait for at most 100 ms. A worker stalls after 10 ms without a release, or
 /// after 2 ms without an acknowledgement.
-pub(crate) fn config(pressure: Pressure, most_waiting: u32) -> Config {
+pub(crate) fn config(pressure: BackPressure, most_waiting: u32) -> Config {
     let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
 }
@@ -58,21 +61,22 @@ impl Bench {
     }
 
     /// Adds a worker that is ready to get events.
-    pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
+    pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: DeliveryMode) -> WorkerId {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// Adds a worker that is ready to get events. `again` is true if the worker uses version 2 of the ring protocol.
+    /// Adds a worker that is ready to get events. `redelivery` is true if the worker uses version 2 of the ring
+    /// protocol.
     pub(crate) fn worker_of(
         &mut self,
-        again: bool,
+        redelivery: bool,
         slots: u32,
         filter: Filter,
-        placing: Placing,
+        placing: DeliveryMode,
     ) -> WorkerId {
         let geometry = Geometry::new(slots, SLOT).unwrap();
         let subscription =
-            Subscription { geometry, filter, name: WorkerName::from("worker").unwrap(), again };
+            Subscription { geometry, filter, name: WorkerName::from("worker").unwrap(), redelivery };
         let id = self.dispatcher.subscribe(self.now, &subscription, placing).expect("there is a place");
         self.dispatcher.ready(self.now, id);
         self.words.insert(id, vec![0; slots as usize]);
@@ -80,9 +84,13 @@ impl Bench {
     }
 
     /// Opens an event that takes `slots` slots.
-    pub(crate) fn open(&mut self, slots: u32, target: Target) -> (EventId, Result<Home, Loss>) {
+    pub(crate) fn open(
+        &mut self,
+        slots: u32,
+        target: EligibleWorkers,
+    ) -> (EventBufferId, Result<EventLocation, EventLossCause>) {
         self.events += 1;
-        let name = Name { event: self.events, data_id: 1 };
+        let name = EventKey { event: self.events, data_id: 1 };
         let length = slots * SLOT;
         let header = ReHeader { data_id: name.data_id, offset: 0, length, event: name.event };
         let segment = [&header.encode()[..], &[7]].concat();
@@ -91,74 +99,82 @@ impl Bench {
         (id, self.dispatcher.open(self.now, 0, opened))
     }
 
-    pub(crate) fn complete(&mut self, id: EventId) -> Vec<Action> {
+    pub(crate) fn complete(&mut self, id: EventBufferId) -> Vec<DispatchAction> {
         self.dispatcher.complete(self.now, id);
         self.actions()
     }
 
     /// Opens and completes an event.
-    pub(crate) fn event(&mut self, slots: u32, target: Target) -> (EventId, Vec<Action>) {
+    pub(crate) fn event(
+        &mut self,
+        slots: u32,
+        target: EligibleWorkers,
+    ) -> (EventBufferId, Vec<DispatchAction>) {
         let (id, _) = self.open(slots, target);
         (id, self.complete(id))
     }
 
     /// Opens and completes an event that the dispatcher must deliver immediately. Returns the worker that gets the
     /// event, and the descriptor of the event.
-    pub(crate) fn delivered(&mut self, slots: u32, target: Target) -> (WorkerId, Descriptor) {
+    pub(crate) fn delivered(&mut self, slots: u32, target: EligibleWorkers) -> (WorkerId, Descriptor) {
         let (_, actions) = self.event(slots, target);
         *deliveries(&actions).last().expect("it is delivered")
     }
 
     /// Acknowledges the `times` oldest deliveries to a worker.
-    pub(crate) fn acknowledge(&mut self, worker: WorkerId, times: u32) -> Vec<Action> {
+    pub(crate) fn acknowledge(&mut self, worker: WorkerId, times: u32) -> Vec<DispatchAction> {
         (0..times).for_each(|_| self.dispatcher.acknowledged(self.now, worker));
         self.actions()
     }
 
     /// Writes a credit word of a worker, and lets the dispatcher read the worker's credit words.
-    pub(crate) fn credit(&mut self, worker: WorkerId, slot: u32, value: u32) -> (Looked, Vec<Action>) {
+    pub(crate) fn credit(
+        &mut self,
+        worker: WorkerId,
+        slot: u32,
+        value: u32,
+    ) -> (CreditCounts, Vec<DispatchAction>) {
         let words = self.words.get_mut(&worker).unwrap();
         words[slot as usize] = value;
         (self.dispatcher.look(self.now, worker, words), self.actions())
     }
 
     /// Acknowledges the oldest delivery to a worker, and releases the event with this descriptor.
-    pub(crate) fn give_back(&mut self, worker: WorkerId, its: &Descriptor) -> Vec<Action> {
+    pub(crate) fn give_back(&mut self, worker: WorkerId, its: &Descriptor) -> Vec<DispatchAction> {
         let mut actions = self.acknowledge(worker, 1);
         let (looked, more) = self.credit(worker, its.slot, its.generation);
-        assert_eq!(looked, Looked { credits: 1, wrong: 0 });
+        assert_eq!(looked, CreditCounts { credits: 1, wrong: 0 });
         actions.extend(more);
         actions
     }
 
-    pub(crate) fn after(&mut self, millis: u64) -> Vec<Action> {
+    pub(crate) fn after(&mut self, millis: u64) -> Vec<DispatchAction> {
         self.now = Time(self.now.0 + millis * MS);
         self.dispatcher.tick(self.now);
         self.actions()
     }
 
-    pub(crate) fn remove(&mut self, worker: WorkerId) -> Vec<Action> {
+    pub(crate) fn remove(&mut self, worker: WorkerId) -> Vec<DispatchAction> {
         self.dispatcher.remove(self.now, worker);
         self.actions()
     }
 
-    fn actions(&mut self) -> Vec<Action> {
+    fn actions(&mut self) -> Vec<DispatchAction> {
         std::iter::from_fn(|| self.dispatcher.poll_action()).collect()
     }
 
     /// Returns the number of lost events for each cause that has lost events.
-    pub(crate) fn lost(&self) -> Vec<(Loss, u64)> {
+    pub(crate) fn lost(&self) -> Vec<(EventLossCause, u64)> {
         let counters = self.dispatcher.counters();
-        let all = Loss::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));
+        let all = EventLossCause::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));
         all.filter(|&(_, count)| count > 0).collect()
     }
 }
 
-pub(crate) fn deliveries(actions: &[Action]) -> Vec<(WorkerId, Descriptor)> {
+pub(crate) fn deliveries(actions: &[DispatchAction]) -> Vec<(WorkerId, Descriptor)> {
     let told = actions.iter().filter_map(|action| match *action {
-        Action::Deliver { worker, descriptor, .. } | Action::Again { worker, descriptor, .. } => {
-            Some((worker, descriptor))
-        }
+        DispatchAction::Deliver { worker, descriptor, .. }
+        | DispatchAction::Redeliver { worker, descriptor, .. } => Some((worker, descriptor)),
         _ => None,
     });
     told.collect()

@@ -5,20 +5,20 @@ use std::net::IpAddr;
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, Place, Reassembler},
-    segment::{EventName, LbVersion, SegmentSize, Segments},
+    reassembly::{Config, CopyCommand, Reassembler, SegmentDropCause},
+    segment::{EventFields, LbVersion, SegmentSize, Segments},
     wire::ReHeader,
 };
 
 pub(crate) const NOW: Time = Time(1);
 
 /// A worker with a reassembler, and with memory in which the worker executes the reassembler's copy commands.
-pub(crate) struct Worker {
+pub(crate) struct WorkerModel {
     pub(crate) reassembler: Reassembler,
     memory: Vec<Vec<u8>>,
 }
 
-impl Worker {
+impl WorkerModel {
     pub(crate) fn new(config: Config) -> Self {
         let memory = vec![Vec::new(); config.slots as usize];
         Self { reassembler: Reassembler::new(config).unwrap(), memory }
@@ -29,7 +29,7 @@ impl Worker {
         now: Time,
         from: Option<IpAddr>,
         datagram: &[u8],
-    ) -> Result<Place, Cause> {
+    ) -> Result<CopyCommand, SegmentDropCause> {
         let place = self.reassembler.handle(now, from, datagram)?;
         let memory = &mut self.memory[place.id.slot()];
         if place.opened {
@@ -48,7 +48,7 @@ impl Worker {
         now: Time,
         from: Option<IpAddr>,
         datagram: &[u8],
-    ) -> Result<Option<Vec<u8>>, Cause> {
+    ) -> Result<Option<Vec<u8>>, SegmentDropCause> {
         let place = self.handle(now, from, datagram)?;
         Ok(place.complete.then(|| {
             assert!(self.reassembler.release(place.id));
@@ -56,7 +56,7 @@ impl Worker {
         }))
     }
 
-    pub(crate) fn bytes(&self, place: &Place) -> &[u8] {
+    pub(crate) fn bytes(&self, place: &CopyCommand) -> &[u8] {
         &self.memory[place.id.slot()]
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> V
 }
 
 /// Returns the segments of an event with LB headers, in the form that a sender sends.
-pub(crate) fn segments(name: EventName, size: SegmentSize, event: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn segments(name: EventFields, size: SegmentSize, event: &[u8]) -> Vec<Vec<u8>> {
     let segments = Segments::new(LbVersion::V2, size, name, event.len() as u64).unwrap();
     segments.map(|segment| [&segment.headers, &event[segment.payload]].concat()).collect()
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ejfat::{
     lb::{
-        Balancer, DropCause, Epoch, Forward, LbId, LbTables, Member, Route, Rule, Rules, Tables, TickPrefix,
+        DataPlane, DropCause, Epoch, Forward, LbId, LbTables, Member, Route, Rule, Rules, Tables, TickPrefix,
         calendar,
     },
     segment::IpVersion,
@@ -80,8 +80,8 @@ pub(crate) fn datagram(tick: u64) -> Vec<u8> {
     [&header.encode()[..], &[0; 84]].concat()
 }
 
-pub(crate) fn route(balancer: &mut Balancer, tick: u64) -> u16 {
-    balancer.route(address(IpVersion::V4, 50), address(IpVersion::V4, 1), &datagram(tick)).unwrap().member
+pub(crate) fn route(plane: &mut DataPlane, tick: u64) -> u16 {
+    plane.route(address(IpVersion::V4, 50), address(IpVersion::V4, 1), &datagram(tick)).unwrap().member
 }
 
 /// An IP packet with a UDP datagram.
@@ -414,11 +414,11 @@ pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
 }
 
 /// Stages random rules for one of the site's load balancers. The rules apply to a random tick and to all later ticks.
-/// If the balancer accepts the rules, this function adds them to `all`.
-pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, site: Site, all: &mut Vec<Rule>) {
+/// If the data plane accepts the rules, this function adds them to `all`.
+pub(crate) fn stage_random(random: &mut Random, plane: &mut DataPlane, site: Site, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);
-    if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
+    if plane.stage(LbTables::new(of, &new).into(), from).is_ok() {
         all.extend(new.of(of).iter());
     }
 }

@@ -8,7 +8,9 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use ejfat::ring::{Answer, BLOCK, Geometry, Placing, Refusal, Run, Slots, Subscription, shared};
+use ejfat::ring::{
+    BLOCK, DeliveryMode, Geometry, RingSlots, Run, SubscribeRefusal, SubscribeResponse, Subscription, shared,
+};
 use rustix::{
     cmsg_space,
     net::{
@@ -18,43 +20,47 @@ use rustix::{
 };
 use verbs::Memory;
 
-use super::{Medium, Seat};
+use super::{BridgeSide, RingModel};
 
-pub struct Bridge {
+pub struct LocalBridgeModel {
     pub path: PathBuf,
     listener: OwnedFd,
 }
 
-impl Bridge {
+impl LocalBridgeModel {
     pub fn start(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("naa-events-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         Self { listener: listener(&path), path }
     }
 
-    pub fn accept(&self) -> Seat<Shared> {
+    pub fn accept(&self) -> BridgeSide<SharedRingModel> {
         self.accept_with(|files| files)
     }
 
     /// Sends other files than it should.
-    pub fn accept_with(&self, change: impl FnOnce([OwnedFd; 2]) -> [OwnedFd; 2]) -> Seat<Shared> {
-        let (socket, Subscription { geometry, again, .. }) = self.subscribed();
+    pub fn accept_with(
+        &self,
+        change: impl FnOnce([OwnedFd; 2]) -> [OwnedFd; 2],
+    ) -> BridgeSide<SharedRingModel> {
+        let (socket, Subscription { geometry, redelivery, .. }) = self.subscribed();
         let (events_file, events) = region::memfd_for_readers("events", geometry.shared_bytes()).unwrap();
         let (credits_file, credits) = region::memfd("credits", geometry.credits_bytes()).unwrap();
-        let answer = Answer { worker: 1, placing: Placing::Shared, instance: 7, again };
+        let answer = SubscribeResponse { worker: 1, placing: DeliveryMode::Shared, instance: 7, redelivery };
         let files = change([events_file, credits_file]);
         let files = files.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
-        let block = Answer::encode(&Ok(answer));
+        let block = SubscribeResponse::encode(&Ok(answer));
         sendmsg(&socket, &[IoSlice::new(&block)], &mut control, SendFlags::NOSIGNAL).unwrap();
-        Seat::new(Shared { geometry, events, credits, socket, put: 0, woken: 0 }, Slots::new(geometry))
+        let ring = SharedRingModel { geometry, events, credits, socket, put: 0, woken: 0 };
+        BridgeSide::new(ring, RingSlots::new(geometry))
     }
 
-    pub fn refuse(&self, why: Refusal) {
+    pub fn refuse(&self, why: SubscribeRefusal) {
         let (socket, _) = self.subscribed();
-        send(&socket, &Answer::encode(&Err(why)), SendFlags::NOSIGNAL).unwrap();
+        send(&socket, &SubscribeResponse::encode(&Err(why)), SendFlags::NOSIGNAL).unwrap();
     }
 
     fn subscribed(&self) -> (OwnedFd, Subscription) {
@@ -72,13 +78,13 @@ fn listener(path: &Path) -> OwnedFd {
     socket
 }
 
-impl Drop for Bridge {
+impl Drop for LocalBridgeModel {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-pub struct Shared {
+pub struct SharedRingModel {
     geometry: Geometry,
     pub events: Memory,
     credits: Memory,
@@ -88,7 +94,7 @@ pub struct Shared {
     pub woken: u32,
 }
 
-impl Medium for Shared {
+impl RingModel for SharedRingModel {
     fn put(&mut self, run: Run, bytes: &[u8], at: usize, descriptor: &[u8; BLOCK], sequence: u32) {
         self.put += 1;
         let ring = self.geometry.shared_ring_at();

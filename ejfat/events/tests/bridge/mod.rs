@@ -10,13 +10,13 @@ use std::{
 };
 
 use ejfat::{
-    reassembly::Name,
-    ring::{BLOCK, Descriptor, Looked, Run, Slots},
+    reassembly::EventKey,
+    ring::{BLOCK, CreditCounts, Descriptor, RingSlots, Run},
 };
-use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker};
+use naa_events::{BridgeAddress, Config, Event, Geometry, SessionConfig, Worker};
 
-/// The bridge's way to the worker's ring.
-pub trait Medium {
+/// The bridge model's access to the worker's ring.
+pub trait RingModel {
     /// Puts an event and its descriptor there, and tells the worker.
     fn put(&mut self, run: Run, bytes: &[u8], descriptor_at: usize, descriptor: &[u8; BLOCK], sequence: u32);
     /// Writes bytes of the ring from `offset` on, and tells nobody.
@@ -29,17 +29,18 @@ pub trait Medium {
     fn count(&self) -> u32;
 }
 
-pub struct Seat<M> {
-    pub medium: M,
-    pub slots: Slots,
+/// The bridge's side of a subscription.
+pub struct BridgeSide<M> {
+    pub ring: M,
+    pub slots: RingSlots,
     pub wrong: u32,
     words: Vec<u32>,
 }
 
-impl<M: Medium> Seat<M> {
-    pub fn new(medium: M, slots: Slots) -> Self {
+impl<M: RingModel> BridgeSide<M> {
+    pub fn new(ring: M, slots: RingSlots) -> Self {
         let words = vec![0; slots.geometry().slots() as usize];
-        Self { medium, slots, wrong: 0, words }
+        Self { ring, slots, wrong: 0, words }
     }
 
     /// False without room for it.
@@ -47,8 +48,8 @@ impl<M: Medium> Seat<M> {
         self.put_with(event, bytes, |_| {})
     }
 
-    /// Puts an event like [`put`](Self::put), with a descriptor that `lie` changed.
-    pub fn put_with(&mut self, event: u64, bytes: &[u8], lie: impl FnOnce(&mut Descriptor)) -> bool {
+    /// Puts an event like [`put`](Self::put), with a descriptor that `change` changed.
+    pub fn put_with(&mut self, event: u64, bytes: &[u8], change: impl FnOnce(&mut Descriptor)) -> bool {
         self.look();
         let length = bytes.len() as u32;
         let Some(run) = self.slots.take(length) else { return false };
@@ -61,28 +62,28 @@ impl<M: Medium> Seat<M> {
             slots: run.slots,
             offset: geometry.offset(run.slot),
             length,
-            name: Name { event, data_id: event as u16 % 4 },
+            name: EventKey { event, data_id: event as u16 % 4 },
             tick: event.is_multiple_of(2).then_some(event),
             first: 1,
             assembly: 2,
-            again: false,
+            delivered_again: false,
         };
         let at = geometry.descriptor_at(sequence);
-        lie(&mut descriptor);
-        self.medium.put(run, bytes, at, &descriptor.encode(), sequence);
+        change(&mut descriptor);
+        self.ring.put(run, bytes, at, &descriptor.encode(), sequence);
         true
     }
 
     /// Breaks the protocol: writes an event that the worker has.
     pub fn overwrite(&mut self, event: &Event, bytes: &[u8]) {
-        self.medium.overwrite(event.descriptor().offset, bytes);
+        self.ring.overwrite(event.descriptor().offset, bytes);
     }
 
-    pub fn look(&mut self) -> Looked {
-        for _ in 0..self.medium.arrived() {
+    pub fn look(&mut self) -> CreditCounts {
+        for _ in 0..self.ring.arrived() {
             self.slots.acknowledge();
         }
-        self.medium.words(&mut self.words);
+        self.ring.words(&mut self.words);
         let looked = self.slots.look(&self.words, |_| {});
         self.wrong += looked.wrong;
         looked
@@ -100,28 +101,31 @@ pub fn config(slots: u32, slot_bytes: u32) -> Config {
     Config { geometry, session, reconnect: None, ..Config::default() }
 }
 
-pub fn local_pair(name: &str, config: &Config) -> (local::Bridge, Seat<local::Shared>, Worker) {
-    let bridge = local::Bridge::start(name);
-    let source = Source::Local(bridge.path.clone());
-    let (worker, seat) = thread::scope(|scope| {
-        let seat = scope.spawn(|| bridge.accept());
-        (Worker::open(&source, config), seat.join().unwrap())
+pub fn local_pair(
+    name: &str,
+    config: &Config,
+) -> (local::LocalBridgeModel, BridgeSide<local::SharedRingModel>, Worker) {
+    let bridge = local::LocalBridgeModel::start(name);
+    let source = BridgeAddress::Local(bridge.path.clone());
+    let (worker, side) = thread::scope(|scope| {
+        let side = scope.spawn(|| bridge.accept());
+        (Worker::open(&source, config), side.join().unwrap())
     });
-    (bridge, seat, worker.unwrap())
+    (bridge, side, worker.unwrap())
 }
 
 pub fn remote_pair(
     ip: &str,
     config: &Config,
     early: &[&[u8]],
-) -> (remote::Bridge, Seat<remote::Remote>, Worker) {
-    let bridge = remote::Bridge::start(ip, 0);
-    let source = Source::Remote(bridge.address);
-    let (worker, seat) = thread::scope(|scope| {
-        let seat = scope.spawn(|| bridge.accept(early));
-        (Worker::open(&source, config), seat.join().unwrap())
+) -> (remote::RemoteBridgeModel, BridgeSide<remote::RdmaRingModel>, Worker) {
+    let bridge = remote::RemoteBridgeModel::start(ip, 0);
+    let source = BridgeAddress::Remote(bridge.address);
+    let (worker, side) = thread::scope(|scope| {
+        let side = scope.spawn(|| bridge.accept(early));
+        (Worker::open(&source, config), side.join().unwrap())
     });
-    (bridge, seat, worker.unwrap())
+    (bridge, side, worker.unwrap())
 }
 
 /// Bytes of an event that tell which it is.

@@ -5,20 +5,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{Answer, BLOCK, Geometry, Placing, Refusal, Run, Slots, Subscription, shared};
+use ejfat::ring::{
+    BLOCK, DeliveryMode, Geometry, RingSlots, Run, SubscribeRefusal, SubscribeResponse, Subscription, shared,
+};
 use mrsp::{
-    CallPlan, NaaSession, RegionRequest,
-    naa::{Limits, Placement},
+    AcceleratorSession, CallPlan, RegionRequest,
+    accelerator::{RegionAddress, SessionLimits},
     plan::Part,
     region::HOST_MESSAGE_BYTES,
 };
-use roce_udp::Options;
+use roce_udp::EmbeddedConfig;
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wc, WcOpcode,
 };
 
-use super::{Medium, Seat};
+use super::{BridgeSide, RingModel};
 
 /// Parameters: subscription, credits, answer, descriptors, ring.
 const CREDITS: usize = 1;
@@ -26,13 +28,13 @@ const ANSWER: usize = 2;
 const DESCRIPTORS: usize = 3;
 const RING: usize = 4;
 
-pub struct Bridge {
+pub struct RemoteBridgeModel {
     pub address: SocketAddr,
     context: Context,
     channel: Channel,
 }
 
-pub struct Remote {
+pub struct RdmaRingModel {
     geometry: Geometry,
     /// The host's descriptors and ring.
     theirs: [RemoteAddr; 2],
@@ -46,9 +48,9 @@ pub struct Remote {
     _pd: Pd,
 }
 
-impl Bridge {
+impl RemoteBridgeModel {
     pub fn start(ip: &str, port: u16) -> Self {
-        let options = Options { must_listen: true, ..Options::default() };
+        let options = EmbeddedConfig { must_listen: true, ..EmbeddedConfig::default() };
         let context = roce_udp::open(ip.parse().unwrap(), &options).unwrap();
         let channel = context.create_channel().unwrap();
         let (_, port) = channel.listen(port, 8).unwrap();
@@ -56,15 +58,19 @@ impl Bridge {
     }
 
     /// Takes a subscription, with `early` events before the host has its answer.
-    pub fn accept(&self, early: &[&[u8]]) -> Seat<Remote> {
+    pub fn accept(&self, early: &[&[u8]]) -> BridgeSide<RdmaRingModel> {
         self.answer(Ok(()), early).unwrap()
     }
 
-    pub fn refuse(&self, why: Refusal) {
+    pub fn refuse(&self, why: SubscribeRefusal) {
         assert!(self.answer(Err(why), &[]).is_none());
     }
 
-    fn answer(&self, answer: Result<(), Refusal>, early: &[&[u8]]) -> Option<Seat<Remote>> {
+    fn answer(
+        &self,
+        answer: Result<(), SubscribeRefusal>,
+        early: &[&[u8]],
+    ) -> Option<BridgeSide<RdmaRingModel>> {
         let id = loop {
             match self.channel.next_event().unwrap() {
                 Some(CmEvent::ConnectRequest { id, .. }) => break id,
@@ -84,7 +90,7 @@ impl Bridge {
         };
         receive();
         channel.accept(id, &qp, &ConnParam::default()).unwrap();
-        let mut machine = NaaSession::new(Limits::default());
+        let mut machine = AcceleratorSession::new(SessionLimits::default());
         let asked = received(&context, &cq);
         let bytes = message.memory().to_vec(0, asked.byte_len as usize);
         let asked = machine.handle_message(&bytes).unwrap().to_vec();
@@ -93,9 +99,9 @@ impl Bridge {
             pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap()
         };
         let regions: Vec<_> = asked.iter().map(made).collect();
-        let placements: Vec<_> =
-            regions.iter().map(|mr| Placement { addr: mr.addr(), rkey: mr.rkey() }).collect();
-        let advertisement = machine.allocated(&placements).unwrap();
+        let addresses: Vec<_> =
+            regions.iter().map(|mr| RegionAddress { addr: mr.addr(), rkey: mr.rkey() }).collect();
+        let advertisement = machine.allocated(&addresses).unwrap();
         receive();
         let flags = SendFlags::SIGNALED_SOLICITED;
         let payload = Payload::Inline(&advertisement);
@@ -104,9 +110,14 @@ impl Bridge {
         assert_eq!(machine.handle_request(call.imm.unwrap()).unwrap().function.unwrap().get(), 80);
         let mut block = [0; BLOCK];
         regions[0].memory().read(0, &mut block);
-        let Subscription { geometry, again, .. } = Subscription::decode(&block).unwrap();
-        let taken = answer.map(|()| Answer { worker: 1, placing: Placing::Store, instance: 7, again });
-        regions[ANSWER].memory().write(0, &Answer::encode(&taken));
+        let Subscription { geometry, redelivery, .. } = Subscription::decode(&block).unwrap();
+        let taken = answer.map(|()| SubscribeResponse {
+            worker: 1,
+            placing: DeliveryMode::Store,
+            instance: 7,
+            redelivery,
+        });
+        regions[ANSWER].memory().write(0, &SubscribeResponse::encode(&taken));
         // Descriptors and ring are not sent with the answer.
         let nothing = Some(Part::prefix(0));
         let parts = [None, None, None, nothing, nothing];
@@ -124,18 +135,28 @@ impl Bridge {
             qp.post_send(&[SendWr { wr_id: 0, op, payload, flags }]).unwrap();
         }
         let qp = Some(qp);
-        let remote =
-            Remote { geometry, theirs, qp, regions, id, cq, channel, context, _message: message, _pd: pd };
-        let mut seat = Seat::new(remote, Slots::new(geometry));
+        let ring = RdmaRingModel {
+            geometry,
+            theirs,
+            qp,
+            regions,
+            id,
+            cq,
+            channel,
+            context,
+            _message: message,
+            _pd: pd,
+        };
+        let mut side = BridgeSide::new(ring, RingSlots::new(geometry));
         for (number, bytes) in (0..).zip(early) {
-            assert!(seat.put(number, bytes));
+            assert!(side.put(number, bytes));
         }
         if taken.is_err() {
             // The host leaves when it has read that.
-            seat.medium.until_left();
+            side.ring.until_left();
             return None;
         }
-        Some(seat)
+        Some(side)
     }
 }
 
@@ -154,7 +175,7 @@ fn received(context: &Context, cq: &Cq) -> Wc {
     panic!("the host sent nothing");
 }
 
-impl Remote {
+impl RdmaRingModel {
     fn until_left(&self) {
         loop {
             match self.channel.next_event().unwrap() {
@@ -173,15 +194,15 @@ impl Remote {
 
 const IMMEDIATE: u64 = 1;
 
-impl Medium for Remote {
+impl RingModel for RdmaRingModel {
     fn put(&mut self, run: Run, bytes: &[u8], at: usize, descriptor: &[u8; BLOCK], sequence: u32) {
         let [descriptors, ring] = self.theirs;
         let offset = self.geometry.offset(run.slot);
-        let twin = &self.regions[RING];
-        twin.memory().write(offset as usize, bytes);
-        let sge = twin.sge(offset, bytes.len() as u32);
+        let staging = &self.regions[RING];
+        staging.memory().write(offset as usize, bytes);
+        let sge = staging.sge(offset, bytes.len() as u32);
         let event = RemoteAddr { addr: ring.addr + offset, ..ring };
-        let told = RemoteAddr { addr: descriptors.addr + at as u64, ..descriptors };
+        let descriptor_addr = RemoteAddr { addr: descriptors.addr + at as u64, ..descriptors };
         let wrs = [
             SendWr {
                 wr_id: 0,
@@ -191,7 +212,7 @@ impl Medium for Remote {
             },
             SendWr {
                 wr_id: IMMEDIATE,
-                op: SendOp::WriteWithImm(told, sequence),
+                op: SendOp::WriteWithImm(descriptor_addr, sequence),
                 payload: Payload::Inline(descriptor),
                 flags: SendFlags::SIGNALED_SOLICITED,
             },
@@ -202,12 +223,12 @@ impl Medium for Remote {
 
     fn overwrite(&mut self, offset: u64, bytes: &[u8]) {
         let ring = self.theirs[1];
-        let twin = &self.regions[RING];
-        twin.memory().write(offset as usize, bytes);
+        let staging = &self.regions[RING];
+        staging.memory().write(offset as usize, bytes);
         let write = SendWr {
             wr_id: 0,
             op: SendOp::Write(RemoteAddr { addr: ring.addr + offset, ..ring }),
-            payload: Payload::Sges(&[twin.sge(offset, bytes.len() as u32)]),
+            payload: Payload::Sges(&[staging.sge(offset, bytes.len() as u32)]),
             flags: SendFlags::default(),
         };
         self.qp.as_ref().unwrap().post_send(&[write]).unwrap();
@@ -236,7 +257,7 @@ impl Medium for Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RdmaRingModel {
     fn drop(&mut self) {
         if self.qp.is_some() {
             let _ = self.channel.disconnect(self.id);

@@ -7,7 +7,7 @@ use super::{DocumentError, Lb, calendar, ranges};
 /// Refuses calendars that are too short, and members of calendars that the document does not define.
 pub(super) fn check(of: &Lb) -> Result<(), DocumentError> {
     let problem = |problem| DocumentError::Text { lb: of.lb, problem };
-    let mut calendars: BTreeMap<u32, Slots> = BTreeMap::new();
+    let mut calendars: BTreeMap<u32, CalendarSlots> = BTreeMap::new();
     for epoch in &of.epochs {
         let slots = calendar::parse(&epoch.calendar)
             .map_err(|why| problem(format!("calendar of epoch {}: {why}", epoch.id)))?;
@@ -20,7 +20,7 @@ pub(super) fn check(of: &Lb) -> Result<(), DocumentError> {
         calendar.members.extend(slots.into_iter().flatten());
     }
     let mut gaps = Vec::new();
-    for (id, Slots { given, wanted, .. }) in &calendars {
+    for (id, CalendarSlots { given, wanted, .. }) in &calendars {
         if given < wanted {
             let missing = wanted - given;
             let slots: Vec<_> = (*given..*wanted).collect();
@@ -44,7 +44,7 @@ pub(super) fn check(of: &Lb) -> Result<(), DocumentError> {
 }
 
 #[derive(Default)]
-struct Slots {
+struct CalendarSlots {
     given: usize,
     wanted: usize,
     members: BTreeSet<u16>,

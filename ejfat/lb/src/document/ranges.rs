@@ -3,10 +3,10 @@
 /// Writes numbers such as `3, 7 to 9`. If there are more than 16 ranges, the rest is written as a count of numbers.
 pub(super) fn ranges(numbers: &[usize]) -> String {
     const MOST: usize = 16;
-    let mut told = Vec::new();
+    let mut texts = Vec::new();
     let mut rest = numbers.len();
     for run in numbers.chunk_by(|a, b| a + 1 == *b).take(MOST) {
-        told.push(match run {
+        texts.push(match run {
             [one] => one.to_string(),
             [first, .., last] => format!("{first} to {last}"),
             [] => continue,
@@ -14,7 +14,7 @@ pub(super) fn ranges(numbers: &[usize]) -> String {
         rest -= run.len();
     }
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    told.join(", ") + &more
+    texts.join(", ") + &more
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::{io, net::SocketAddr};
 use ejfat::wire::LbHeader;
 use roce_udp::socket::{RecvBatch, SendBatch};
 
-/// The size of the arena of a batch. The batch copies nothing, but it requires room for the longest datagram.
-pub(super) const ARENA: usize = 1 << 16;
+/// The bytes of a batch for copies. The batch copies nothing, but it requires room for the longest datagram.
+pub(super) const BATCH_BYTES: usize = 1 << 16;
 
 /// Clears the batch when it is dropped, so that no pointer stays in the batch.
 struct Cleared<'a>(&'a mut SendBatch);

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU64, time::Duration};
 
-use ejfat::lb::{Balancer, LbId, Rule, RuleKey, Rules};
+use ejfat::lb::{DataPlane, LbId, Rule, RuleKey, Rules};
 use proto::lb::v1::{self, tables_client::TablesClient};
 
 use naa_grpc::{Calls, Credentials};
@@ -14,7 +14,7 @@ use super::{
 use crate::{LbStage, TableSet, Ticks, When, message};
 
 /// The most bytes of an answer. Each load balancer of a SmartNIC may have its own sets, and each set may have full tables.
-const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::P4_COUNT * (1 + Balancer::MOST_STAGED);
+const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::P4_COUNT * (1 + DataPlane::MOST_STAGED);
 
 /// A connection to service `naa.lb.v1.Tables` of a data plane.
 pub struct Client {

@@ -16,8 +16,8 @@ const MOST_OF_TABLES: usize = 1 << 21;
 pub use client::Client;
 pub use connect::ClientError;
 pub use naa_grpc::{
-    BadToken, ClientTls, Credentials, CredentialsError, ServeError, Server, ServerTls, TlsError, TlsFailure,
-    check_token,
+    BadToken, ClientTls, Credentials, CredentialsError, GrpcServer, ServeError, ServerTls, TlsError,
+    TlsFailure, check_token,
 };
 pub use server::{Callers, serve, serve_to};
 pub use smartnic::{RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember};

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use naa_grpc::{Answer, Server, ServerTls, Settings, Token};
+use naa_grpc::{GrpcServer, GrpcServerConfig, HttpResponse, ServerTls, Token};
 use proto::{
     lb::v1::tables_server::{self, TablesServer},
     sn_p4::v2::smartnic_p4_server::{self, SmartnicP4Server},
@@ -16,8 +16,8 @@ use proto::{
 use tonic::{Status, body::Body};
 use tower_service::Service;
 
-use super::{MOST_OF_TABLES, ServeError, smartnic::Smartnic, tables::Tables};
-use crate::Plane;
+use super::{MOST_OF_TABLES, ServeError, smartnic::SmartNicService, tables::TablesService};
+use crate::SharedDataPlane;
 
 /// The most bytes of a message to the SmartNIC service: rules of all tables, each with the names of its table and
 /// action.
@@ -27,7 +27,7 @@ const MOST_OF_SMARTNIC: usize = 3 << 20;
 const MOST_STREAMS: u32 = 4;
 
 /// The most connections at a time, of all source networks together.
-const SEATS: usize = 32;
+const MOST_CONNECTIONS: usize = 32;
 
 /// Decides which callers may make requests.
 #[derive(Default)]
@@ -52,7 +52,11 @@ impl fmt::Debug for Callers {
 ///
 /// # Errors
 /// Fails for the reasons for which [`serve_to`] fails.
-pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
+pub fn serve(
+    address: SocketAddr,
+    plane: Arc<SharedDataPlane>,
+    token: Option<String>,
+) -> Result<GrpcServer, ServeError> {
     serve_to(Callers { token, ..Callers::default() }, address, plane)
 }
 
@@ -63,25 +67,30 @@ pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> R
 /// # Errors
 /// Fails if the address cannot be bound, no thread can be started, the token is not valid, or a file of certificates
 /// cannot be used.
-pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Result<Server, ServeError> {
+pub fn serve_to(
+    callers: Callers,
+    address: SocketAddr,
+    plane: Arc<SharedDataPlane>,
+) -> Result<GrpcServer, ServeError> {
     let Callers { token, permits, tls } = callers;
-    let services = Services::new(plane, Token::new(token)?);
-    let settings = Settings { seats: SEATS, streams: MOST_STREAMS, threads: 1, permits, tls };
-    naa_grpc::serve(settings, address, services)
+    let services = GrpcServices::new(plane, Token::new(token)?);
+    let (connections, streams, threads) = (MOST_CONNECTIONS, MOST_STREAMS, 1);
+    let config = GrpcServerConfig { connections, streams, threads, permits, tls };
+    naa_grpc::serve(config, address, services)
 }
 
 /// The service that a request is for.
 #[derive(Clone)]
-struct Services {
+struct GrpcServices {
     token: Token,
-    tables: TablesServer<Tables>,
-    smartnic: SmartnicP4Server<Smartnic>,
+    tables: TablesServer<TablesService>,
+    smartnic: SmartnicP4Server<SmartNicService>,
 }
 
-impl Services {
-    fn new(plane: Arc<Plane>, token: Token) -> Self {
-        let tables = TablesServer::new(Tables::new(plane.clone()));
-        let smartnic = SmartnicP4Server::new(Smartnic::new(plane));
+impl GrpcServices {
+    fn new(plane: Arc<SharedDataPlane>, token: Token) -> Self {
+        let tables = TablesServer::new(TablesService::new(plane.clone()));
+        let smartnic = SmartnicP4Server::new(SmartNicService::new(plane));
         Self {
             token,
             tables: tables.max_decoding_message_size(MOST_OF_TABLES),
@@ -90,10 +99,10 @@ impl Services {
     }
 }
 
-impl Service<http::Request<Body>> for Services {
-    type Response = Answer;
+impl Service<http::Request<Body>> for GrpcServices {
+    type Response = HttpResponse;
     type Error = Infallible;
-    type Future = tonic::codegen::BoxFuture<Answer, Infallible>;
+    type Future = tonic::codegen::BoxFuture<HttpResponse, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -110,8 +119,11 @@ impl Service<http::Request<Body>> for Services {
     }
 }
 
-impl Services {
-    fn answer(&mut self, request: http::Request<Body>) -> tonic::codegen::BoxFuture<Answer, Infallible> {
+impl GrpcServices {
+    fn answer(
+        &mut self,
+        request: http::Request<Body>,
+    ) -> tonic::codegen::BoxFuture<HttpResponse, Infallible> {
         let mut path = request.uri().path().split('/').skip(1);
         match path.next() {
             Some(tables_server::SERVICE_NAME) => self.tables.call(request),

@@ -7,50 +7,53 @@ use proto::lb::v1::{self, tables_server};
 use tonic::{Request, Response, Status};
 
 use crate::{
-    Plane, WriteError,
-    message::{Cause, MessageError},
+    SharedDataPlane, WriteError,
+    message::{FieldError, MessageError},
     requests::{self, RequestError},
 };
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct Tables {
-    plane: Arc<Plane>,
+pub(super) struct TablesService {
+    plane: Arc<SharedDataPlane>,
 }
 
-impl Tables {
-    pub(super) fn new(plane: Arc<Plane>) -> Self {
+impl TablesService {
+    pub(super) fn new(plane: Arc<SharedDataPlane>) -> Self {
         Self { plane }
     }
 }
 
 #[tonic::async_trait]
-impl tables_server::Tables for Tables {
-    async fn load(&self, request: Request<v1::LoadRequest>) -> Answer<v1::LoadReply> {
+impl tables_server::Tables for TablesService {
+    async fn load(&self, request: Request<v1::LoadRequest>) -> GrpcResult<v1::LoadReply> {
         requests::load(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn edit(&self, request: Request<v1::EditRequest>) -> Answer<v1::EditReply> {
+    async fn edit(&self, request: Request<v1::EditRequest>) -> GrpcResult<v1::EditReply> {
         requests::edit(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn get(&self, request: Request<v1::GetRequest>) -> Answer<v1::GetReply> {
+    async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::GetReply> {
         requests::get(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn get_counters(&self, request: Request<v1::GetCountersRequest>) -> Answer<v1::GetCountersReply> {
+    async fn get_counters(
+        &self,
+        request: Request<v1::GetCountersRequest>,
+    ) -> GrpcResult<v1::GetCountersReply> {
         Ok(Response::new(requests::counters(&self.plane, request.get_ref())))
     }
 
-    async fn stage(&self, request: Request<v1::StageRequest>) -> Answer<v1::StageReply> {
+    async fn stage(&self, request: Request<v1::StageRequest>) -> GrpcResult<v1::StageReply> {
         requests::stage(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn withdraw(&self, request: Request<v1::WithdrawRequest>) -> Answer<v1::WithdrawReply> {
+    async fn withdraw(&self, request: Request<v1::WithdrawRequest>) -> GrpcResult<v1::WithdrawReply> {
         requests::withdraw(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn get_ticks(&self, _: Request<v1::GetTicksRequest>) -> Answer<v1::GetTicksReply> {
+    async fn get_ticks(&self, _: Request<v1::GetTicksRequest>) -> GrpcResult<v1::GetTicksReply> {
         Ok(Response::new(requests::ticks(&self.plane)))
     }
 }
@@ -59,9 +62,9 @@ fn refused(error: RequestError) -> Status {
     let why = error.to_string();
     match error {
         RequestError::Message(MessageError { cause, .. }) => match cause {
-            Cause::Absent => Status::not_found(why),
-            Cause::Rule(RuleError::Exists(_)) => Status::already_exists(why),
-            Cause::Rule(RuleError::Full { .. }) => Status::resource_exhausted(why),
+            FieldError::Absent => Status::not_found(why),
+            FieldError::Rule(RuleError::Exists(_)) => Status::already_exists(why),
+            FieldError::Rule(RuleError::Full { .. }) => Status::resource_exhausted(why),
             _ => Status::invalid_argument(why),
         },
         RequestError::Write(

@@ -8,7 +8,7 @@ use ejfat::{
 };
 use proto::lb::v1::{self, key::Key as KeyKind, member::Action, rule::Rule as RuleKind};
 
-use super::{Cause, MessageError};
+use super::{FieldError, MessageError};
 
 type Result<T> = std::result::Result<T, MessageError>;
 
@@ -17,7 +17,7 @@ type Result<T> = std::result::Result<T, MessageError>;
 /// # Errors
 /// Fails with the first field that is missing or out of range.
 pub fn rule(message: &v1::Rule) -> Result<Rule> {
-    let kind = message.rule.as_ref().ok_or_else(|| MessageError::new("rule", Cause::Missing))?;
+    let kind = message.rule.as_ref().ok_or_else(|| MessageError::new("rule", FieldError::Missing))?;
     Ok(match kind {
         RuleKind::Destination(it) => Rule::Destination {
             address: address("destination.address", &it.address)?,
@@ -55,7 +55,7 @@ pub fn rule(message: &v1::Rule) -> Result<Rule> {
 /// # Errors
 /// Fails with the first field that is missing or out of range.
 pub fn key(message: &v1::Key) -> Result<RuleKey> {
-    let kind = message.key.as_ref().ok_or_else(|| MessageError::new("key", Cause::Missing))?;
+    let kind = message.key.as_ref().ok_or_else(|| MessageError::new("key", FieldError::Missing))?;
     Ok(match kind {
         KeyKind::Destination(it) => {
             RuleKey::Destination { address: address("destination.address", &it.address)? }
@@ -81,13 +81,13 @@ pub fn key(message: &v1::Key) -> Result<RuleKey> {
 
 fn narrow<T: TryFrom<u32> + Into<u32> + Copy>(field: &str, value: u32, most: T) -> Result<T> {
     let fits = T::try_from(value).ok().filter(|_| value <= most.into());
-    fits.ok_or_else(|| MessageError::new(field, Cause::TooHigh { value, most: most.into() }))
+    fits.ok_or_else(|| MessageError::new(field, FieldError::TooHigh { value, most: most.into() }))
 }
 
 /// Reads the number of a load balancer. `field` is the name of the field, for the error.
 ///
 /// # Errors
-/// Fails with [`Cause::TooHigh`] if there is no load balancer with the number `value`.
+/// Fails with [`FieldError::TooHigh`] if there is no load balancer with the number `value`.
 pub fn lb(field: &str, value: u32) -> Result<LbId> {
     let id = narrow(field, value, (LbId::COUNT - 1) as u8)?;
     LbId::new(id).map_err(|error| MessageError::new(field, error))
@@ -96,7 +96,7 @@ pub fn lb(field: &str, value: u32) -> Result<LbId> {
 fn address(field: &str, octets: &[u8]) -> Result<IpAddr> {
     let v4 = || Some(<[u8; 4]>::try_from(octets).ok()?.into());
     let v6 = || Some(<[u8; 16]>::try_from(octets).ok()?.into());
-    v4().or_else(v6).ok_or_else(|| MessageError::new(field, Cause::Address(octets.len())))
+    v4().or_else(v6).ok_or_else(|| MessageError::new(field, FieldError::Address(octets.len())))
 }
 
 fn ticks(first: u64, length: u32) -> Result<TickPrefix> {
@@ -108,13 +108,15 @@ fn ip(value: i32) -> Result<IpVersion> {
     match v1::IpVersion::try_from(value) {
         Ok(v1::IpVersion::IpVersion4) => Ok(IpVersion::V4),
         Ok(v1::IpVersion::IpVersion6) => Ok(IpVersion::V6),
-        Ok(v1::IpVersion::Unspecified) | Err(_) => Err(MessageError::new("member.ip", Cause::Value(value))),
+        Ok(v1::IpVersion::Unspecified) | Err(_) => {
+            Err(MessageError::new("member.ip", FieldError::Value(value)))
+        }
     }
 }
 
 fn member(message: &v1::Member) -> Result<Member> {
     match &message.action {
-        None => Err(MessageError::new("member.action", Cause::Missing)),
+        None => Err(MessageError::new("member.action", FieldError::Missing)),
         Some(Action::Forward(it)) => Ok(Member::Forward(Forward {
             mac: mac(&it.mac)?,
             address: address("member.forward.address", &it.address)?,
@@ -125,7 +127,9 @@ fn member(message: &v1::Member) -> Result<Member> {
         Some(Action::Drop(cause)) => match v1::Drop::try_from(*cause) {
             Ok(v1::Drop::SoftEvicted) => Ok(Member::SoftEvicted),
             Ok(v1::Drop::Deregistered) => Ok(Member::Deregistered),
-            Ok(v1::Drop::Unspecified) | Err(_) => Err(MessageError::new("member.drop", Cause::Value(*cause))),
+            Ok(v1::Drop::Unspecified) | Err(_) => {
+                Err(MessageError::new("member.drop", FieldError::Value(*cause)))
+            }
         },
     }
 }
@@ -135,7 +139,7 @@ fn mac(octets: &[u8]) -> Result<Option<[u8; 6]>> {
         return Ok(None);
     }
     let mac =
-        octets.try_into().map_err(|_| MessageError::new("member.forward.mac", Cause::Mac(octets.len())));
+        octets.try_into().map_err(|_| MessageError::new("member.forward.mac", FieldError::Mac(octets.len())));
     mac.map(Some)
 }
 

@@ -1,11 +1,11 @@
 //! Data planes for tests, on the engine that a variable names.
 
 use ejfat::lb::Rules;
-use ejfat_lb::Plane;
+use ejfat_lb::SharedDataPlane;
 
 /// A data plane on the engine that `NAA_LB_ENGINE` names: `software`, which is also that without the variable, or `rtl`.
-pub(crate) fn new_plane(rules: Rules, seed: u64) -> Plane {
-    let plane = Plane::new(rules, seed);
+pub(crate) fn new_plane(rules: Rules, seed: u64) -> SharedDataPlane {
+    let plane = SharedDataPlane::new(rules, seed);
     match std::env::var("NAA_LB_ENGINE").as_deref() {
         Err(_) | Ok("software") => plane,
         Ok("rtl") => {

@@ -20,14 +20,14 @@ use tokio::sync::oneshot;
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport};
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-type Answer<T> = Result<Response<Answers<T>>, Status>;
+type GrpcStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type GrpcResult<T> = Result<Response<GrpcStream<T>>, Status>;
 
 /// What it says to a rule that is inserted or deleted. `None`: nothing, for ever.
 pub(crate) type Verdict = dyn Fn(&TableRule) -> Option<ErrorCode> + Send + Sync;
 
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct AgentLog {
     /// Requests, as bytes.
     pub(crate) requests: Vec<Vec<u8>>,
     /// What calls had in the header `grpc-timeout`.
@@ -38,14 +38,14 @@ pub(crate) struct Told {
 
 #[derive(Clone)]
 struct Agent {
-    told: Arc<Mutex<Told>>,
+    log: Arc<Mutex<AgentLog>>,
     verdict: Arc<Verdict>,
     stats: Stats,
 }
 
 pub(crate) struct Card {
     pub(crate) address: SocketAddr,
-    pub(crate) told: Arc<Mutex<Told>>,
+    pub(crate) log: Arc<Mutex<AgentLog>>,
     /// Ends it when it is dropped.
     _stop: oneshot::Sender<()>,
 }
@@ -55,8 +55,8 @@ impl Card {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let told = Arc::default();
-        let agent = Agent { told: Arc::clone(&told), verdict, stats };
+        let log = Arc::default();
+        let agent = Agent { log: Arc::clone(&log), verdict, stats };
         let (stop, stopped) = oneshot::channel::<()>();
         thread::spawn(move || {
             crate::grpc_common::runtime().block_on(async {
@@ -69,29 +69,29 @@ impl Card {
                 serving.abort();
             });
         });
-        Self { address, told, _stop: stop }
+        Self { address, log, _stop: stop }
     }
 }
 
-fn one<T: Send + 'static>(answer: T) -> Answer<T> {
+fn one<T: Send + 'static>(answer: T) -> GrpcResult<T> {
     Ok(Response::new(Box::pin(tokio_stream::iter([Ok(answer)]))))
 }
 
 impl Agent {
     fn note<T>(&self, request: &Request<T>) {
         let timeout = request.metadata().get("grpc-timeout").map(|timeout| timeout.to_str().unwrap().into());
-        self.told.lock().unwrap().timeouts.extend(timeout);
+        self.log.lock().unwrap().timeouts.extend(timeout);
     }
 
     fn rules(&self, request: &BatchRequest) -> Option<ErrorCode> {
-        let mut told = self.told.lock().unwrap();
-        told.requests.push(request.encode_to_vec());
+        let mut log = self.log.lock().unwrap();
+        log.requests.push(request.encode_to_vec());
         let Some(batch_request::Item::TableRule(request)) = &request.item else {
             return Some(ErrorCode::EcUnknownBatchRequest);
         };
         for rule in &request.rules {
             match (self.verdict)(rule)? {
-                ErrorCode::EcOk => told.made += 1,
+                ErrorCode::EcOk => log.made += 1,
                 code => return Some(code),
             }
         }
@@ -101,18 +101,18 @@ impl Agent {
 
 #[tonic::async_trait]
 impl SmartnicP4 for Agent {
-    type BatchStream = Answers<BatchResponse>;
-    type GetDeviceInfoStream = Answers<DeviceInfoResponse>;
-    type GetPipelineStatsStream = Answers<PipelineStatsResponse>;
-    type ClearPipelineStatsStream = Answers<PipelineStatsResponse>;
-    type ClearTableStream = Answers<TableResponse>;
-    type InsertTableRuleStream = Answers<TableRuleResponse>;
-    type DeleteTableRuleStream = Answers<TableRuleResponse>;
-    type GetStatsStream = Answers<StatsResponse>;
-    type GetServerStatusStream = Answers<ServerStatusResponse>;
+    type BatchStream = GrpcStream<BatchResponse>;
+    type GetDeviceInfoStream = GrpcStream<DeviceInfoResponse>;
+    type GetPipelineStatsStream = GrpcStream<PipelineStatsResponse>;
+    type ClearPipelineStatsStream = GrpcStream<PipelineStatsResponse>;
+    type ClearTableStream = GrpcStream<TableResponse>;
+    type InsertTableRuleStream = GrpcStream<TableRuleResponse>;
+    type DeleteTableRuleStream = GrpcStream<TableRuleResponse>;
+    type GetStatsStream = GrpcStream<StatsResponse>;
+    type GetServerStatusStream = GrpcStream<ServerStatusResponse>;
 
     /// Answers nothing at all before it has the first request, as the firmware's.
-    async fn batch(&self, request: Request<Streaming<BatchRequest>>) -> Answer<BatchResponse> {
+    async fn batch(&self, request: Request<Streaming<BatchRequest>>) -> GrpcResult<BatchResponse> {
         self.note(&request);
         let agent = self.clone();
         let mut requests = request.into_inner();
@@ -134,43 +134,46 @@ impl SmartnicP4 for Agent {
         Ok(Response::new(Box::pin(answers)))
     }
 
-    async fn clear_table(&self, request: Request<TableRequest>) -> Answer<TableResponse> {
+    async fn clear_table(&self, request: Request<TableRequest>) -> GrpcResult<TableResponse> {
         self.note(&request);
-        self.told.lock().unwrap().requests.push(request.into_inner().encode_to_vec());
+        self.log.lock().unwrap().requests.push(request.into_inner().encode_to_vec());
         one(TableResponse { error_code: ErrorCode::EcOk.into(), ..Default::default() })
     }
 
     async fn get_pipeline_stats(
         &self,
         request: Request<PipelineStatsRequest>,
-    ) -> Answer<PipelineStatsResponse> {
+    ) -> GrpcResult<PipelineStatsResponse> {
         self.note(&request);
-        self.told.lock().unwrap().requests.push(request.into_inner().encode_to_vec());
+        self.log.lock().unwrap().requests.push(request.into_inner().encode_to_vec());
         let stats = Some(self.stats.clone());
         one(PipelineStatsResponse { error_code: ErrorCode::EcOk.into(), stats, ..Default::default() })
     }
 
-    async fn clear_pipeline_stats(&self, _: Request<PipelineStatsRequest>) -> Answer<PipelineStatsResponse> {
+    async fn clear_pipeline_stats(
+        &self,
+        _: Request<PipelineStatsRequest>,
+    ) -> GrpcResult<PipelineStatsResponse> {
         Err(Status::unimplemented("not here"))
     }
 
-    async fn get_device_info(&self, _: Request<DeviceInfoRequest>) -> Answer<DeviceInfoResponse> {
+    async fn get_device_info(&self, _: Request<DeviceInfoRequest>) -> GrpcResult<DeviceInfoResponse> {
         Err(Status::unimplemented("not here"))
     }
 
-    async fn insert_table_rule(&self, _: Request<TableRuleRequest>) -> Answer<TableRuleResponse> {
+    async fn insert_table_rule(&self, _: Request<TableRuleRequest>) -> GrpcResult<TableRuleResponse> {
         Err(Status::unimplemented("not here"))
     }
 
-    async fn delete_table_rule(&self, _: Request<TableRuleRequest>) -> Answer<TableRuleResponse> {
+    async fn delete_table_rule(&self, _: Request<TableRuleRequest>) -> GrpcResult<TableRuleResponse> {
         Err(Status::unimplemented("not here"))
     }
 
-    async fn get_stats(&self, _: Request<StatsRequest>) -> Answer<StatsResponse> {
+    async fn get_stats(&self, _: Request<StatsRequest>) -> GrpcResult<StatsResponse> {
         Err(Status::unimplemented("not here"))
     }
 
-    async fn get_server_status(&self, _: Request<ServerStatusRequest>) -> Answer<ServerStatusResponse> {
+    async fn get_server_status(&self, _: Request<ServerStatusRequest>) -> GrpcResult<ServerStatusResponse> {
         Err(Status::unimplemented("not here"))
     }
 }

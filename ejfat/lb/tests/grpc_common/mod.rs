@@ -16,8 +16,8 @@ use ejfat::{
     wire::{LbHeader, Select},
 };
 use ejfat_lb::{
-    Plane,
-    grpc::{Server, serve},
+    SharedDataPlane,
+    grpc::{GrpcServer, serve},
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -30,7 +30,7 @@ pub(crate) fn lb() -> LbId {
     LbId::new(3).unwrap()
 }
 
-pub(crate) fn start(token: Option<&str>) -> (Arc<Plane>, Server) {
+pub(crate) fn start(token: Option<&str>) -> (Arc<SharedDataPlane>, GrpcServer) {
     let plane = Arc::new(new_plane(Rules::default(), 1));
     let loopback: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let server = serve(loopback, plane.clone(), token.map(str::to_owned)).unwrap();
@@ -64,14 +64,14 @@ pub(crate) fn rules_to(id: u16) -> Rules {
     rules
 }
 
-pub(crate) fn route(plane: &Plane, tick: u64) -> Result<Route, DropCause> {
+pub(crate) fn route(plane: &SharedDataPlane, tick: u64) -> Result<Route, DropCause> {
     let header = LbHeader { select: Select::V2 { entropy: 5 }, protocol: 1, tick };
     let datagram = [&header.encode()[..], &[0; 100]].concat();
     plane.path().route(LB, SENDER, &datagram)
 }
 
 /// Which member an event's segments go to.
-pub(crate) fn routed(plane: &Plane, tick: u64) -> Result<u16, DropCause> {
+pub(crate) fn routed(plane: &SharedDataPlane, tick: u64) -> Result<u16, DropCause> {
     route(plane, tick).map(|route| route.member)
 }
 
@@ -79,6 +79,6 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-pub(crate) async fn channel(server: &Server) -> Channel {
+pub(crate) async fn channel(server: &GrpcServer) -> Channel {
     Endpoint::from_shared(format!("http://{}", server.address())).unwrap().connect().await.unwrap()
 }

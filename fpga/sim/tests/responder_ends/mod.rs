@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use naa_fpga::{Device, Model, Rates};
 use roce::{
-    model::{self, Answer, Decision, Placed, Receive},
+    model::{self, Decision, PayloadLocation, Receive, Response},
     psn::Psn,
     wire::{Aeth, Reth},
 };
@@ -36,12 +36,12 @@ pub(crate) struct Ends {
     rates: [Rates; 2],
     pub(crate) requests: VecDeque<Request>,
     is_offering: bool,
-    pub(crate) decisions: Vec<Seen>,
+    pub(crate) decisions: Vec<DecisionOutput>,
 }
 
 /// What the module said.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct DecisionOutput {
     pub(crate) qp: u32,
     pub(crate) decision: Decision,
     pub(crate) duplicate: bool,
@@ -53,31 +53,31 @@ impl Ends {
         Self { rates, requests: VecDeque::new(), is_offering: false, decisions: Vec::new() }
     }
 
-    fn seen(model: &Model) -> Seen {
+    fn output(model: &Model) -> DecisionOutput {
         let get = |name: &str| model.get(model.port(name));
-        let place = model::Place {
+        let place = model::MemoryLocation {
             slot: get("decision_slot") as u32,
             generation: untag(get("decision_generation") as u32),
             offset: get("decision_offset"),
         };
         let (psn, msn) = (Psn::new(get("decision_psn") as u32), get("decision_msn") as u32);
         let length = get("decision_length") as u32;
-        let answer = match get("decision_reply") {
+        let response = match get("decision_reply") {
             0 => None,
-            1 => Some(Answer::Ack { psn, syndrome: syndrome(get("decision_syndrome") as u8), msn }),
-            reply => Some(Answer::Read {
+            1 => Some(Response::Ack { psn, syndrome: syndrome(get("decision_syndrome") as u8), msn }),
+            reply => Some(Response::Read {
                 psn,
                 packets: get("decision_packets") as u32,
                 msn,
                 source: (length > 0).then_some(place),
                 length,
-                again: reply == 3,
+                repeated: reply == 3,
             }),
         };
         let placed = match get("decision_place") {
             0 => None,
-            1 => Some(Placed::Region(place)),
-            _ => Some(Placed::Receive(place.offset)),
+            1 => Some(PayloadLocation::Region(place)),
+            _ => Some(PayloadLocation::Receive(place.offset)),
         };
         let receive = match get("decision_completion") {
             0 => None,
@@ -86,9 +86,9 @@ impl Ends {
             _ => Some(Receive::Failed),
         };
         let failed = get("decision_failed") == 1;
-        Seen {
+        DecisionOutput {
             qp: get("decision_qp") as u32,
-            decision: Decision { answer, placed, receive, failed, reads_dropped: 0 },
+            decision: Decision { response, placed, receive, failed, reads_dropped: 0 },
             duplicate: get("decision_duplicate") == 1,
             gap: get("decision_gap") == 1,
         }
@@ -131,7 +131,7 @@ impl Device for Ends {
             self.requests.pop_front();
         }
         if is_handed("decision_valid", "decision_ready") {
-            self.decisions.push(Self::seen(model));
+            self.decisions.push(Self::output(model));
         }
     }
 }

@@ -11,8 +11,8 @@ use super::{
     staged::{self, Staged},
 };
 use crate::{
-    arena::Reservation,
-    call::{Failure, Purse, Stop},
+    call::{CallFailure, ScratchQuota, Stop},
+    memory_budget::Reservation,
 };
 
 /// The number of complex numbers that are processed between two calls of [`Stop::check`].
@@ -40,16 +40,16 @@ impl Chirp {
     /// Makes the tables of a transform of `n` numbers.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
         n: usize,
         factors: [usize; 2],
         direction: FftDirection,
-        purse: Purse<'_>,
-    ) -> Result<Self, Failure> {
-        let paid = purse.reserve(roots::table_bytes(2 * n) as u64)?;
-        let staged = Staged::new(factors, FftDirection::Forward, purse)?;
-        Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
+        quota: ScratchQuota<'_>,
+    ) -> Result<Self, CallFailure> {
+        let charge = quota.reserve(roots::table_bytes(2 * n) as u64)?;
+        let staged = Staged::new(factors, FftDirection::Forward, quota)?;
+        Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: charge })
     }
 
     /// Transforms `input` and stores the result in `output`. If `input` is `None`, the method transforms `output` in
@@ -65,7 +65,7 @@ impl Chirp {
         [signal, kernel]: [&mut [Complex64]; 2],
         work: &mut [Complex64],
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         let length = signal.len();
         let from = input.unwrap_or(output);
         let parts = signal.chunks_mut(STRIPE).zip(from.chunks(STRIPE));

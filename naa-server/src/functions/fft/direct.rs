@@ -6,8 +6,8 @@ use rustfft::{Fft, FftDirection, num_complex::Complex64};
 
 use super::{NUMBER, plan};
 use crate::{
-    arena::Reservation,
-    call::{Failure, Purse},
+    call::{CallFailure, ScratchQuota},
+    memory_budget::Reservation,
 };
 
 /// The length of the longest transform that rustfft computes as a whole. A transform whose length is a prime number
@@ -53,9 +53,13 @@ impl Direct {
     /// Makes the tables of a transform of `len` numbers.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
-    pub(super) fn new(len: usize, direction: FftDirection, purse: Purse<'_>) -> Result<Self, Failure> {
-        let tables = purse.reserve_for_library(table_bytes(len))?;
+    /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(
+        len: usize,
+        direction: FftDirection,
+        quota: ScratchQuota<'_>,
+    ) -> Result<Self, CallFailure> {
+        let tables = quota.reserve_for_library(table_bytes(len))?;
         Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
@@ -63,11 +67,11 @@ impl Direct {
     /// longer than an allocation from the heap.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if there is not enough memory.
-    pub(super) fn scratch(&self) -> Result<Vec<Complex64>, Failure> {
+    /// Fails with [`CallFailure::OverLimit`] if there is not enough memory.
+    pub(super) fn scratch(&self) -> Result<Vec<Complex64>, CallFailure> {
         let len = self.fft.get_inplace_scratch_len();
         let mut scratch = Vec::new();
-        scratch.try_reserve_exact(len).map_err(|error| Failure::OverLimit {
+        scratch.try_reserve_exact(len).map_err(|error| CallFailure::OverLimit {
             needed: (len * NUMBER) as u64,
             why: format!("{error}; give the call less to do").into(),
         })?;

@@ -2,7 +2,7 @@
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
-use crate::call::Failure;
+use crate::call::CallFailure;
 
 /// The roots of unity e^(-2πi r/order) for any r below `order`, or their conjugates for the inverse direction. Each
 /// root is the product of an element of `high` and an element of `low`. The tables `high` and `low` each have about as
@@ -32,12 +32,12 @@ impl Roots {
     /// Makes the tables for the roots of unity of order `order`.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
-    pub(super) fn new(order: usize, direction: FftDirection) -> Result<Self, Failure> {
+    /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(order: usize, direction: FftDirection) -> Result<Self, CallFailure> {
         let (bits, low, high) = split(order);
         let table = |len: usize, step: usize| {
             let mut table = Vec::new();
-            table.try_reserve_exact(len).map_err(|error| Failure::OverLimit {
+            table.try_reserve_exact(len).map_err(|error| CallFailure::OverLimit {
                 needed: table_bytes(order) as u64,
                 why: format!("{error}; give the call less to do").into(),
             })?;

@@ -13,8 +13,8 @@ use super::{
     roots::{self, Roots},
 };
 use crate::{
-    arena::Reservation,
-    call::{Failure, Purse, Stop},
+    call::{CallFailure, ScratchQuota, Stop},
+    memory_budget::Reservation,
 };
 
 /// The maximum number of complex numbers in a stripe, unless the columns or rows are long. A stripe consists of whole
@@ -73,21 +73,21 @@ impl Staged {
     /// Makes the tables of a transform.
     ///
     /// # Errors
-    /// Fails with [`Failure::OverLimit`] if there is no memory for the tables.
+    /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(
         [column, row]: [usize; 2],
         direction: FftDirection,
-        purse: Purse<'_>,
-    ) -> Result<Self, Failure> {
+        quota: ScratchQuota<'_>,
+    ) -> Result<Self, CallFailure> {
         let order = column * row;
-        let paid = purse.reserve(roots::table_bytes(order) as u64)?;
+        let charge = quota.reserve(roots::table_bytes(order) as u64)?;
         Ok(Self {
             column,
             row,
-            columns: Direct::new(column, direction, purse)?,
-            rows: Direct::new(row, direction, purse)?,
+            columns: Direct::new(column, direction, quota)?,
+            rows: Direct::new(row, direction, quota)?,
             roots: Roots::new(order, direction)?,
-            _roots: paid,
+            _roots: charge,
         })
     }
 
@@ -103,7 +103,7 @@ impl Staged {
         between: &mut [Complex64],
         work: &mut [Complex64],
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         let (buffer, scratch) = self.split(work);
         let (count, pitch) = stripe(self.column);
         for first in (0..self.row).step_by(count) {
@@ -147,7 +147,7 @@ impl Staged {
         data: &mut [Complex64],
         work: &mut [Complex64],
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         self.each_column(data, work, stop, |staged, at, column, scratch| {
             staged.columns.in_place(column, scratch);
             staged.turn(at, column);
@@ -165,7 +165,7 @@ impl Staged {
         data: &mut [Complex64],
         work: &mut [Complex64],
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         self.each_row(data, work, stop)?;
         self.each_column(data, work, stop, |staged, at, column, scratch| {
             staged.turn(at, column);
@@ -179,7 +179,7 @@ impl Staged {
         work: &mut [Complex64],
         stop: &Stop,
         step: impl Fn(&Self, usize, &mut [Complex64], &mut [Complex64]),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         let (buffer, scratch) = self.split(work);
         let (count, pitch) = stripe(self.column);
         for first in (0..self.row).step_by(count) {
@@ -194,7 +194,12 @@ impl Staged {
         Ok(())
     }
 
-    fn each_row(&self, data: &mut [Complex64], work: &mut [Complex64], stop: &Stop) -> Result<(), Failure> {
+    fn each_row(
+        &self,
+        data: &mut [Complex64],
+        work: &mut [Complex64],
+        stop: &Stop,
+    ) -> Result<(), CallFailure> {
         let (_, scratch) = self.split(work);
         for rows in data.chunks_mut(stripe(self.row).0 * self.row) {
             stop.check()?;

@@ -4,7 +4,7 @@
 //! sorted by the standard library.
 
 use crate::{
-    call::{Failure, Stop},
+    call::{CallFailure, Stop},
     functions::pieces::touch,
 };
 
@@ -49,7 +49,7 @@ impl Key for i64 {
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop. After an error, `data` has the same elements as
 /// before, but their order is unspecified.
-pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
+pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), CallFailure> {
     stop.check()?;
     if data.len() <= SMALL {
         data.sort_unstable();
@@ -90,7 +90,7 @@ enum Ordered {
     },
 }
 
-fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
+fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, CallFailure> {
     let first = data.first().map_or(0, |first| first.bits());
     let (mut up, mut down, mut differing) = (true, true, 0);
     for (at, piece) in data.chunks(STRIDE).enumerate() {
@@ -111,7 +111,7 @@ fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
 /// Moves each element of `data` into the bucket whose number is in the bits `shift` to `shift` + 7 of the element. All
 /// elements of `data` must have equal bits from bit `shift` + 8 on. Returns, for each bucket, the index in `data` after
 /// the last element of the bucket.
-fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
+fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], CallFailure> {
     let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
     let mut counts = [0_usize; BUCKETS];
     for piece in data.chunks(STRIDE) {
@@ -124,7 +124,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
         sum
     });
     let mut next: [usize; BUCKETS] = std::array::from_fn(|at| ends[at] - counts[at]);
-    let (mut steps, mut next_look) = (0, STRIDE);
+    let (mut steps, mut next_check) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
             // The element `held` is put into its bucket and replaces an element of that bucket, which becomes the next
@@ -136,8 +136,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
                 next[its] += 1;
                 its = bucket(held);
                 steps += 1;
-                if steps >= next_look {
-                    next_look = steps + STRIDE;
+                if steps >= next_check {
+                    next_check = steps + STRIDE;
                     if let Err(why) = stop.check() {
                         // The held element is stored in the place that is still free, so that no element is lost.
                         data[next[at]] = held;
@@ -148,8 +148,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
             data[next[at]] = held;
             next[at] += 1;
             steps += 1;
-            if steps >= next_look {
-                next_look = steps + STRIDE;
+            if steps >= next_check {
+                next_check = steps + STRIDE;
                 stop.check()?;
             }
         }
@@ -162,7 +162,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
+pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), CallFailure> {
     let (front, back) = data.split_at_mut(data.len() / 2);
     // If the number of elements is odd, the middle element stays in its place.
     for (front, back) in front.chunks_mut(STRIDE).zip(back.rchunks_mut(STRIDE)) {

@@ -2,7 +2,7 @@
 
 use ::zstd::zstd_safe;
 
-use crate::call::{Failure, Stop};
+use crate::call::{CallFailure, Stop};
 
 /// The maximum number of bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
@@ -23,17 +23,17 @@ pub(super) struct Frame {
     pub(super) is_skippable: bool,
 }
 
-pub(super) fn broken() -> Failure {
-    Failure::Input("not a sequence of whole zstd frames".into())
+pub(super) fn broken() -> CallFailure {
+    CallFailure::Input("not a sequence of whole zstd frames".into())
 }
 
 impl Frame {
     /// Reads the headers of the first frame of `data`.
     ///
     /// # Errors
-    /// Fails with [`Failure::Input`] if `data` does not begin with a whole frame, or with the error of [`Stop::check`]
-    /// if the call should stop.
-    pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, Failure> {
+    /// Fails with [`CallFailure::Input`] if `data` does not begin with a whole frame, or with the error of
+    /// [`Stop::check`] if the call should stop.
+    pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, CallFailure> {
         let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
         let magic = word(0).ok_or_else(broken)?;
         if magic & !15 == SKIPPABLE {
@@ -79,9 +79,9 @@ impl Frame {
 /// does not fit in a `u64`.
 ///
 /// # Errors
-/// Fails with [`Failure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`] if
-/// the call should stop.
-pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
+/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`]
+/// if the call should stop.
+pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
     let mut sum = Some(0_u64);
     let mut read = 0;
     loop {

@@ -1,42 +1,42 @@
 //! Tests of how the schedule divides the time of the pool threads among source networks.
 
 use super::{
-    tests::{MS, SETTINGS, fill, peer},
+    tests::{CONFIG, MS, fill, peer},
     *,
 };
 
 #[test]
 fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
-    let mut schedule = Schedule::new(SETTINGS);
+    let mut schedule = Schedule::new(CONFIG);
     fill(&mut schedule, peer(1), 0..6);
     let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
-    assert_eq!(first, [TaskId(0), TaskId(1)]);
+    assert_eq!(first, [CallId(0), CallId(1)]);
     // While all pool threads compute for the first source network, the first call of the second source network gets an
     // extra thread, and the second call of the second source network waits.
     fill(&mut schedule, peer(2), 10..12);
-    assert_eq!((schedule.next(), schedule.next()), (Some(TaskId(10)), None));
+    assert_eq!((schedule.next(), schedule.next()), (Some(CallId(10)), None));
     // After a call of the first source network ends, each source network has one running call, so no other call starts.
     schedule.finished(peer(1), 100 * MS);
     assert_eq!(schedule.next(), None);
     // After the running call of the second source network ends, the waiting call of this source network gets a pool
     // thread.
     schedule.finished(peer(2), MS);
-    assert_eq!(schedule.next(), Some(TaskId(11)));
+    assert_eq!(schedule.next(), Some(CallId(11)));
 }
 
 #[test]
 fn peers_that_want_all_get_equal_time_whatever_their_calls_take() {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 1000, ..CONFIG });
     let (mut now, mut served, mut id) = (Duration::ZERO, [Duration::ZERO; 3], 0);
     let takes = [MS, 7 * MS, 40 * MS];
     while now < Duration::from_secs(60) {
         for number in 0..3 {
             while schedule.calls(peer(number)).waiting < 2 {
-                assert_eq!(schedule.admit(peer(number), TaskId(id * 3 + u64::from(number)), 0), Ok(None));
+                assert_eq!(schedule.admit(peer(number), CallId(id * 3 + u64::from(number)), 0), Ok(None));
                 id += 1;
             }
         }
-        let TaskId(next) = schedule.next().unwrap();
+        let CallId(next) = schedule.next().unwrap();
         let number = (next % 3) as usize;
         now += takes[number];
         served[number] += takes[number];
@@ -49,7 +49,7 @@ fn peers_that_want_all_get_equal_time_whatever_their_calls_take() {
 
 #[test]
 fn a_peer_that_stays_away_saves_up_no_time() {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, ..CONFIG });
     fill(&mut schedule, peer(1), 0..10);
     for _ in 0..4 {
         schedule.next().unwrap();
@@ -58,7 +58,7 @@ fn a_peer_that_stays_away_saves_up_no_time() {
     fill(&mut schedule, peer(2), 20..30);
     let order: Vec<_> = (0..4)
         .map(|_| {
-            let TaskId(id) = schedule.next().unwrap();
+            let CallId(id) = schedule.next().unwrap();
             schedule.finished(peer(if id < 20 { 1 } else { 2 }), 1000 * MS);
             id >= 20
         })
@@ -68,12 +68,12 @@ fn a_peer_that_stays_away_saves_up_no_time() {
 
 #[test]
 fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 100, ..CONFIG });
     let (long, short) = (peer(1), peer(2));
     let (mut id, mut served) = (0, [Duration::ZERO; 2]);
-    let mut admit = |schedule: &mut Schedule, of: Peer| {
+    let mut admit = |schedule: &mut Schedule, of: SourceNetwork| {
         id += 2;
-        assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
+        assert_eq!(schedule.admit(of, CallId(id + u64::from(of == short)), 0), Ok(None));
     };
     // The source network `long` has one call at a time: it makes its next call when the call before is finished.
     admit(&mut schedule, long);
@@ -85,7 +85,7 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
         if schedule.calls(long).waiting == 0 {
             admit(&mut schedule, long);
         }
-        let TaskId(next) = schedule.next().unwrap();
+        let CallId(next) = schedule.next().unwrap();
         let (of, time, at) = if next % 2 == 1 { (short, MS, 0) } else { (long, 1000 * MS, 1) };
         served[at] += time;
         schedule.finished(of, time);
@@ -96,24 +96,24 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
 /// Simulates 20 s of one pool thread, and returns the time for which `honest` was served. Other source networks always
 /// have `outstanding` unfinished calls, and these calls come in turn from `strangers` addresses. `honest` sends its
 /// next call when its previous call is finished.
-fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
+fn time_of(honest: SourceNetwork, strangers: u32, outstanding: usize) -> Duration {
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 1000, ..CONFIG });
     let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);
     let mut of = BTreeMap::new();
     for _ in 0..20_000 {
         while present < outstanding {
             next = (next + 1) % strangers;
             id += 1;
-            assert_eq!(schedule.admit(peer(100 + next), TaskId(id), 0), Ok(None));
+            assert_eq!(schedule.admit(peer(100 + next), CallId(id), 0), Ok(None));
             of.insert(id, peer(100 + next));
             present += 1;
         }
         if schedule.calls(honest).waiting == 0 {
             id += 1;
-            assert_eq!(schedule.admit(honest, TaskId(id), 0), Ok(None));
+            assert_eq!(schedule.admit(honest, CallId(id), 0), Ok(None));
             of.insert(id, honest);
         }
-        let TaskId(ran) = schedule.next().unwrap();
+        let CallId(ran) = schedule.next().unwrap();
         let ran = of.remove(&ran).unwrap();
         if ran == honest {
             time += MS
@@ -135,7 +135,7 @@ fn calls_from_ever_other_addresses_do_not_starve_a_peer() {
 
 #[test]
 fn an_abandoned_call_gives_nobody_a_lead() {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 100, ..CONFIG });
     fill(&mut schedule, peer(1), 0..1);
     schedule.next().unwrap();
     schedule.gave_up(peer(1), MS);
@@ -147,7 +147,7 @@ fn an_abandoned_call_gives_nobody_a_lead() {
                 fill(&mut schedule, of, 10 + 2 * id + at as u64..11 + 2 * id + at as u64);
             }
         }
-        let TaskId(ran) = schedule.next().unwrap();
+        let CallId(ran) = schedule.next().unwrap();
         schedule.finished(both[(ran % 2) as usize], MS);
     }
     // Source network 1, which has an abandoned call, and the new source network 4 now make calls. Source networks 1 and
@@ -162,7 +162,7 @@ fn an_abandoned_call_gives_nobody_a_lead() {
                 fill(&mut schedule, of, id..id + 1);
             }
         }
-        let TaskId(ran) = schedule.next().unwrap();
+        let CallId(ran) = schedule.next().unwrap();
         let of = match ran / 1_000_000 {
             1 => peer(1),
             2 => peer(4),
@@ -176,13 +176,13 @@ fn an_abandoned_call_gives_nobody_a_lead() {
 
 #[test]
 fn peers_that_were_served_alike_take_turns_whatever_their_addresses() {
-    let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 100, ..CONFIG });
     for number in [3, 1, 2] {
         fill(&mut schedule, peer(number), u64::from(number) * 10..u64::from(number) * 10 + 3);
     }
     let order: Vec<_> = (0..9)
         .map(|_| {
-            let TaskId(id) = schedule.next().unwrap();
+            let CallId(id) = schedule.next().unwrap();
             schedule.finished(peer((id / 10) as u32), MS);
             id / 10
         })
@@ -192,15 +192,15 @@ fn peers_that_were_served_alike_take_turns_whatever_their_addresses() {
 
 #[test]
 fn differences_are_kept_while_others_have_calls_and_the_largest_of_so_many_peers() {
-    let mut schedule = Schedule::new(Settings { queue: 1000, per_peer: 1000, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { queue: 1000, per_peer: 1000, ..CONFIG });
     let present = peer(5000);
     fill(&mut schedule, present, 0..3);
     let running = schedule.next().unwrap();
-    assert_eq!(running, TaskId(0));
+    assert_eq!(running, CallId(0));
     let most = MOST_ABSENT as u32;
     for number in 1..=2 * most {
         fill(&mut schedule, peer(number), 10 + u64::from(number)..11 + u64::from(number));
-        assert_eq!(schedule.next(), Some(TaskId(10 + u64::from(number))));
+        assert_eq!(schedule.next(), Some(CallId(10 + u64::from(number))));
         schedule.finished(peer(number), MS * number);
     }
     let Absent { peers, by_size } = &schedule.absent;
@@ -216,7 +216,8 @@ fn differences_are_kept_while_others_have_calls_and_the_largest_of_so_many_peers
 #[test]
 fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_calls() {
     for (takes, least) in [(1000, 0.3), (60_000, 0.05)] {
-        let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+        let config = PoolConfig { pool_threads: 1, extra_threads: 0, queue: 100, ..CONFIG };
+        let mut schedule = Schedule::new(config);
         // The first source network always has one waiting call of 10 ms, and the second source network always has
         // two. The third source network always has one waiting call that takes long.
         let peers = [(peer(1), 1, 10 * MS), (peer(2), 2, 10 * MS), (peer(3), 1, takes * MS)];
@@ -225,10 +226,10 @@ fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_call
             for (at, (of, most, _)) in peers.into_iter().enumerate() {
                 while schedule.calls(of).waiting < most {
                     id += 1;
-                    assert_eq!(schedule.admit(of, TaskId(id * 3 + at as u64), 0), Ok(None));
+                    assert_eq!(schedule.admit(of, CallId(id * 3 + at as u64), 0), Ok(None));
                 }
             }
-            let TaskId(ran) = schedule.next().unwrap();
+            let CallId(ran) = schedule.next().unwrap();
             let at = (ran % 3) as usize;
             served[at] += peers[at].2;
             schedule.finished(peers[at].0, peers[at].2);
@@ -241,7 +242,7 @@ fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_call
 
 #[test]
 fn what_nobody_waits_for_is_owed_to_nobody() {
-    let mut schedule = Schedule::new(Settings { queue: 100, ..SETTINGS });
+    let mut schedule = Schedule::new(PoolConfig { queue: 100, ..CONFIG });
     // The first source network computes for a long time, while the second one uses the other pool thread.
     fill(&mut schedule, peer(1), 0..1);
     schedule.next().unwrap();
@@ -257,7 +258,7 @@ fn what_nobody_waits_for_is_owed_to_nobody() {
     fill(&mut schedule, peer(2), 20..22);
     let order: Vec<_> = (0..4)
         .map(|_| {
-            let TaskId(id) = schedule.next().unwrap();
+            let CallId(id) = schedule.next().unwrap();
             let of = if id < 100 { 2 } else { (id / 100) as u32 };
             schedule.finished(peer(of), MS);
             of

@@ -4,17 +4,17 @@
 use std::{sync::Arc, time::Instant};
 
 use mrsp::{ReturnCode, builtin::CATALOGUE, immediate::CallRequest, plan::Part};
-use verbs::{CmId, peer::Peer};
+use verbs::{CmId, source_network::SourceNetwork};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, CallWork, Failure, Stop, Task},
+    call::{Call, CallFailure, CallWork, Stop, WaitingCall},
+    counters::Cut,
     function::{Execution, Handler},
+    loop_service::SubscribingHost,
     peer_line::peer_line,
-    pool::Done,
-    resident::Asking,
-    session::{Calling, End, Session},
-    stats::Cut,
+    pool::EndedCall,
+    session::{Calling, ServerSession, SessionEnd},
 };
 
 /// The maximum number of bytes of regions that the server loop copies for an inline call.
@@ -25,7 +25,7 @@ impl Serving {
         let now = self.now;
         let handler = request.function.and_then(|code| self.registry.get(code));
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (address, peer) = (session.peer, Peer::from(session.peer.ip()));
+        let (address, peer) = (session.peer, SourceNetwork::from(session.peer.ip()));
         session.function = request.function;
         if request.function == Some(CATALOGUE) {
             self.stats.catalogue_lookups.add(1);
@@ -35,7 +35,7 @@ impl Serving {
         }
         let Some(handler) = handler else {
             peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
-            return self.respond(id, Err(Failure::UnknownFunction));
+            return self.respond(id, Err(CallFailure::UnknownFunction));
         };
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
@@ -55,46 +55,46 @@ impl Serving {
             _ => Execution::Pooled,
         };
         let deadline = now + self.config.call_time;
-        let mut task = Task { work, regions, peer, user: request.user, deadline };
+        let mut call = WaitingCall { work, regions, peer, user: request.user, deadline };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {
             let begun = self.peers.is_shared().then(Instant::now);
-            let result = task.run(&Stop::at(task.deadline));
+            let result = call.run(&Stop::at(call.deadline));
             if let Some(begun) = begun {
                 self.peers.computed(peer, begun.elapsed());
             }
-            session.regions = task.regions;
+            session.regions = call.regions;
             return self.respond(id, result);
         }
-        match self.pool.submit(task) {
+        match self.pool.submit(call) {
             Ok(number) => {
                 session.calling = Calling::Pooled(number);
-                self.tasks.insert(number, id);
+                self.pooled_calls.insert(number, id);
             }
             Err(refused) => {
-                session.regions = refused.task.regions;
-                self.respond(id, Err(Failure::Refused(refused.why)));
+                session.regions = refused.call.regions;
+                self.respond(id, Err(CallFailure::Refused(refused.why)));
             }
         }
     }
 
-    /// Lets the loop service execute a call. If the loop service accepts the call, the loop service gets a `Stream`, by
-    /// which it writes to the session's host.
+    /// Lets the loop service execute a call. If the loop service accepts the call, the loop service gets a
+    /// `StreamingSession`, by which it writes to the session's host.
     fn subscribe(&mut self, id: CmId, request: CallRequest) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
-        let result = match &mut self.residence {
+        let result = match &mut self.loop_service {
             Some(_) if session.shares_regions() => {
                 let why =
                     "each parameter of a subscription has a region of its own; take the symmetric layout";
-                Err(Failure::Arguments(why.into()))
+                Err(CallFailure::Arguments(why.into()))
             }
-            Some(residence) => {
+            Some(loop_service) => {
                 let stop = Stop::at(self.now + self.config.call_time);
-                let asking = Asking { peer: session.peer, params: session.params() };
-                let resident = &mut residence.resident;
-                Call::make(&mut regions, request.user, &stop, |call| resident.subscribe(&asking, call))
+                let host = SubscribingHost { peer: session.peer, params: session.params() };
+                let service = &mut loop_service.service;
+                Call::make(&mut regions, request.user, &stop, |call| service.subscribe(&host, call))
             }
-            None => Err(Failure::Internal("nobody is there to subscribe with".into())),
+            None => Err(CallFailure::Internal("nobody is there to subscribe with".into())),
         };
         session.regions = regions;
         let may = result.is_ok();
@@ -106,25 +106,25 @@ impl Serving {
 
     fn begin_stream(&mut self, id: CmId) {
         let most_sends = sizes::stream_sends(&self.config, self.context.attr());
-        let Some((session, residence)) = self.sessions.get_mut(&id).zip(self.residence.as_mut()) else {
+        let Some((session, loop_service)) = self.sessions.get_mut(&id).zip(self.loop_service.as_mut()) else {
             return;
         };
         match session.stream(most_sends) {
-            Ok(Some(stream)) => residence.resident.begin(stream, self.now),
+            Ok(Some(stream)) => loop_service.service.begin(stream, self.now),
             Ok(None) => {
                 let why = "a subscriber's parameters have a region each, and no kernel has them";
-                self.close(id, Some(End::Resident(why.into())));
+                self.close(id, Some(SessionEnd::LoopService(why.into())));
             }
             Err(error) => self.close(id, Some(error.into())),
         }
     }
 
-    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, Failure>) {
+    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, CallFailure>) {
         if let Err(why) = &result {
             self.note_failure(id, why);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let answer = result.as_deref().map_err(Failure::code);
+        let answer = result.as_deref().map_err(CallFailure::code);
         match session.respond(answer, self.now) {
             Ok(bytes) => self.stats.bytes_out.add(bytes),
             Err(end) => self.close(id, Some(end)),
@@ -132,7 +132,7 @@ impl Serving {
     }
 
     /// Counts and logs a failed call of session `id`.
-    fn note_failure(&mut self, id: CmId, why: &Failure) {
+    fn note_failure(&mut self, id: CmId, why: &CallFailure) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size of
         // the output.
@@ -141,8 +141,8 @@ impl Serving {
         }
         match why {
             // The log already has a line about a call with an unknown function code.
-            Failure::UnknownFunction => return,
-            Failure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
+            CallFailure::UnknownFunction => return,
+            CallFailure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
             _ => {}
         }
         let function = self.registry.name(session.function);
@@ -171,8 +171,8 @@ impl Serving {
         }
     }
 
-    fn finished(&mut self, done: Done) {
-        let Some(id) = self.tasks.remove(&done.id) else { return };
+    fn finished(&mut self, done: EndedCall) {
+        let Some(id) = self.pooled_calls.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
             // The call timed out, and its function still runs and has the regions. If the function of a call that timed
@@ -196,7 +196,7 @@ impl Serving {
     }
 
     /// If the end of `session` prevents the host from getting the result of a call, counts and logs this call.
-    pub(super) fn count_cut(&mut self, session: &Session, end: Option<&End>) {
+    pub(super) fn count_cut(&mut self, session: &ServerSession, end: Option<&SessionEnd>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
@@ -223,7 +223,7 @@ impl Serving {
 
 /// Returns what a call of `handler` executes, or `None` if the call is a subscription. If `handler` is a kernel and
 /// `session` has no `SessionProcess` yet, `work_of` creates the `SessionProcess`.
-fn work_of(handler: &Handler, session: &mut Session) -> Option<CallWork> {
+fn work_of(handler: &Handler, session: &mut ServerSession) -> Option<CallWork> {
     match handler {
         Handler::Function(function) => {
             let process = session.process.clone().filter(|process| process.is_alive());

@@ -7,8 +7,8 @@
 //! ```
 
 mod nodes;
-mod play;
 mod report;
+mod run;
 
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "every event came whole and once, or is counted as lost; all sums add up",
             "not every event is accounted for; see the rows without \"yes\"",
         );
-        let demonstration = |table: &_| play::play(args, environment, table);
+        let demonstration = |table: &_| run::run(args, environment, table);
         super::report::run(args.json.as_deref(), note, demonstration, texts)
     })
 }

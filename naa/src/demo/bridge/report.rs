@@ -74,7 +74,7 @@ pub(super) struct Report {
 
 /// A worker that ended.
 #[derive(Debug)]
-pub(super) struct Worked {
+pub(super) struct EndedWorker {
     pub(super) name: &'static str,
     pub(super) ready: Ready,
     pub(super) ended: Ended,
@@ -83,8 +83,8 @@ pub(super) struct Worked {
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub(super) sent: Vec<Ended>,
-    pub(super) live: Vec<Worked>,
-    pub(super) killed: Worked,
+    pub(super) live: Vec<EndedWorker>,
+    pub(super) killed: EndedWorker,
     pub(super) status: BridgeStatus,
 }
 
@@ -181,12 +181,12 @@ fn row(ended: &Ended, came: &Came<'_>) -> Row {
     row
 }
 
-fn taken(worker: &Worked) -> (u64, u64) {
+fn taken(worker: &EndedWorker) -> (u64, u64) {
     let events = &worker.ended.events;
     (events.len() as u64, events.iter().map(|event| event.bytes).sum())
 }
 
-fn worker_row(worker: &Worked, status: &BridgeStatus) -> WorkerRow {
+fn worker_row(worker: &EndedWorker, status: &BridgeStatus) -> WorkerRow {
     let of_bridge = status.workers.iter().find(|its| its.worker == worker.ready.worker);
     let (sent, given_back) = (of_bridge.map(|its| its.sent), of_bridge.map(|its| its.released));
     let (taken, bytes) = taken(worker);
@@ -200,7 +200,7 @@ fn worker_row(worker: &Worked, status: &BridgeStatus) -> WorkerRow {
 
 /// The row of the killed worker. The bridge sent to it all events that the other workers did not get. The worker must not
 /// have printed more events than these, and not fewer than it released.
-fn killed_row(worker: &Worked, others: &[WorkerRow], status: &BridgeStatus) -> WorkerRow {
+fn killed_row(worker: &EndedWorker, others: &[WorkerRow], status: &BridgeStatus) -> WorkerRow {
     let total = |of: fn(&WorkerRow) -> Option<u64>| others.iter().filter_map(of).sum::<u64>();
     let sent = status.sent.checked_sub(total(|row| row.sent));
     let given_back = status.released.checked_sub(total(|row| row.given_back));
@@ -312,7 +312,7 @@ mod tests {
     fn a_killed_worker_told_no_more_than_it_got_and_no_less_than_it_gave_back() {
         let ready = Ready { worker: 2, placing: "store".into() };
         let events = (0..5).map(|event| line(event, "a")).collect();
-        let killed = Worked { name: "is killed", ready, ended: Ended { events, sums: None } };
+        let killed = EndedWorker { name: "is killed", ready, ended: Ended { events, sums: None } };
         for (sent, released, verified) in [(7, 5, true), (5, 4, true), (4, 4, false), (7, 6, false)] {
             let status = BridgeStatus { sent, released, ..BridgeStatus::default() };
             assert_eq!(killed_row(&killed, &[], &status).verified, verified, "{sent} {released}");

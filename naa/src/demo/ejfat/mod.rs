@@ -8,7 +8,7 @@
 pub(super) mod events;
 pub(super) mod nodes;
 mod report;
-mod steer;
+mod table_changes;
 
 use std::{
     path::PathBuf,
@@ -20,7 +20,9 @@ use naa_measure::TextTable;
 
 use super::nodes::{Environment, EnvironmentArgs, EventProcess, Network};
 use crate::lb::engine::Engine;
-use nodes::{Balancer, CROWD, CROWD_GIGABITS, Crowd, WorkerProcess, start_sender, start_streams};
+use nodes::{
+    Balancer, MANY_STREAMS, MANY_STREAMS_GIGABITS, ManyStreams, WorkerProcess, start_sender, start_streams,
+};
 use report::Report;
 
 /// Stream events from three senders through the load balancer to four workers, and check each
@@ -82,9 +84,9 @@ impl Args {
     }
 
     /// The streams that each send an event at the same time, and the rate of all of them in Gbit/s.
-    fn crowd(&self) -> (Crowd, f64) {
-        let software = (CROWD, self.rate().max(CROWD_GIGABITS));
-        self.of_engine(None, software, (CROWD.of(100), 0.01))
+    fn many_streams(&self) -> (ManyStreams, f64) {
+        let software = (MANY_STREAMS, self.rate().max(MANY_STREAMS_GIGABITS));
+        self.of_engine(None, software, (MANY_STREAMS.of(100), 0.01))
     }
 }
 
@@ -114,13 +116,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "every event arrived once, whole and at one worker; none was evicted; all sums add up",
             "not every event was delivered once and whole with sums that add up; see the table",
         );
-        let demonstration = |table: &_| play(args, environment, table);
+        let demonstration = |table: &_| run_in(args, environment, table);
         super::report::run(args.json.as_deref(), note, demonstration, texts)
     })
 }
 
 /// Runs the demonstration, from the first process to the last counter.
-fn play(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Result<Report> {
+fn run_in(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Result<Report> {
     let workers = (0..NETWORK.workers)
         .map(|n| WorkerProcess::start(environment, n))
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -129,8 +131,8 @@ fn play(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Re
     }
     args.engine.prepare()?;
     let balancer = Balancer::start(environment, args.engine)?;
-    let mut steer = steer::Steer::new(args.seed, environment, &balancer, &workers)?;
-    steer.change()?;
+    let mut table_changes = table_changes::TableChanges::new(args.seed, environment, &balancer, &workers)?;
+    table_changes.change()?;
     table.line(&format!(
         "{}: load balancer at {}, {} workers, {} senders",
         environment.name(),
@@ -147,15 +149,15 @@ fn play(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::Re
     let pause = Duration::from_secs_f64(1.0 / args.changes());
     while senders.iter().any(EventProcess::is_busy) {
         thread::sleep(pause);
-        steer.change()?;
+        table_changes.change()?;
     }
     let sent = senders.into_iter().map(EventProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begin.elapsed().as_secs_f64();
     settle(&workers);
-    let counters = steer.counters()?;
+    let counters = table_changes.counters()?;
     let worked = workers.into_iter().map(WorkerProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     balancer.end()?;
-    Ok(Report::new(environment, seconds, &steer, sent, worked, &counters))
+    Ok(Report::new(environment, seconds, &table_changes, sent, worked, &counters))
 }
 
 /// Waits until no event has come for longer than the time-out of incomplete events.

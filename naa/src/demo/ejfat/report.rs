@@ -4,7 +4,7 @@ use naa_measure::TextTable;
 use proto::lb::v1::GetCountersReply as Counters;
 use serde::Serialize;
 
-use super::steer::{Dealt, Steer};
+use super::table_changes::{Dealt, TableChanges};
 use crate::{
     demo::{
         nodes::{Ended, Environment, Sums, came},
@@ -61,15 +61,15 @@ impl Report {
     pub(super) fn new(
         environment: &Environment,
         seconds: f64,
-        steer: &Steer,
+        table_changes: &TableChanges,
         sent: Vec<Ended>,
         worked: Vec<Ended>,
         counters: &Counters,
     ) -> Self {
         let overflows = counters.overflows;
         let sums = sums(&sent, &worked, counters);
-        let rows = rows(&sent, &worked, steer.dealt());
-        let table_changes = steer.changes();
+        let rows = rows(&sent, &worked, table_changes.dealt());
+        let table_changes = table_changes.changes();
         let workers = worked.iter().enumerate().map(|(worker, ended)| {
             let Sums { events, segments, dropped, incomplete, evicted, .. } = totals(ended);
             WorkerRow { worker, events, segments, dropped, incomplete, evicted }

@@ -8,10 +8,10 @@
 //!    └── syncs ─► `naa lb serve` ◄──┘
 //! ```
 
-mod fates;
 mod nodes;
-mod play;
+mod outcomes;
 mod report;
+mod run;
 mod site;
 mod tables;
 
@@ -75,5 +75,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "every event came whole to one worker, or is listed as lost with its cause; no event was split",
         "something is not as it should be; see the rows that say NO",
     );
-    super::report::run(args.json.as_deref(), None, |table| play::play(args, table), texts)
+    super::report::run(args.json.as_deref(), None, |table| run::run(args, table), texts)
 }

@@ -6,9 +6,9 @@ use naa_measure::TextTable;
 use serde::Serialize;
 
 use super::{
-    fates::{Fate, Judged, judge},
     nodes::{QUEUE, Sums},
-    play::{Kills, Part, Played},
+    outcomes::{EventOutcome, SentEvent, determine},
+    run::{EndedTeam, Kills, Part},
 };
 use crate::{
     demo::{
@@ -53,9 +53,10 @@ struct Event {
 
 /// The events with one outcome.
 #[derive(Debug, Serialize)]
-struct FateRow {
+struct OutcomeRow {
     reservation: usize,
-    fate: Fate,
+    #[serde(rename = "fate")]
+    outcome: EventOutcome,
     events: u64,
     /// All of them; empty for events that came whole.
     list: Vec<Event>,
@@ -81,7 +82,8 @@ struct Reservation {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     workers: Vec<WorkerRow>,
-    fates: Vec<FateRow>,
+    #[serde(rename = "fates")]
+    outcomes: Vec<OutcomeRow>,
     shares: Vec<Reservation>,
     checks: Vec<Check>,
     verified: bool,
@@ -89,22 +91,22 @@ pub(super) struct Report {
 
 impl Report {
     /// `first`: the tick at which the senders began.
-    pub(super) fn new(first: u64, teams: &[Played], kills: &Kills) -> Self {
-        let (mut workers, mut fates, mut shares, mut checks) = (vec![], vec![], vec![], vec![]);
+    pub(super) fn new(first: u64, teams: &[EndedTeam], kills: &Kills) -> Self {
+        let (mut workers, mut outcomes, mut shares, mut checks) = (vec![], vec![], vec![], vec![]);
         for (n, team) in teams.iter().enumerate() {
-            let judged = judge(team);
-            let seconds = seconds(first, team, &judged);
-            workers.extend((0..team.workers.len()).map(|worker| worker_row(n, team, worker, &judged)));
-            fates.extend(fate_rows(n, team, &judged));
-            checks.extend(check(first, team, &judged, &seconds, kills));
+            let sent = determine(team);
+            let seconds = seconds(first, team, &sent);
+            workers.extend((0..team.workers.len()).map(|worker| worker_row(n, team, worker, &sent)));
+            outcomes.extend(outcome_rows(n, team, &sent));
+            checks.extend(check(first, team, &sent, &seconds, kills));
             let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
             let names = team.workers.iter().map(|worker| worker.name).collect();
             shares.push(Reservation { reservation: n, ip, workers: names, seconds });
         }
         let verified = workers.iter().all(|row| row.verified)
-            && fates.iter().all(|row| row.verified)
+            && outcomes.iter().all(|row| row.verified)
             && checks.iter().all(|row| row.verified);
-        Self { workers, fates, shares, checks, verified }
+        Self { workers, outcomes, shares, checks, verified }
     }
 }
 
@@ -134,9 +136,9 @@ impl DemoReport for Report {
             ]
         });
         table.line(&TextTable::of(head, rows))?;
-        let rows = self.fates.iter().map(|row| {
+        let rows = self.outcomes.iter().map(|row| {
             let by = self.shares[row.reservation].ip.to_owned();
-            vec![row.fate.text().into(), by, row.events.to_string(), listed(&row.list), yes(row.verified)]
+            vec![row.outcome.text().into(), by, row.events.to_string(), listed(&row.list), yes(row.verified)]
         });
         table.line(&TextTable::of(["events", "by", "", "sender:number@tick", "verified"], rows))?;
         let rows = self.checks.iter().map(|row| vec![row.what.clone(), row.value.clone(), yes(row.verified)]);
@@ -173,22 +175,23 @@ fn plot(of: &Reservation) -> String {
 }
 
 /// Events that were sent to a worker and that it did not tell of.
-fn losses(judged: &[Judged], worker: usize) -> impl Iterator<Item = &Judged> {
-    let is_lost = |fate: Fate| matches!(fate, Fate::HeldByKilled | Fate::SentToKilled | Fate::Unexplained);
-    judged.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.fate))
+fn losses(sent: &[SentEvent], worker: usize) -> impl Iterator<Item = &SentEvent> {
+    use EventOutcome::{HeldByKilled, SentToKilled, Unexplained};
+    let is_lost = |outcome: EventOutcome| matches!(outcome, HeldByKilled | SentToKilled | Unexplained);
+    sent.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.outcome))
 }
 
 /// Milliseconds from a worker's death to the last event that was sent to it; 0 if none was.
-fn gap_ms(judged: &[Judged], worker: usize, killed: u64) -> f64 {
-    let last = losses(judged, worker).map(|of| of.tick).max();
+fn gap_ms(sent: &[SentEvent], worker: usize, killed: u64) -> f64 {
+    let last = losses(sent, worker).map(|of| of.tick).max();
     last.map_or(0.0, |last| last.saturating_sub(killed) as f64 * 1e-3)
 }
 
-fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged]) -> WorkerRow {
+fn worker_row(reservation: usize, team: &EndedTeam, worker: usize, sent: &[SentEvent]) -> WorkerRow {
     let of = &team.workers[worker];
     let (events, sums) = (of.ended.events.len() as u64, of.ended.sums.as_ref());
-    let lost = losses(judged, worker).count() as u64;
-    let gap = |killed: u64| gap_ms(judged, worker, killed);
+    let lost = losses(sent, worker).count() as u64;
+    let gap = |killed: u64| gap_ms(sent, worker, killed);
     let is_complete = sums.is_some_and(|sums| sums.events == events) && lost == 0;
     let (part, gap_ms, verified) = match of.part {
         Part::Stays => ("stays", None, is_complete),
@@ -213,24 +216,26 @@ fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged
 
 /// A row for each outcome, even if no event has that outcome, so that the rows are always the same. Only the row for an absent
 /// data plane is left out if no data plane was killed.
-fn fate_rows(reservation: usize, team: &Played, judged: &[Judged]) -> Vec<FateRow> {
-    let row = |fate: Fate| {
-        let those = || judged.iter().filter(move |of| of.fate == fate);
-        let event = |of: &Judged| Event { sender: of.data_id, event: of.event, tick: of.tick };
-        let list: Vec<_> = if fate == Fate::Whole { Vec::new() } else { those().map(event).collect() };
+fn outcome_rows(reservation: usize, team: &EndedTeam, sent: &[SentEvent]) -> Vec<OutcomeRow> {
+    let row = |outcome: EventOutcome| {
+        let those = || sent.iter().filter(move |of| of.outcome == outcome);
+        let event = |of: &SentEvent| Event { sender: of.data_id, event: of.event, tick: of.tick };
+        let list: Vec<_> =
+            if outcome == EventOutcome::Whole { Vec::new() } else { those().map(event).collect() };
         let events = those().count() as u64;
-        let verified = match fate {
-            Fate::Whole => events > 0,
-            Fate::PlaneAway => (events > 0) == team.outage.is_some(),
-            _ => !Fate::FAULTS.contains(&fate) || events == 0,
+        let verified = match outcome {
+            EventOutcome::Whole => events > 0,
+            EventOutcome::PlaneAway => (events > 0) == team.outage.is_some(),
+            _ => !EventOutcome::FAULTS.contains(&outcome) || events == 0,
         };
-        FateRow { reservation, fate, events, list, verified }
+        OutcomeRow { reservation, outcome, events, list, verified }
     };
-    let is_shown = |fate: &Fate| *fate != Fate::PlaneAway || team.outage.is_some();
-    [Fate::Whole].into_iter().chain(Fate::LOSSES).chain(Fate::FAULTS).filter(is_shown).map(row).collect()
+    let is_shown = |outcome: &EventOutcome| *outcome != EventOutcome::PlaneAway || team.outage.is_some();
+    let all = [EventOutcome::Whole].into_iter().chain(EventOutcome::LOSSES).chain(EventOutcome::FAULTS);
+    all.filter(is_shown).map(row).collect()
 }
 
-fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills: &Kills) -> Vec<Check> {
+fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], kills: &Kills) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
     let mut check = |what: &str, value: String, verified| {
@@ -242,7 +247,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
     let fast = at("fast").unwrap_or_default();
     if let Some(slow) = at("slow") {
         // The share is that of the last two whole seconds before it drained: by then its speed is known.
-        let until = judged.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
+        let until = sent.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
         let until = until.unwrap_or(0);
         let range = until.saturating_sub(2)..until;
         let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
@@ -268,7 +273,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         check("the slow worker's fill rose, beside the fast one's", value, fill(slow) > ROSE);
     }
     if let Some(new) = at("new") {
-        let begin = judged.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
+        let begin = sent.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
         let range = last.saturating_sub(2)..last;
         let (its, of_fast) = (part(seconds, range.clone(), new), part(seconds, range, fast));
         let value = format!(
@@ -283,12 +288,12 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         Part::Killed(at) => Some((n, at)),
         _ => None,
     }) {
-        let gap = gap_ms(judged, worker, killed);
+        let gap = gap_ms(sent, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
-    let sent: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
+    let keys: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
     let came = team.workers.iter().flat_map(|worker| &worker.ended.events);
-    let strange = came.filter(|of| !sent.contains(&of.key())).count();
+    let strange = came.filter(|of| !keys.contains(&of.key())).count();
     check("events that came and that no sender sent", strange.to_string(), strange == 0);
     let drops: Vec<_> = team.drops.iter().map(|(cause, n)| format!("{n} {cause}")).collect();
     let value = if drops.is_empty() { "none".into() } else { drops.join(", ") };
@@ -298,23 +303,24 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
     check("tables that were seen", sets.to_string(), sets > 2);
     if let Some((killed, ready)) = kills.daemon {
-        let within = judged.iter().filter(|of| (killed..ready).contains(&of.tick));
-        let (whole, all) =
-            within.fold((0, 0), |(whole, all), of| (whole + u64::from(of.fate == Fate::Whole), all + 1));
+        let within = sent.iter().filter(|of| (killed..ready).contains(&of.tick));
+        let (whole, all) = within
+            .fold((0, 0), |(whole, all), of| (whole + u64::from(of.outcome == EventOutcome::Whole), all + 1));
         let value = format!("{whole} of {all} in {:.0} ms", (ready - killed) as f64 * 1e-3);
         check("events came while the control plane was away", value, all > 0 && whole == all);
         let again = of_sums(|sums| sums.registered_again);
         check("workers that had to register again", again.to_string(), again == 0);
     }
     if let Some(outage) = &team.outage {
-        let away = || judged.iter().filter(|of| of.fate == Fate::PlaneAway).map(|of| of.tick);
+        let away = || sent.iter().filter(|of| of.outcome == EventOutcome::PlaneAway).map(|of| of.tick);
         let back = away().max().unwrap_or(outage.killed).saturating_sub(outage.ready) as f64 * 1e-3;
         check(
             "from the data plane's start to the last event lost there",
             format!("{back:.0} ms"),
             back < 3000.0,
         );
-        let after = judged.iter().filter(|of| of.tick > outage.ready && of.fate == Fate::Whole).count();
+        let came_after = |of: &&SentEvent| of.tick > outage.ready && of.outcome == EventOutcome::Whole;
+        let after = sent.iter().filter(came_after).count();
         check("events that came through it afterwards", after.to_string(), after > 0);
     } else {
         let incomplete = of_sums(|sums| sums.incomplete);
@@ -337,9 +343,9 @@ impl Second {
 }
 
 /// Counts the events of each second since the tick `first`.
-fn seconds(first: u64, team: &Played, judged: &[Judged]) -> Vec<Second> {
+fn seconds(first: u64, team: &EndedTeam, sent: &[SentEvent]) -> Vec<Second> {
     let mut all = Vec::<Second>::new();
-    for of in judged {
+    for of in sent {
         let second = of.tick.saturating_sub(first) / 1_000_000;
         while all.len() as u64 <= second {
             all.push(Second { second: all.len() as u64, events: vec![0; team.workers.len()] });

@@ -10,12 +10,12 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use ejfat::lb::LbId;
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 use serde_json::{Value, json};
 
 use super::{
     nodes::{kill, now, start_ready},
-    tables::{Recorder, Seen},
+    tables::{Recorder, TableHistory},
 };
 use crate::{demo::nodes::Process, provider::own_address};
 
@@ -66,7 +66,7 @@ fn free_tcp(ip: IpAddr) -> anyhow::Result<SocketAddr> {
 
 /// A loopback address for one process: an IPv4 address of its own, or ::1.
 pub(super) fn own(v6: bool) -> anyhow::Result<IpAddr> {
-    if v6 { Ok(Ipv6Addr::LOCALHOST.into()) } else { own_address(Choice::Embedded) }
+    if v6 { Ok(Ipv6Addr::LOCALHOST.into()) } else { own_address(ProviderChoice::Embedded) }
 }
 
 /// A folder in memory if there is one, else the one for temporary files: on a slow disk the control plane would lose at a kill
@@ -129,8 +129,8 @@ impl Site {
     }
 
     /// The tables that a data plane had since it was started last.
-    pub(super) fn tables(&self, plane: usize) -> Seen {
-        self.planes[plane].recorder.seen()
+    pub(super) fn tables(&self, plane: usize) -> TableHistory {
+        self.planes[plane].recorder.history()
     }
 
     /// Packets of a reservation's load balancer that its data plane dropped since it was started last, by cause.
@@ -156,9 +156,9 @@ impl Site {
 
     /// Starts a data plane again that was killed; it has no tables then. Returns the tick at which it was ready, and the tables
     /// that it had before.
-    pub(super) fn start_plane(&mut self, plane: usize) -> anyhow::Result<(u64, Seen)> {
+    pub(super) fn start_plane(&mut self, plane: usize) -> anyhow::Result<(u64, TableHistory)> {
         let of = &mut self.planes[plane];
-        let before = of.recorder.seen();
+        let before = of.recorder.history();
         *of = Forwarder::start(of.listen, of.grpc)?;
         Ok((now(), before))
     }

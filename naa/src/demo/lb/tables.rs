@@ -25,9 +25,9 @@ const SLOTS: u64 = 512;
 
 /// The table sets of each load balancer, by the first tick to which they apply.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen(BTreeMap<LbId, BTreeMap<u64, Arc<Tables>>>);
+pub(super) struct TableHistory(BTreeMap<LbId, BTreeMap<u64, Arc<Tables>>>);
 
-impl Seen {
+impl TableHistory {
     /// The address of the worker that gets an event with this tick from the sender `from`; `None` if the tables drop it.
     pub(super) fn worker(&self, lb: LbId, from: IpAddr, tick: u64) -> Option<SocketAddr> {
         let sets = self.0.get(&lb)?;
@@ -64,14 +64,14 @@ impl Seen {
 #[derive(Debug)]
 pub(super) struct Recorder {
     grpc: SocketAddr,
-    seen: Arc<Mutex<Seen>>,
+    history: Arc<Mutex<TableHistory>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Recorder {
     pub(super) fn start(grpc: SocketAddr) -> anyhow::Result<Self> {
-        let (seen, stop) = (Arc::<Mutex<Seen>>::default(), Arc::new(AtomicBool::new(false)));
-        let (of, stopped) = (seen.clone(), stop.clone());
+        let (history, stop) = (Arc::<Mutex<TableHistory>>::default(), Arc::new(AtomicBool::new(false)));
+        let (of, stopped) = (history.clone(), stop.clone());
         let mut client = Client::connect(&grpc.to_string(), None)?;
         let lbs = [LbId::new(0)?, LbId::new(1)?];
         thread::spawn(move || {
@@ -85,7 +85,7 @@ impl Recorder {
                 thread::sleep(LOOK);
             }
         });
-        Ok(Self { grpc, seen, stop })
+        Ok(Self { grpc, history, stop })
     }
 
     /// Packets of a load balancer that the data plane dropped, by cause, and those for which its receive buffer had no room.
@@ -98,8 +98,8 @@ impl Recorder {
         Ok(drops)
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn history(&self) -> TableHistory {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -11,7 +11,7 @@ const VERSIONS: [u8; 3] = [0, 1, 2];
 
 /// A segment of an event.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Segment {
+pub(in super::super) struct CapturedSegment {
     pub(in super::super) lb: Option<LbHeader>,
     pub(in super::super) re_version: u8,
     pub(in super::super) re: ReHeader,
@@ -21,7 +21,7 @@ pub(in super::super) struct Segment {
 
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Kind {
-    Segment(Segment),
+    Segment(CapturedSegment),
     Sync(SyncHeader),
     /// The datagram begins like a header of EJFAT but has no valid one.
     Malformed,
@@ -45,20 +45,21 @@ pub(in super::super) fn look(datagram: &Datagram<'_>, any: bool) -> Kind {
         return segment.map_or(Kind::Malformed, Kind::Segment);
     }
     let segment = segment(None, bytes, len - bytes.len());
-    let sensible = |segment: &Segment| any || datagram.to.port() != ROCE && makes_sense(segment, bytes);
+    let sensible =
+        |segment: &CapturedSegment| any || datagram.to.port() != ROCE && makes_sense(segment, bytes);
     segment.filter(sensible).map_or(Kind::Other, Kind::Segment)
 }
 
 /// Decodes the RE header. `missing` is the number of bytes that were not captured.
-fn segment(lb: Option<LbHeader>, bytes: &[u8], missing: usize) -> Option<Segment> {
+fn segment(lb: Option<LbHeader>, bytes: &[u8], missing: usize) -> Option<CapturedSegment> {
     let decode = |&version: &u8| Some((version, ReHeader::decode(bytes, Versions::of(&[version])).ok()?));
     let (re_version, (re, payload)) = VERSIONS.iter().find_map(decode)?;
-    Some(Segment { lb, re_version, re, payload: payload.len() + missing })
+    Some(CapturedSegment { lb, re_version, re, payload: payload.len() + missing })
 }
 
 /// Whether the reserved bits are zero and the payload is inside the event.
-fn makes_sense(segment: &Segment, bytes: &[u8]) -> bool {
-    let Segment { re, payload, .. } = segment;
+fn makes_sense(segment: &CapturedSegment, bytes: &[u8]) -> bool {
+    let CapturedSegment { re, payload, .. } = segment;
     let zeros = bytes[0].trailing_zeros() >= 4 && bytes[1..ReHeader::LEN] == re.encode()[1..];
     zeros && *payload > 0 && u64::from(re.offset) + *payload as u64 <= re.length.into()
 }
@@ -105,7 +106,7 @@ fn stride(datagram: &Datagram<'_>, any: bool) -> Option<usize> {
     let follows = |&at: &usize| {
         let offset = first.re.offset.checked_add((at - headers) as u32);
         let expected = offset.map(|offset| ReHeader { offset, ..first.re });
-        let is_next = |found: Segment| found.lb == first.lb && Some(found.re) == expected;
+        let is_next = |found: CapturedSegment| found.lb == first.lb && Some(found.re) == expected;
         bytes[at..].starts_with(&bytes[..2]) && second(at).is_some_and(is_next)
     };
     // The super-packet may consist of several events with one segment each.

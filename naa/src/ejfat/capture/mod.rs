@@ -19,7 +19,7 @@ use pcap_parser::{
     traits::{PcapNGPacketBlock as _, PcapReaderIterator},
 };
 
-pub(super) use message::{Kind, Segment, look, parts};
+pub(super) use message::{CapturedSegment, Kind, look, parts};
 
 /// The size of the read buffer, and of the longest block of a capture, in bytes.
 const BUFFER: usize = 1 << 18;
@@ -29,7 +29,7 @@ const INTERFACES: usize = 4096;
 
 /// Which datagrams of which capture.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Source {
+pub(super) struct CaptureSelection {
     /// A capture: pcap or pcapng; -: standard input
     #[arg(value_name = "PCAP")]
     pub(super) pcap: PathBuf,
@@ -80,14 +80,14 @@ struct Interface {
 /// A capture that is being read.
 pub(super) struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
-    source: Source,
+    source: CaptureSelection,
     interfaces: Vec<Interface>,
     packets: Packets,
     /// Whether the last packet is incomplete, because the capture was cut off or is still being written.
     cut_off: bool,
 }
 
-impl Source {
+impl CaptureSelection {
     pub(super) fn is_stdin(&self) -> bool {
         self.pcap == Path::new("-")
     }
@@ -176,7 +176,7 @@ impl Capture {
     }
 }
 
-struct Packet<'a> {
+struct CapturedPacket<'a> {
     time: u64,
     link: Linktype,
     bytes: &'a [u8],
@@ -185,7 +185,7 @@ struct Packet<'a> {
 fn packet<'a>(
     interfaces: &mut Vec<Interface>,
     block: &'a PcapBlockOwned<'_>,
-) -> anyhow::Result<Option<Packet<'a>>> {
+) -> anyhow::Result<Option<CapturedPacket<'a>>> {
     let interface = |at: u32| {
         let known = interfaces.get(at as usize).copied();
         known.with_context(|| format!("a packet is of interface {at}, which was not described"))
@@ -199,7 +199,7 @@ fn packet<'a>(
             let Interface { link, resolution, .. } = interface(0)?;
             let part = u64::from(packet.ts_usec) * (1_000_000_000 / resolution);
             let time = u64::from(packet.ts_sec) * 1_000_000_000 + part;
-            Some(Packet { time, link, bytes: packet.data })
+            Some(CapturedPacket { time, link, bytes: packet.data })
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => {
             interfaces.clear();
@@ -215,20 +215,24 @@ fn packet<'a>(
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let interface = interface(packet.if_id)?;
             let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-            Some(Packet { time: interface.time(units), link: interface.link, bytes: packet.packet_data() })
+            Some(CapturedPacket {
+                time: interface.time(units),
+                link: interface.link,
+                bytes: packet.packet_data(),
+            })
         }
         // This kind of block has no time.
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-            Some(Packet { time: 0, link: interface(0)?.link, bytes: packet.packet_data() })
+            Some(CapturedPacket { time: 0, link: interface(0)?.link, bytes: packet.packet_data() })
         }
         PcapBlockOwned::NG(_) => None,
     })
 }
 
 fn show(
-    source: &Source,
+    source: &CaptureSelection,
     packets: &mut Packets,
-    packet: Packet<'_>,
+    packet: CapturedPacket<'_>,
     visit: impl FnOnce(&Datagram<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     packets.packets += 1;

@@ -3,7 +3,7 @@
 use std::{io::Cursor, net::SocketAddr};
 
 use ejfat::{
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
+    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments},
     wire::LbHeader,
 };
 use etherparse::{IpNumber, PacketBuilder};
@@ -12,14 +12,14 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn source() -> Source {
-    Source { pcap: "x.pcap".into(), port: Vec::new(), host: None }
+fn source() -> CaptureSelection {
+    CaptureSelection { pcap: "x.pcap".into(), port: Vec::new(), host: None }
 }
 
 /// The time, the destination and the payload of each datagram.
 type Found = Vec<(u64, SocketAddr, Vec<u8>)>;
 
-fn read(source: &Source, file: Vec<u8>) -> anyhow::Result<(Found, Packets, bool)> {
+fn read(source: &CaptureSelection, file: Vec<u8>) -> anyhow::Result<(Found, Packets, bool)> {
     let mut capture = source.read(Box::new(Cursor::new(file)))?;
     let mut found = Vec::new();
     while capture.next(|datagram| {
@@ -103,7 +103,7 @@ fn what_is_no_datagram_is_counted() {
     tcp[9] = IpNumber::TCP.0;
     let elsewhere = udp(b"there");
     let file = pcap(101, &[&fragment, &tcp, &[], &[0x45; 3], &elsewhere]);
-    let only = Source { host: Some([10, 9, 0, 3].into()), ..source() };
+    let only = CaptureSelection { host: Some([10, 9, 0, 3].into()), ..source() };
     let (found, packets, _) = read(&only, file).unwrap();
     assert!(found.is_empty());
     let Packets { packets, fragments, not_udp, left_out, .. } = packets;
@@ -149,7 +149,7 @@ fn trains_of_segments_are_taken_apart() {
     let train = |events: std::ops::Range<u64>, length: usize, lb: bool| {
         let mut bytes = Vec::new();
         for event in events {
-            let name = EventName { tick: 1 << 50 | event, event, data_id: 7, entropy: 9 };
+            let name = EventFields { tick: 1 << 50 | event, event, data_id: 7, entropy: 9 };
             for segment in Segments::new(LbVersion::V2, size, name, length as u64).unwrap() {
                 bytes.extend_from_slice(&segment.headers[if lb { 0 } else { LbHeader::LEN }..]);
                 bytes.extend(segment.payload.map(|at| at as u8));

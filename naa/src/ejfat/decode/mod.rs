@@ -1,12 +1,12 @@
 //! `naa ejfat decode`.
 
+mod decoded_event;
 mod packet;
-mod record;
 mod summary;
 
 use std::io::{BufWriter, StdoutLock, Write, stdout};
 
-use super::capture::{Capture, Datagram, Kind, Packets, Source, look, parts};
+use super::capture::{Capture, CaptureSelection, Datagram, Kind, Packets, look, parts};
 use packet::Rows;
 use summary::Summary;
 
@@ -33,7 +33,7 @@ Headers alone will do (tcpdump -s 128), but not on the machine that sends: there
 kernel hands trains of segments to the capture, of which only the first header is left.")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: CaptureSelection,
     /// A line per event instead
     #[arg(long)]
     summary: bool,
@@ -47,7 +47,7 @@ pub(super) struct Args {
 
 /// Counts of datagrams by kind.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-struct Tally {
+struct DatagramCounters {
     segments: u64,
     sync: u64,
     /// Datagrams that begin like a header of EJFAT but have no valid one.
@@ -62,7 +62,7 @@ struct Tally {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut capture = args.source.open()?;
     let mut out = Out { to: BufWriter::new(stdout().lock()), at_once: args.source.is_stdin() };
-    let mut tally = Tally::default();
+    let mut tally = DatagramCounters::default();
     let mut rows = Rows::new(args.json);
     let mut summary = args.summary.then(|| Summary::new(args.timeout)).transpose()?;
     let any = args.source.names_ports();
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if let Some(summary) = summary {
-        out.lines(Some(summary.told(begun.unwrap_or_default(), args.json)?))?;
+        out.lines(Some(summary.text(begun.unwrap_or_default(), args.json)?))?;
     }
     out.lines(Some(end(args, &capture, &tally)))?;
     Ok(out.to.flush()?)
@@ -106,7 +106,7 @@ impl Out<'_> {
     }
 }
 
-impl Tally {
+impl DatagramCounters {
     fn count(&mut self, datagram: &Datagram<'_>, kind: &Kind) {
         let counter = match kind {
             Kind::Segment(_) => &mut self.segments,
@@ -119,7 +119,7 @@ impl Tally {
     }
 }
 
-fn end(args: &Args, capture: &Capture, tally: &Tally) -> String {
+fn end(args: &Args, capture: &Capture, tally: &DatagramCounters) -> String {
     let packets = capture.packets();
     if args.json {
         let mut end = serde_json::json!({ "kind": "end", "cut_off": capture.is_cut_off() });
@@ -131,7 +131,7 @@ fn end(args: &Args, capture: &Capture, tally: &Tally) -> String {
         return end.to_string();
     }
     let Packets { packets, fragments, not_udp, unknown_link, left_out, .. } = packets;
-    let Tally { segments, sync, malformed, other, merged, cut_short } = *tally;
+    let DatagramCounters { segments, sync, malformed, other, merged, cut_short } = *tally;
     let mut text = format!("{segments} segments and {sync} sync messages in {packets} packets");
     let besides = [
         (malformed, "malformed headers"),

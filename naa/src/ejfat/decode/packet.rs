@@ -4,7 +4,7 @@ use ejfat::wire::{LbHeader, SyncHeader};
 use naa_measure::{Column, TextTable};
 use serde_json::{Value, json};
 
-use crate::ejfat::capture::{Datagram, Kind, Segment};
+use crate::ejfat::capture::{CapturedSegment, Datagram, Kind};
 
 const COLUMNS: [&str; 12] = [
     "TIME",
@@ -62,7 +62,7 @@ impl Rows {
     }
 }
 
-fn segment_cells(segment: &Segment, cells: &mut [String; COLUMNS.len()]) {
+fn segment_cells(segment: &CapturedSegment, cells: &mut [String; COLUMNS.len()]) {
     if let Some(lb) = &segment.lb {
         cells[3] = format!("v{}", lb.version());
         cells[4] = lb.tick.to_string();
@@ -87,7 +87,7 @@ pub(super) fn seconds(first: u64, time: u64) -> String {
 fn object(datagram: &Datagram<'_>, kind: &Kind) -> Option<Value> {
     let Datagram { time, from, to, .. } = datagram;
     match kind {
-        Kind::Segment(Segment { lb, re_version, re, payload }) => Some(json!({
+        Kind::Segment(CapturedSegment { lb, re_version, re, payload }) => Some(json!({
             "kind": "segment",
             "unix_ns": time,
             "from": from,

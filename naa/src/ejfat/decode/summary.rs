@@ -9,12 +9,12 @@ use std::{
 use anyhow::Context as _;
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, EventId, Incomplete, Name, Place, Reassembler},
+    reassembly::{Config, CopyCommand, EventBufferId, EventKey, Incomplete, Reassembler, SegmentDropCause},
 };
 use naa_measure::TextTable;
 
-use super::record::{End, Flow, HEADER, Record};
-use crate::ejfat::capture::{Datagram, Kind, Segment};
+use super::decoded_event::{DecodedEvent, EventResult, Flow, HEADER};
+use crate::ejfat::capture::{CapturedSegment, Datagram, Kind};
 
 /// The most events that are open at once.
 const SLOTS: u32 = 1 << 14;
@@ -24,9 +24,9 @@ const FLOWS: u32 = 1 << 12;
 pub(super) struct Summary {
     reassembler: Reassembler,
     timeout: Duration,
-    records: Vec<Record>,
-    open: HashMap<EventId, usize>,
-    latest: HashMap<(Flow, Name), usize>,
+    records: Vec<DecodedEvent>,
+    open: HashMap<EventBufferId, usize>,
+    latest: HashMap<(Flow, EventKey), usize>,
     flows: HashMap<Flow, IpAddr>,
     now: Time,
     zeros: Vec<u8>,
@@ -82,12 +82,18 @@ impl Summary {
         self.record(datagram.time, flow, segment, &placed);
     }
 
-    fn record(&mut self, time: u64, flow: Flow, segment: &Segment, placed: &Result<Place, Cause>) {
-        let name = Name { event: segment.re.event, data_id: segment.re.data_id };
+    fn record(
+        &mut self,
+        time: u64,
+        flow: Flow,
+        segment: &CapturedSegment,
+        placed: &Result<CopyCommand, SegmentDropCause>,
+    ) {
+        let name = EventKey { event: segment.re.event, data_id: segment.re.data_id };
         let opened = placed.as_ref().is_ok_and(|place| place.opened);
         let latest = self.latest.get(&(flow, name)).copied().filter(|_| !opened);
         let at = latest.unwrap_or_else(|| {
-            self.records.push(Record::new(time, flow, name, segment));
+            self.records.push(DecodedEvent::new(time, flow, name, segment));
             self.latest.insert((flow, name), self.records.len() - 1);
             self.records.len() - 1
         });
@@ -99,13 +105,13 @@ impl Summary {
                 record.add(place.offset, place.payload.len() as u32);
                 self.open.insert(place.id, at);
                 if place.complete {
-                    record.end = End::Complete;
+                    record.end = EventResult::Complete;
                     record.parts.clear();
                     self.open.remove(&place.id);
                     self.reassembler.release(place.id);
                 }
             }
-            Err(Cause::Duplicate) => record.duplicates += 1,
+            Err(SegmentDropCause::Duplicate) => record.duplicates += 1,
             Err(_) => record.refused += 1,
         }
     }
@@ -115,16 +121,16 @@ impl Summary {
             let Some(at) = self.open.remove(&id) else { continue };
             let record = &mut self.records[at];
             let stale = Time(record.last) + self.timeout <= self.now;
-            record.end = if stale { End::TimedOut } else { End::Evicted };
+            record.end = if stale { EventResult::TimedOut } else { EventResult::Evicted };
         }
     }
 
-    pub(super) fn told(self, begun: u64, json: bool) -> anyhow::Result<String> {
+    pub(super) fn text(self, begun: u64, json: bool) -> anyhow::Result<String> {
         if json {
             let lines: Vec<_> = self.records.iter().map(|record| record.object().to_string()).collect();
             return Ok(lines.join("\n"));
         }
-        let complete = self.records.iter().filter(|record| record.end == End::Complete).count();
+        let complete = self.records.iter().filter(|record| record.end == EventResult::Complete).count();
         let rows = self.records.iter().map(|record| record.row(begun));
         let table = if self.records.is_empty() { String::new() } else { TextTable::of(HEADER, rows) + "\n" };
         let all = self.records.len();

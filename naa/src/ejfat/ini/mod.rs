@@ -28,7 +28,7 @@ impl Ini {
         let Some(path) = path else { return Ok(Self::default()) };
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let ini = Self::parse(path, text)?;
-        ini.tell_ignored(role);
+        ini.report_ignored(role);
         Ok(ini)
     }
 
@@ -68,7 +68,7 @@ impl Ini {
         }
     }
 
-    fn tell_ignored(&self, role: Role) {
+    fn report_ignored(&self, role: Role) {
         for (key, value) in &self.values {
             let named = self.named(key.section, key.name);
             match key.used_by(role) {

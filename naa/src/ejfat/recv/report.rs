@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ejfat::reassembly::{Cause, Counters, Eviction};
+use ejfat::reassembly::{Counters, Eviction, SegmentDropCause};
 use ejfat_udp::{PortCounters, Receiver};
 
 use super::{Args, say};
 use crate::{ejfat::losses, show};
 
-pub(super) fn told(counters: &Counters, time: Duration) -> String {
+pub(super) fn summary(counters: &Counters, time: Duration) -> String {
     let lost = counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
     let (rate, dropped) = (show::rate(counters.placed_bytes, time), counters.dropped_of_any_cause());
     let (events, segments) =
@@ -28,16 +28,16 @@ pub(super) fn report(
     let reassembler = receiver.reassembler();
     let counters = reassembler.counters();
     let missing: u64 = reassembler
-        .sources()
-        .flat_map(|source| source.streams().map(|s| s.missing).collect::<Vec<_>>())
+        .senders()
+        .flat_map(|sender| sender.streams().map(|s| s.missing).collect::<Vec<_>>())
         .sum();
-    let senders = reassembler.sources().map(|source| {
-        let missing: u64 = source.streams().map(|stream| stream.missing).sum();
-        serde_json::json!({ "address": source.address, "data_id": source.data_id,
-            "events": source.counters.complete, "missing": args.consecutive.then_some(missing) })
+    let senders = reassembler.senders().map(|sender| {
+        let missing: u64 = sender.streams().map(|stream| stream.missing).sum();
+        serde_json::json!({ "address": sender.address, "data_id": sender.data_id,
+            "events": sender.counters.complete, "missing": args.consecutive.then_some(missing) })
     });
     let senders: Vec<_> = senders.collect();
-    let dropped = Cause::ALL.map(|cause| (cause.name(), counters.dropped(cause)));
+    let dropped = SegmentDropCause::ALL.map(|cause| (cause.name(), counters.dropped(cause)));
     if args.json && !args.stdout {
         let report = serde_json::json!({
             "event": "end",
@@ -72,10 +72,10 @@ pub(super) fn report(
             show::count(drops, "datagram")
         ),
     };
-    let (told, open) = (told(counters, time), reassembler.open_events());
+    let (summary, open) = (summary(counters, time), reassembler.open_events());
     let why = losses::why_incomplete(&naa_services::reassembly_message(counters, open, 0, None));
     let numbered = show::numbered(numbered);
-    say(&format!("{told}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
+    say(&format!("{summary}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
     if !why.is_empty() {
         say(&format!("incomplete:{why}"));
     }

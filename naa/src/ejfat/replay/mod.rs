@@ -16,9 +16,9 @@ use anyhow::Context as _;
 use ejfat_udp::{is_refusal, may_be_earlier, report_refusals, wait_for_refusals};
 
 use super::{
-    capture::{Datagram, Kind, Packets, Source, look, parts},
+    capture::{CaptureSelection, Datagram, Kind, Packets, look, parts},
     send::{LATE, check_taken},
-    tell::Line,
+    status_line::StatusLine,
     values::{gigabits, ip_and_port},
 };
 use crate::{Usage, show, signals};
@@ -43,7 +43,7 @@ const UDP_HEADER: usize = 8;
                           through a load balancer: its tables go by the tick of now")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: CaptureSelection,
     /// Where to; each datagram to the port it went to, unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     to: String,
@@ -73,7 +73,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-struct Sent {
+struct ReplayCounters {
     segments: u64,
     sync: u64,
     /// Payload bytes of UDP: EJFAT's headers and data.
@@ -97,7 +97,7 @@ struct Replay {
     fresh: Option<FreshTicks>,
     any: bool,
     scratch: Vec<u8>,
-    sent: Sent,
+    sent: ReplayCounters,
     left_out: LeftOut,
     /// The number of refusals (ICMP "port unreachable") that came.
     refused: u64,
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
     let mut replay = Replay::new(args, stopped.clone())?;
-    let mut line = Line::new(args.json);
+    let mut line = StatusLine::new(args.json);
     let begin = Instant::now();
     let (mut packets, mut rounds) = (Packets::default(), 0);
     while rounds < args.repeat && !stopped.load(Ordering::Relaxed) {
@@ -119,7 +119,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         replay.begin();
         while !stopped.load(Ordering::Relaxed) && capture.next(|datagram| replay.datagram(datagram))? {
             let sent = replay.sent;
-            line.tell(|| format!("{} segments, {}", sent.segments, show::rate(sent.bytes, begin.elapsed())));
+            line.update(|| {
+                format!("{} segments, {}", sent.segments, show::rate(sent.bytes, begin.elapsed()))
+            });
         }
         packets = capture.packets();
         rounds += 1;
@@ -150,7 +152,7 @@ impl Replay {
             fresh: args.fresh_ticks.then(FreshTicks::default),
             any: args.source.names_ports(),
             scratch: Vec::new(),
-            sent: Sent::default(),
+            sent: ReplayCounters::default(),
             left_out: LeftOut::default(),
             refused: 0,
         })
@@ -231,7 +233,7 @@ fn socket(to: IpAddr) -> anyhow::Result<UdpSocket> {
 
 fn report(args: &Args, replay: &Replay, packets: Packets, rounds: u64, time: Duration) -> anyhow::Result<()> {
     let Replay { sent, left_out, .. } = replay;
-    let Sent { segments, sync, bytes } = *sent;
+    let ReplayCounters { segments, sync, bytes } = *sent;
     if args.json {
         let seconds = time.as_secs_f64();
         let report = serde_json::json!({

@@ -11,8 +11,8 @@ use ejfat::uri::{EjfatUri, VARIABLE};
 use ejfat_client::{Cause, ClientError, ClientTls, Connection, TlsError, TlsFailure, Trust};
 
 use crate::Usage;
-pub(crate) use sender::{LetIn, Way};
-pub(crate) use worker::{Joined, OfIni, Wanted, Worker, bridge_state, state};
+pub(crate) use sender::{AdmissionConfig, AdmittedSender};
+pub(crate) use worker::{Joined, OfIni, Wanted, WorkerArgs, bridge_state, state};
 
 /// The options of every client of a control plane: its EJFAT URI, and the CAs that the client trusts.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -82,7 +82,7 @@ impl ControlPlane {
 
     /// Prepares a connection to the control plane of a URI.
     pub(crate) fn connect(&self, uri: &EjfatUri) -> anyhow::Result<Connection> {
-        self.of.connect(uri).map_err(|error| told(error, "goes on"))
+        self.of.connect(uri).map_err(|error| explained(error, "goes on"))
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn with_ca_option(error: &ClientError) -> String {
 
 /// Adds to an error the options that help. `without` says what the command does without a control plane, which helps if that
 /// cannot be reached or does not let this program in, and not if a value is wrong.
-fn told(error: ClientError, without: &str) -> anyhow::Error {
+fn explained(error: ClientError, without: &str) -> anyhow::Error {
     match error.cause() {
         Some(Cause::Invalid | Cause::Taken) => error.into(),
         _ => anyhow!("{}; --no-control-plane {without} without it", with_ca_option(&error)),

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use ejfat::uri::EjfatUri;
 use ejfat_client::{AllowedSender, AllowedSenderError, Ending, Syncs, Targets, TargetsError};
 
-use super::{ControlPlane, reservation, told};
+use super::{ControlPlane, explained, reservation};
 use crate::{show, signals};
 
-/// The settings of a sender.
+/// The settings of a sender for its admission and its sync datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct AdmissionConfig {
     /// The sender's id in sync datagrams.
     pub(crate) source: u32,
     /// The time from one sync datagram to the next.
@@ -27,7 +27,7 @@ pub(crate) struct Way {
 /// A sender whose address is in the reservation's list if the control plane was asked, and whose sync datagrams are sent, until
 /// this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct LetIn {
+pub(crate) struct AdmittedSender {
     /// The sender's place in the list, with its sync datagrams. `None`: the control plane was not asked, or the sender has left.
     allowed: Arc<Mutex<Option<AllowedSender>>>,
     /// Tells whether the reservation ended, if the control plane was asked.
@@ -36,7 +36,7 @@ pub(crate) struct LetIn {
     syncs: Option<Syncs>,
 }
 
-impl LetIn {
+impl AdmittedSender {
     /// Returns whether the first event has to wait for the control plane: until it has the sender's ticks, or the data plane has the
     /// sender's address.
     pub(crate) fn wants_warm_up(&self) -> bool {
@@ -66,7 +66,7 @@ impl LetIn {
     }
 }
 
-impl Drop for LetIn {
+impl Drop for AdmittedSender {
     fn drop(&mut self) {
         self.end();
     }
@@ -83,9 +83,9 @@ impl ControlPlane {
         &self,
         uri: &EjfatUri,
         is_wanted: bool,
-        way: Way,
-    ) -> anyhow::Result<(SocketAddr, LetIn)> {
-        let Way { source, period, v6 } = way;
+        config: AdmissionConfig,
+    ) -> anyhow::Result<(SocketAddr, AdmittedSender)> {
+        let AdmissionConfig { source, period, v6 } = config;
         let no_data = "the EJFAT URI has no data address; use the URI that `naa lb reserve` prints, or name an address by --to";
         if !is_wanted || uri.token.is_none() {
             let to = uri.data(v6).context(no_data)?;
@@ -96,11 +96,12 @@ impl ControlPlane {
                     "the EJFAT URI has no token, so the control plane is not asked to let this sender in; only sync datagrams are sent",
                 );
             }
-            return Ok((to, LetIn { allowed: Arc::default(), ending: None, syncs: syncs.transpose()? }));
+            let syncs = syncs.transpose()?;
+            return Ok((to, AdmittedSender { allowed: Arc::default(), ending: None, syncs }));
         }
         let lb = reservation(uri)?;
         let connection = self.connect(uri)?;
-        let without = |error| told(error, "sends segments only,");
+        let without = |error| explained(error, "sends segments only,");
         let targets = Targets::find(&connection, uri, &lb).map_err(|error| match error {
             TargetsError::Client(error) => without(error),
             error => error.into(),
@@ -117,7 +118,7 @@ impl ControlPlane {
         }
         allowed.watch(AllowedSender::LOOKS, |notice| tracing::warn!("{notice}"))?;
         let ending = Some(allowed.ending());
-        let let_in = LetIn { allowed: Arc::new(Mutex::new(Some(allowed))), ending, syncs: None };
+        let let_in = AdmittedSender { allowed: Arc::new(Mutex::new(Some(allowed))), ending, syncs: None };
         let at_end = let_in.allowed.clone();
         // A signal ends the program without dropping anything, so the address would stay in the list.
         signals::on_terminate(move || {

@@ -18,13 +18,13 @@ use ejfat_client::{
 use ejfat_udp::Gauge;
 use serde_json::json;
 
-use super::{ControlPlane, ports, reservation, told};
+use super::{ControlPlane, explained, ports, reservation};
 use crate::{Usage, kernel_process::raise_file_limit, show, signals};
 
 /// The options of a program that is a worker of a reservation.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(id = "worker_options")]
-pub(crate) struct Worker {
+pub(crate) struct WorkerArgs {
     #[command(flatten)]
     control_plane: ControlPlane,
     /// The address to which the load balancer sends segments for this worker [default: the address that it listens to; if it listens
@@ -132,7 +132,7 @@ pub(crate) struct Wanted {
     wait: Duration,
 }
 
-impl Worker {
+impl WorkerArgs {
     /// Returns the reservation of which to be a worker, or `None` if there is no URI or no control plane is wanted.
     ///
     /// # Errors
@@ -246,7 +246,9 @@ impl Worker {
             let state = state.clone();
             let state = move || state();
             match ejfat_client::Worker::register(&connection, &lb, registration.clone(), period, state) {
-                Err(ClientError::Unreachable { .. } | ClientError::TooLate { .. }) if signals::is_told() => {
+                Err(ClientError::Unreachable { .. } | ClientError::TooLate { .. })
+                    if signals::is_ending() =>
+                {
                     anyhow::bail!(
                         "this worker was interrupted before it reached the control plane at {}",
                         connection.address()
@@ -257,7 +259,7 @@ impl Worker {
                 {
                     std::thread::sleep(RETRY);
                 }
-                worker => break worker.map_err(|error| told(error, "receives"))?,
+                worker => break worker.map_err(|error| explained(error, "receives"))?,
             }
         };
         let leaver = worker.leaver();
@@ -364,9 +366,9 @@ impl Joined {
 
     /// Returns how many states were accepted and how the worker left, as JSON.
     pub(crate) fn end_json(&self) -> serde_json::Value {
-        let Standing { told, again, .. } = self.worker.standing();
+        let Standing { accepted, registered_again: again, .. } = self.worker.standing();
         let (drained, deregistered) = (self.left.map(|of| of.drained), self.left.map(|of| of.deregistered));
-        json!({"states": told, "again": again, "drained": drained, "deregistered": deregistered})
+        json!({"states": accepted, "again": again, "drained": drained, "deregistered": deregistered})
     }
 
     /// Begins to drain at the first call, and returns whether the worker has left. Segments arrive until it has left, so the caller
@@ -374,9 +376,9 @@ impl Joined {
     pub(crate) fn has_left(&mut self) -> bool {
         if !std::mem::replace(&mut self.begun, true) {
             // Several workers of one process drain at the same time.
-            static TOLD: Once = Once::new();
+            static NOTED: Once = Once::new();
             if !self.drain.is_zero() && self.worker.gone().is_none() {
-                TOLD.call_once(|| {
+                NOTED.call_once(|| {
                     show::note(&format!(
                         "draining: the load balancer sends no new events in a moment; this takes {:?} at most; Ctrl-C again, a second \
                          or more after the first one, ends it at once and may lose events",
@@ -388,7 +390,7 @@ impl Joined {
         }
         if self.left.is_none() {
             self.left = self.worker.departed();
-            self.left.iter().for_each(|departure| self.tell(departure));
+            self.left.iter().for_each(|departure| self.report_departure(departure));
         }
         self.left.is_some()
     }
@@ -406,7 +408,7 @@ impl Joined {
     }
 
     /// Warns of a departure that was not complete.
-    fn tell(&self, departure: &Departure) {
+    fn report_departure(&self, departure: &Departure) {
         let Self { control_plane, drain, .. } = self;
         if !departure.drained {
             tracing::warn!(

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::ValueEnum;
 use ejfat::{
-    uri::{Data, EjfatUri},
+    uri::{DataAddress, EjfatUri},
     wire::DATA_PORT,
 };
 use ejfat_client::messages as pb;
@@ -109,8 +109,8 @@ fn uri_of(uri: &EjfatUri, reserved: &pb::ReserveLoadBalancerReply) -> EjfatUri {
         tls: uri.tls,
         token: Some(reserved.token.clone()),
         lb_id: Some(reserved.lb_id.clone()),
-        data_v4: reserved.data_ipv4_address.parse().ok().map(|ip| Data { ip, ports: ports.clone() }),
-        data_v6: reserved.data_ipv6_address.parse().ok().map(|ip| Data { ip, ports }),
+        data_v4: reserved.data_ipv4_address.parse().ok().map(|ip| DataAddress { ip, ports: ports.clone() }),
+        data_v6: reserved.data_ipv6_address.parse().ok().map(|ip| DataAddress { ip, ports }),
         sync: sync.collect(),
         ..EjfatUri::new(&uri.host, uri.port)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use naa_store::{Settings, SqliteStore};
+use naa_store::{SqliteConfig, SqliteStore};
 use serde_json::json;
 
 use crate::{lb::local::state_folder, show};
@@ -55,7 +55,7 @@ pub(super) fn backup(args: &Backup) -> anyhow::Result<()> {
         "there is no store {}; name the file of the store by --store",
         path.display()
     );
-    let revision = SqliteStore::open(&path, &Settings::default())?.backup(&args.to)?.0;
+    let revision = SqliteStore::open(&path, &SqliteConfig::default())?.backup(&args.to)?.0;
     let text = format!("{} has revision {revision} of {}", args.to.display(), path.display());
     let object = json!({ "backup": args.to, "store": path, "revision": revision });
     Ok(show::line(&if args.place.json { object.to_string() } else { text })?)
@@ -63,7 +63,7 @@ pub(super) fn backup(args: &Backup) -> anyhow::Result<()> {
 
 pub(super) fn restore(args: &Restore) -> anyhow::Result<()> {
     let path = args.place.store()?;
-    let restored = naa_store::restore(&args.from, &path, &Settings::default())?;
+    let restored = naa_store::restore(&args.from, &path, &SqliteConfig::default())?;
     let text =
         format!("{} has revision {} with {} records", path.display(), restored.revision.0, restored.keys);
     let object = json!({ "store": path, "revision": restored.revision.0, "records": restored.keys });

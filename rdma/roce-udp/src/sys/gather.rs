@@ -11,15 +11,20 @@ use verbs::Memory;
 
 use super::fold::{BLOCK, fold};
 use crate::{
-    memory::Regions,
-    socket::{Segment, SendBatch},
+    memory::RegionTable,
+    socket::{DatagramBuilder, SendBatch},
 };
 
 /// Adds a packet to the batch; returns false if the batch has no room for the packet.
 ///
 /// The batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops all unsent
 /// packets before it removes a region.
-pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow, regions: &Regions) -> bool {
+pub(crate) fn build(
+    send: &mut SendBatch,
+    packet: &Transmit,
+    flow: &mut WarmFlow,
+    regions: &RegionTable,
+) -> bool {
     let (len, pad) = (packet.datagram_len(), packet.pad());
     let header = packet.header.as_slice();
     let bth = header.first_chunk().expect("every packet begins with a BTH");
@@ -68,7 +73,7 @@ const LEAST_FOLDED: usize = 2 * BLOCK;
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.
-unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, offset: u64, len: u32) {
+unsafe fn gather(segment: &mut DatagramBuilder<'_>, icrc: &mut Icrc, memory: &Memory, offset: u64, len: u32) {
     let (offset, len) = (offset as usize, len as usize);
     let inside = offset.checked_add(len).is_some_and(|end| end <= memory.len());
     assert!(inside, "the core checked the bounds");

@@ -1,11 +1,11 @@
 //! The system calls of the socket layer, one file for each family of calls.
 //!
 //! All unsafe code of the crate is in this folder. The functions that modules outside of this folder may call are safe,
-//! except [`Segment::gather`](transmit::Segment::gather).
+//! except [`DatagramBuilder::gather`](transmit::DatagramBuilder::gather).
 #![allow(unsafe_code)]
 
 pub(crate) mod address;
-mod arena;
+mod batch_bytes;
 mod fold;
 pub(crate) mod fork;
 pub(crate) mod gather;

@@ -9,7 +9,7 @@ use std::{
 use super::{address::RawAddress, check};
 
 /// A socket option whose value is an integer: its level and its name.
-pub(crate) type Name = (libc::c_int, libc::c_int);
+pub(crate) type SocketOption = (libc::c_int, libc::c_int);
 
 /// An unbound, nonblocking UDP socket of the family of `addr`, closed on exec.
 pub(crate) fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
@@ -28,14 +28,14 @@ pub(crate) fn bind(socket: OwnedFd, addr: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-pub(crate) fn set(socket: &impl AsRawFd, (level, name): Name, value: libc::c_int) -> io::Result<()> {
+pub(crate) fn set(socket: &impl AsRawFd, (level, name): SocketOption, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: `value` is `len` bytes long.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) })
         .map(drop)
 }
 
-pub(crate) fn get(socket: &impl AsRawFd, (level, name): Name) -> io::Result<libc::c_int> {
+pub(crate) fn get(socket: &impl AsRawFd, (level, name): SocketOption) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: `value` has room for `len` bytes.

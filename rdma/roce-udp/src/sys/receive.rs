@@ -27,16 +27,16 @@ pub struct RecvBatch {
     buffers: Vec<u8>,
     /// The structures into which the kernel writes the sender's address and the control messages. The structures are
     /// kept between calls, because clearing them in each call would cost more than a call that receives nothing.
-    slots: Vec<Slot>,
+    metas: Vec<ReceiveMeta>,
     headers: Vec<libc::mmsghdr>,
     /// The number of messages to request next: requesting more messages than have arrived costs some time.
     ask: usize,
-    received: Vec<Received>,
+    received: Vec<ReceivedMessage>,
     overflows: Option<u32>,
 }
 
 /// The memory in which the kernel describes a received message.
-struct Slot {
+struct ReceiveMeta {
     name: RawAddress,
     control: Control,
     piece: libc::iovec,
@@ -52,9 +52,9 @@ impl fmt::Debug for RecvBatch {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Received {
+struct ReceivedMessage {
     /// The index of the buffer that contains the message.
-    slot: usize,
+    buffer: usize,
     from: SocketAddr,
     len: usize,
     segment_len: usize,
@@ -63,7 +63,7 @@ struct Received {
 
 /// One received message: a datagram, or several datagrams of one sender that the kernel merged (GRO).
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct MergedDatagrams<'a> {
     /// The address and UDP port of the sender.
     pub from: SocketAddr,
     /// The ECN bits of the IP header: 0 not capable, 1 and 2 capable, 3 congestion experienced.
@@ -72,7 +72,7 @@ pub struct Message<'a> {
     segment_len: usize,
 }
 
-impl<'a> Message<'a> {
+impl<'a> MergedDatagrams<'a> {
     /// The datagrams in order of arrival, each with its index in the merged message.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = (u16, &'a [u8])> + use<'a> {
         // The cast is lossless because a buffer of 64 KiB has at most 65536 segments.
@@ -84,14 +84,14 @@ impl RecvBatch {
     /// Makes buffers for `messages` messages, at most 32, which is the number that one system call takes.
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MOST);
-        let slot = || Slot {
+        let meta = || ReceiveMeta {
             name: RawAddress::unspecified(),
             control: Control([0; 80]),
             piece: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 },
         };
         Self {
             buffers: vec![0; messages * BUFFER],
-            slots: iter::repeat_with(slot).take(messages).collect(),
+            metas: iter::repeat_with(meta).take(messages).collect(),
             headers: vec![empty_header(); messages],
             ask: 1,
             received: Vec::with_capacity(messages),
@@ -100,11 +100,11 @@ impl RecvBatch {
     }
 
     /// Returns the messages that the last call of [`Port::recv`](crate::socket::Port::recv) received.
-    pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
-        self.received.iter().map(|got| Message {
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = MergedDatagrams<'_>> {
+        self.received.iter().map(|got| MergedDatagrams {
             from: got.from,
             ecn: got.ecn,
-            bytes: &self.buffers[got.slot * BUFFER..][..got.len],
+            bytes: &self.buffers[got.buffer * BUFFER..][..got.len],
             segment_len: got.segment_len,
         })
     }
@@ -129,15 +129,15 @@ impl RecvBatch {
         self.overflows = None;
         let buffers = self.buffers.chunks_mut(BUFFER);
         let count = std::mem::replace(&mut self.ask, 1);
-        for ((header, slot), buffer) in self.headers.iter_mut().zip(&mut self.slots).zip(buffers).take(count)
+        for ((header, meta), buffer) in self.headers.iter_mut().zip(&mut self.metas).zip(buffers).take(count)
         {
-            slot.piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            meta.piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut header.msg_hdr;
-            header.msg_name = (&raw mut slot.name).cast();
+            header.msg_name = (&raw mut meta.name).cast();
             header.msg_namelen = RawAddress::LEN;
-            header.msg_iov = &raw mut slot.piece;
+            header.msg_iov = &raw mut meta.piece;
             header.msg_iovlen = 1;
-            header.msg_control = (&raw mut slot.control).cast();
+            header.msg_control = (&raw mut meta.control).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
         // SAFETY: each of the `count` headers has pointers to a live buffer, a live address and a live control block,
@@ -152,15 +152,15 @@ impl RecvBatch {
         if got == count {
             self.ask = (count * 4).min(self.headers.len());
         }
-        (0..got).for_each(|slot| self.note(slot));
+        (0..got).for_each(|buffer| self.note(buffer));
         Ok(self.received.len())
     }
 
-    fn note(&mut self, slot: usize) {
-        let header = &self.headers[slot];
+    fn note(&mut self, buffer: usize) {
+        let header = &self.headers[buffer];
         let len = (header.msg_len as usize).min(BUFFER);
         let unusable = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || header.msg_hdr.msg_namelen == 0;
-        let (Some(from), false) = (self.slots[slot].name.get(), unusable) else { return };
+        let (Some(from), false) = (self.metas[buffer].name.get(), unusable) else { return };
         let (mut ecn, mut segment_len) = (0, len);
         for (level, kind, value) in controls(&header.msg_hdr) {
             match (level, kind) {
@@ -172,7 +172,7 @@ impl RecvBatch {
                 _ => {}
             }
         }
-        self.received.push(Received { slot, from, len, segment_len: segment_len.max(1), ecn });
+        self.received.push(ReceivedMessage { buffer, from, len, segment_len: segment_len.max(1), ecn });
     }
 }
 

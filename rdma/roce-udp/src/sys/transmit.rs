@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use super::{address::RawAddress, arena::Arena, check, empty_header};
+use super::{address::RawAddress, batch_bytes::BatchBytes, check, empty_header};
 use crate::socket::Port;
 
 /// The maximum number of pieces of one segment: the sum of its copied and gathered pieces.
@@ -29,20 +29,20 @@ const FEW: usize = 4;
 /// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
 /// segment of a super-packet may be shorter. The kernel splits a super-packet into datagrams, and numbers them from 0
 /// in the IPv4 identification. Because the kernel numbers the segments in order, the identification of a segment is
-/// known before the segment is sent ([`Segment::ip_id`]).
+/// known before the segment is sent ([`DatagramBuilder::ip_id`]).
 pub struct SendBatch {
-    messages: Vec<Group>,
+    messages: Vec<GsoMessage>,
     /// The index of the first unsent message.
     next: usize,
-    segments: Vec<Record>,
+    segments: Vec<BatchRecord>,
     pieces: Vec<libc::iovec>,
-    arena: Arena,
+    copied: BatchBytes,
     gso: bool,
 }
 
 /// A message: one segment, or several segments that are sent as one super-packet.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct GsoMessage {
     to: SocketAddr,
     first_segment: usize,
     segments: usize,
@@ -52,10 +52,10 @@ struct Group {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct BatchRecord {
     len: usize,
     first_piece: usize,
-    /// The offset of the datagram's trailer from the start of the arena.
+    /// The offset of the datagram's trailer from the start of the copied bytes.
     trailer: usize,
     trailer_len: usize,
 }
@@ -88,7 +88,7 @@ pub enum Rest {
     GsoRefused,
 }
 
-// SAFETY: the pointers lead to the batch's own arena, and to memory that the caller of `Segment::gather` keeps
+// SAFETY: the pointers lead to the batch's own memory, and to memory that the caller of `DatagramBuilder::gather` keeps
 // readable, so any thread may flush the batch.
 unsafe impl Send for SendBatch {}
 
@@ -105,8 +105,8 @@ impl fmt::Debug for SendBatch {
 
 impl SendBatch {
     /// Makes a batch with room for `segments` datagrams. `copied` is the size in bytes of the memory into which
-    /// [`Segment::copy`] copies. If `gso` is true, segments are grouped into super-packets; callers usually pass
-    /// [`Port::gso`].
+    /// [`DatagramBuilder::copy`] copies. If `gso` is true, segments are grouped into super-packets; callers usually
+    /// pass [`Port::gso`].
     pub fn new(segments: usize, copied: usize, gso: bool) -> Self {
         let segments = segments.max(1);
         Self {
@@ -114,7 +114,7 @@ impl SendBatch {
             next: 0,
             segments: Vec::with_capacity(segments),
             pieces: Vec::with_capacity(segments * 4 + MAX_PIECES),
-            arena: Arena::new(copied),
+            copied: BatchBytes::new(copied),
             gso,
         }
     }
@@ -126,14 +126,14 @@ impl SendBatch {
 
     /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// The method also returns `None` if the arena has fewer than `len` bytes left, because all bytes of a datagram may
-    /// be copied into the arena.
-    pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
+    /// The method also returns `None` if the memory for copied pieces has fewer than `len` bytes left, because all
+    /// bytes of a datagram may be copied into this memory.
+    pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<DatagramBuilder<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
-            && self.arena.left() >= len;
-        let (pieces_before, copied_before) = (self.pieces.len(), self.arena.used);
-        room.then(|| Segment {
+            && self.copied.left() >= len;
+        let (pieces_before, copied_before) = (self.pieces.len(), self.copied.used);
+        room.then(|| DatagramBuilder {
             grouped: self.grows(to, len),
             batch: self,
             to,
@@ -216,7 +216,7 @@ impl SendBatch {
         self.next = 0;
         self.segments.clear();
         self.pieces.clear();
-        self.arena.used = 0;
+        self.copied.used = 0;
     }
 
     /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
@@ -233,12 +233,13 @@ impl SendBatch {
         for group in &groups[mem::take(&mut self.next)..] {
             for ip_id in 0..group.segments {
                 let first_segment = group.first_segment + ip_id;
-                let Record { len, trailer, trailer_len, .. } = self.segments[first_segment];
+                let BatchRecord { len, trailer, trailer_len, .. } = self.segments[first_segment];
                 if ip_id > 0 {
                     // The cast is lossless because `ip_id` is less than `GROUP_SEGMENTS`, which is 64.
-                    renumber(len, ip_id as u16, self.arena.bytes_mut(trailer, trailer_len));
+                    renumber(len, ip_id as u16, self.copied.bytes_mut(trailer, trailer_len));
                 }
-                let single = Group { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
+                let single =
+                    GsoMessage { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
                 self.messages.push(single);
             }
         }
@@ -279,7 +280,7 @@ impl SendBatch {
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: each of the first `count` headers points to a live address, to a live control block or null, and to
-        // pieces that are readable because the arena owns them or because the callers of `gather` keep them readable.
+        // pieces that are readable because the batch owns them or because the callers of `gather` keep them readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;
@@ -290,7 +291,7 @@ impl SendBatch {
 /// A datagram being built: its pieces in the order of the wire. If a segment is dropped before
 /// [`finish`](Self::finish), the batch stays as it was before the segment.
 #[derive(Debug)]
-pub struct Segment<'a> {
+pub struct DatagramBuilder<'a> {
     batch: &'a mut SendBatch,
     to: SocketAddr,
     len: usize,
@@ -302,7 +303,7 @@ pub struct Segment<'a> {
     finished: bool,
 }
 
-impl Segment<'_> {
+impl DatagramBuilder<'_> {
     /// The IPv4 identification that the kernel is going to send.
     pub fn ip_id(&self) -> u16 {
         // The cast is lossless because `grouped` is less than `GROUP_SEGMENTS`, which is 64.
@@ -318,16 +319,16 @@ impl Segment<'_> {
         if len == 0 {
             return &mut [];
         }
-        // The bytes fit, because the arena had room for the whole datagram.
-        let start = self.batch.arena.used;
-        self.batch.arena.used += len;
-        let at = self.batch.arena.at(start);
+        // The bytes fit, because the memory for copied pieces had room for the whole datagram.
+        let start = self.batch.copied.used;
+        self.batch.copied.used += len;
+        let at = self.batch.copied.at(start);
         match self.batch.pieces[self.pieces_before..].last_mut() {
             // The new bytes follow the last piece directly, so the last piece is made longer.
             Some(last) if last.iov_base.addr() + last.iov_len == at.addr() => last.iov_len += len,
             _ => self.push(at, len),
         }
-        self.batch.arena.bytes_mut(start, len)
+        self.batch.copied.bytes_mut(start, len)
     }
 
     /// Adds a copy of `bytes`.
@@ -368,12 +369,12 @@ impl Segment<'_> {
     /// Panics if the datagram does not have the length that was passed to [`SendBatch::segment`], or if the datagram
     /// would have more than [`MAX_PIECES`] pieces.
     pub fn finish(mut self, trailer: &[u8]) {
-        let trailer_at = self.batch.arena.used;
+        let trailer_at = self.batch.copied.used;
         self.copy(trailer);
         assert_eq!(self.written, self.len, "the datagram is not as long as announced");
         let batch = &mut *self.batch;
         let first_segment = batch.segments.len();
-        batch.segments.push(Record {
+        batch.segments.push(BatchRecord {
             len: self.len,
             first_piece: self.pieces_before,
             trailer: trailer_at,
@@ -384,7 +385,7 @@ impl Segment<'_> {
                 group.segments += 1;
                 group.bytes += self.len;
             }
-            _ => batch.messages.push(Group {
+            _ => batch.messages.push(GsoMessage {
                 to: self.to,
                 first_segment,
                 segments: 1,
@@ -396,11 +397,11 @@ impl Segment<'_> {
     }
 }
 
-impl Drop for Segment<'_> {
+impl Drop for DatagramBuilder<'_> {
     fn drop(&mut self) {
         if !self.finished {
             self.batch.pieces.truncate(self.pieces_before);
-            self.batch.arena.used = self.copied_before;
+            self.batch.copied.used = self.copied_before;
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce_udp::{Options, open};
+use roce_udp::{EmbeddedConfig, open};
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RemoteAddr,
     SendFlags, SendOp, SendWr, WaitMode, Wake, Wc, WcStatus,
@@ -29,7 +29,7 @@ pub fn deadline() -> Option<Instant> {
 impl Side {
     /// Makes one end of a connection, on a device of its own.
     pub fn new() -> Self {
-        Self::on(device(address(), &Options::default()))
+        Self::on(device(address(), &EmbeddedConfig::default()))
     }
 
     pub fn on(context: Context) -> Self {
@@ -68,8 +68,8 @@ impl Side {
     }
 }
 
-pub fn device(ip: IpAddr, options: &Options) -> Context {
-    open(ip, &Options { must_listen: true, ..options.clone() }).unwrap()
+pub fn device(ip: IpAddr, options: &EmbeddedConfig) -> Context {
+    open(ip, &EmbeddedConfig { must_listen: true, ..options.clone() }).unwrap()
 }
 
 /// A loopback address that depends on the process id, so that different tests and test runs usually get different

@@ -6,7 +6,7 @@ use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, EstablishedParam, Reject
 
 use super::{
     Binding, Cm, CmOutput, ConnectArgs, is_embedded, rejection,
-    state::{Conn, Link, ReqSent, Retry, State},
+    state::{Conn, RemoteIds, ReqSent, Retry, State},
 };
 use crate::{
     entropy::Entropy,
@@ -15,7 +15,7 @@ use crate::{
     wire::{
         Bth, ROCE_PORT,
         mad::{
-            Answered, CmaHeader, CommIds, Mad, Message, Rej, Rep, Req, gid, mtu_bytes, mtu_code,
+            Answered, CmMessage, CmaHeader, CommIds, Mad, Rej, Rep, Req, gid, mtu_bytes, mtu_code,
             private_data, service_id,
         },
     },
@@ -51,17 +51,17 @@ impl Cm {
         let tid = u64::from(entropy.next_u32()) << 32 | u64::from(comm_id);
         let ack_timeout = args.param.ack_timeout.unwrap_or(self.config.ack_timeout);
         let req = self.build_req(&args, comm_id, port, ack_timeout, entropy.next_u32())?;
-        let patience = args.param.connect_timeout.unwrap_or(self.config.connect_timeout);
+        let timeout = args.param.connect_timeout.unwrap_or(self.config.connect_timeout);
         let id = self.new_id();
         let sent = ReqSent {
-            req: Mad::new(tid, Message::Req(req)),
+            req: Mad::new(tid, CmMessage::Req(req)),
             starting_psn: args.starting_psn,
             path_mtu: args.path_mtu,
             retry_count: args.param.retry_count,
             responder_resources: args.param.responder_resources,
             initiator_depth: args.param.initiator_depth,
-            patience,
-            retry: Retry::new(now + patience),
+            timeout,
+            retry: Retry::new(now + timeout),
         };
         self.transmit(args.peer, &sent.req);
         let timer = sent.retry.first(now);
@@ -71,7 +71,7 @@ impl Cm {
             endpoints: Endpoints { local: (args.local, port).into(), remote: args.remote },
             peer: args.peer,
             qpn: Some(args.qpn),
-            link: None,
+            remote: None,
             request: None,
             ack_timeout,
             state: State::ReqSent(Box::new(sent)),
@@ -150,7 +150,7 @@ impl Cm {
                 self.drop_stale(now, old);
             }
         }
-        self.table.set_link(id, Link { comm_id: rep.ids.local, qp: remote_qp });
+        self.table.set_remote(id, RemoteIds { comm_id: rep.ids.local, qp: remote_qp });
         let Some(State::ReqSent(sent)) = self.table.enter(id, State::Established { active: true }, None)
         else {
             return;
@@ -188,7 +188,7 @@ impl Cm {
 
     fn send_rtu(&mut self, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
-        let (to, rtu) = (conn.peer, Mad::new(conn.tid, Message::Rtu(conn.ids())));
+        let (to, rtu) = (conn.peer, Mad::new(conn.tid, CmMessage::Rtu(conn.ids())));
         self.transmit(to, &rtu);
     }
 
@@ -217,14 +217,16 @@ impl Cm {
         let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return false };
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
         let Some(named) = named else { return false };
-        let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
+        let (Some(code), CmMessage::Req(req)) = (mtu_code(named), &mut sent.req.message) else {
+            return false;
+        };
         // The REJ responds to an earlier REQ, because the newest REQ already has the path MTU of the REJ or a smaller
         // one.
         if named >= sent.path_mtu {
             return true;
         }
         (req.mtu, sent.path_mtu) = (code, named);
-        let (timer, req) = (sent.retry.again(now), sent.req.clone());
+        let (timer, req) = (sent.retry.repeat(now), sent.req.clone());
         self.table.arm(id, timer);
         self.transmit(to, &req);
         true
@@ -243,7 +245,7 @@ impl Cm {
             self.cancel_req(id);
             return self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
         }
-        let (timer, req) = (sent.retry.again(now), sent.req.clone());
+        let (timer, req) = (sent.retry.repeat(now), sent.req.clone());
         self.table.arm(id, timer);
         self.counters.tx_retries += 1;
         self.transmit(to, &req);
@@ -265,7 +267,7 @@ impl Cm {
 
     /// Ends all connection attempts to the UDP address `to`, because the network refused a datagram to this address.
     pub fn send_failed(&mut self, to: SocketAddr) {
-        for id in self.table.dialling(to) {
+        for id in self.table.connecting_to(to) {
             self.table.remove(id);
             self.event(CmEvent::Unreachable { id, why: Unreachable::Network });
         }

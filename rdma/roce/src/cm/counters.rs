@@ -1,6 +1,6 @@
 //! The counters of the connection manager.
 
-use crate::wire::mad::Message;
+use crate::wire::mad::CmMessage;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -76,27 +76,27 @@ counters! {
 }
 
 impl CmCounters {
-    pub(super) fn sent(&mut self, message: &Message) {
+    pub(super) fn sent(&mut self, message: &CmMessage) {
         *match message {
-            Message::Req(_) => &mut self.tx_req,
-            Message::Mra(_) => &mut self.tx_mra,
-            Message::Rej(_) => &mut self.tx_rej,
-            Message::Rep(_) => &mut self.tx_rep,
-            Message::Rtu(_) => &mut self.tx_rtu,
-            Message::Dreq(_) => &mut self.tx_dreq,
-            Message::Drep(_) => &mut self.tx_drep,
+            CmMessage::Req(_) => &mut self.tx_req,
+            CmMessage::Mra(_) => &mut self.tx_mra,
+            CmMessage::Rej(_) => &mut self.tx_rej,
+            CmMessage::Rep(_) => &mut self.tx_rep,
+            CmMessage::Rtu(_) => &mut self.tx_rtu,
+            CmMessage::Dreq(_) => &mut self.tx_dreq,
+            CmMessage::Drep(_) => &mut self.tx_drep,
         } += 1;
     }
 
-    pub(super) fn received(&mut self, message: &Message) {
+    pub(super) fn received(&mut self, message: &CmMessage) {
         *match message {
-            Message::Req(_) => &mut self.rx_req,
-            Message::Mra(_) => &mut self.rx_mra,
-            Message::Rej(_) => &mut self.rx_rej,
-            Message::Rep(_) => &mut self.rx_rep,
-            Message::Rtu(_) => &mut self.rx_rtu,
-            Message::Dreq(_) => &mut self.rx_dreq,
-            Message::Drep(_) => &mut self.rx_drep,
+            CmMessage::Req(_) => &mut self.rx_req,
+            CmMessage::Mra(_) => &mut self.rx_mra,
+            CmMessage::Rej(_) => &mut self.rx_rej,
+            CmMessage::Rep(_) => &mut self.rx_rep,
+            CmMessage::Rtu(_) => &mut self.rx_rtu,
+            CmMessage::Dreq(_) => &mut self.rx_dreq,
+            CmMessage::Drep(_) => &mut self.rx_drep,
         } += 1;
     }
 }

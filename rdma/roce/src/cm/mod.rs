@@ -69,7 +69,7 @@ use std::{
 
 pub use counters::CmCounters;
 use state::State;
-use table::Table;
+use table::CmTable;
 pub use types::{Binding, CmConfig, CmOutput, ConnectArgs, embedded_guid, is_embedded};
 use verbs::{CmEvent, CmId, Endpoints, Error, RejectReason};
 
@@ -77,7 +77,7 @@ use crate::{
     entropy::Entropy,
     refusal::RefusalCause,
     time::Time,
-    wire::mad::{Answered, CommIds, MAD_LEN, Mad, Message, Mra, Rej},
+    wire::mad::{Answered, CmMessage, CommIds, MAD_LEN, Mad, Mra, Rej},
 };
 
 /// The time after which a message without a response is repeated for the first time. Each later interval is twice the
@@ -106,7 +106,7 @@ pub struct Cm {
     listeners: BTreeMap<CmId, Listener>,
     /// The listener of each TCP-space port.
     ports: BTreeMap<u16, CmId>,
-    table: Table,
+    table: CmTable,
     transmits: VecDeque<(SocketAddr, [u8; MAD_LEN])>,
     outputs: VecDeque<CmOutput>,
     counters: CmCounters,
@@ -115,7 +115,7 @@ pub struct Cm {
 impl Cm {
     /// Makes a connection manager without listeners and connections.
     pub fn new(config: CmConfig) -> Self {
-        let table = Table::new(config.max_lingering);
+        let table = CmTable::new(config.max_lingering);
         Self {
             config,
             next_id: 1,
@@ -163,18 +163,18 @@ impl Cm {
         let Mad { tid, message, .. } = Mad::decode(mad).map_err(|_| RefusalCause::CmMalformed)?;
         self.counters.received(&message);
         let ids = match &message {
-            Message::Req(req) => {
+            CmMessage::Req(req) => {
                 self.on_req(now, from, local, tid, req, entropy);
                 return Ok(());
             }
-            Message::Rej(rej) if rej.ids.remote == 0 => return self.on_cancel(from, rej),
-            Message::Mra(mra) => mra.ids,
-            Message::Rej(rej) => rej.ids,
-            Message::Rep(rep) => rep.ids,
-            Message::Dreq(dreq) => dreq.ids,
-            Message::Rtu(ids) | Message::Drep(ids) => *ids,
+            CmMessage::Rej(rej) if rej.ids.remote == 0 => return self.on_cancel(from, rej),
+            CmMessage::Mra(mra) => mra.ids,
+            CmMessage::Rej(rej) => rej.ids,
+            CmMessage::Rep(rep) => rep.ids,
+            CmMessage::Dreq(dreq) => dreq.ids,
+            CmMessage::Rtu(ids) | CmMessage::Drep(ids) => *ids,
         };
-        if let Message::Dreq(_) = message
+        if let CmMessage::Dreq(_) = message
             && self.table.by_comm_id(ids.remote).is_none()
         {
             self.confirm_forgotten(from, tid, ids);
@@ -182,13 +182,13 @@ impl Cm {
         }
         let id = self.find(from, ids)?;
         match message {
-            Message::Req(_) => Ok(()),
-            Message::Mra(mra) => self.on_mra(now, id, mra),
-            Message::Rej(rej) => self.on_rej(now, id, &rej),
-            Message::Rep(rep) => self.on_rep(now, id, from, &rep),
-            Message::Rtu(_) => self.on_rtu(id),
-            Message::Dreq(dreq) => self.on_dreq(now, id, tid, &dreq),
-            Message::Drep(_) => self.on_drep(now, id),
+            CmMessage::Req(_) => Ok(()),
+            CmMessage::Mra(mra) => self.on_mra(now, id, mra),
+            CmMessage::Rej(rej) => self.on_rej(now, id, &rej),
+            CmMessage::Rep(rep) => self.on_rep(now, id, from, &rep),
+            CmMessage::Rtu(_) => self.on_rtu(id),
+            CmMessage::Dreq(dreq) => self.on_dreq(now, id, tid, &dreq),
+            CmMessage::Drep(_) => self.on_drep(now, id),
         }
     }
 
@@ -236,7 +236,7 @@ impl Cm {
         if !same_host(conn.peer, from) {
             return Err(RefusalCause::CmWrongSource);
         }
-        if conn.link.is_some_and(|link| link.comm_id != ids.local) {
+        if conn.remote.is_some_and(|remote| remote.comm_id != ids.local) {
             return Err(RefusalCause::CmUnknownId);
         }
         Ok(id)
@@ -245,12 +245,12 @@ impl Cm {
     fn on_mra(&mut self, now: Time, id: CmId, mra: Mra) -> Result<(), RefusalCause> {
         let wait = ib_timeout(mra.service_timeout).min(MAX_EXTENSION);
         let conn = self.table.get_mut(id).ok_or(RefusalCause::CmUnknownId)?;
-        let (retry, patience) = match (&mut conn.state, mra.about) {
-            (State::ReqSent(s), Answered::Req) => (&mut s.retry, s.patience),
+        let (retry, timeout) = match (&mut conn.state, mra.about) {
+            (State::ReqSent(s), Answered::Req) => (&mut s.retry, s.timeout),
             (State::RepSent(s), Answered::Rep) => (&mut s.retry, self.config.confirm_timeout),
             _ => return Err(RefusalCause::CmUnexpected),
         };
-        if retry.extend(now + wait, patience) {
+        if retry.extend(now + wait, timeout) {
             let next = retry.next(now + wait);
             self.table.arm(id, next);
         }
@@ -278,7 +278,7 @@ impl Cm {
 
     /// Sends a REJ. The connection manager does not store the REJ, and never repeats it.
     fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
-        self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
+        self.transmit(to, &Mad::new(tid, CmMessage::Rej(rej)));
     }
 
     fn new_id(&mut self) -> CmId {

@@ -8,7 +8,7 @@ use super::{
     Binding, Cm, CmOutput, Listener,
     active::{answer_address, check_codes},
     is_embedded, rejection,
-    state::{Conn, Link, RepSent, ReqRcvd, Retry, State},
+    state::{Conn, RemoteIds, RepSent, ReqRcvd, Retry, State},
 };
 use crate::{
     entropy::Entropy,
@@ -16,7 +16,7 @@ use crate::{
     refusal::RefusalCause,
     time::Time,
     wire::mad::{
-        Answered, CmaHeader, CommIds, Mad, Message, Mra, Rej, Rep, Req, mtu_bytes, mtu_code, private_data,
+        Answered, CmMessage, CmaHeader, CommIds, Mad, Mra, Rej, Rep, Req, mtu_bytes, mtu_code, private_data,
         service_port,
     },
 };
@@ -74,7 +74,7 @@ impl Cm {
         if let Some(id) = self.table.by_request(&key) {
             return self.on_duplicate(id, tid);
         }
-        match self.judge(now, from, req) {
+        match self.check_req(now, from, req) {
             Ok((listener, port, path_mtu, header)) => {
                 let endpoints =
                     Endpoints { local: (local, port).into(), remote: (from.ip(), header.port).into() };
@@ -85,7 +85,7 @@ impl Cm {
                     endpoints,
                     peer: answer_address(from, req.ca_guid),
                     qpn: None,
-                    link: Some(Link { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
+                    remote: Some(RemoteIds { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
                     request: Some(key),
                     ack_timeout: req.ack_timeout,
                     state: State::ReqRcvd(Box::new(ReqRcvd { listener, req: req.clone(), path_mtu })),
@@ -107,7 +107,7 @@ impl Cm {
     }
 
     /// Finds the listener for a new request, or the reason to reject the request.
-    fn judge(
+    fn check_req(
         &mut self,
         now: Time,
         from: SocketAddr,
@@ -212,13 +212,13 @@ impl Cm {
         let answer = match &conn.state {
             State::ReqRcvd(_) => {
                 let mra = Mra { ids, about: Answered::Req, service_timeout: SERVICE_TIMEOUT };
-                Mad::new(tid, Message::Mra(mra))
+                Mad::new(tid, CmMessage::Mra(mra))
             }
             State::RepSent(sent) => sent.rep.clone(),
             State::Refused(rej) => (**rej).clone(),
             State::DreqSent(_) | State::TimeWait => {
                 let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
-                Mad::new(tid, Message::Rej(rej))
+                Mad::new(tid, CmMessage::Rej(rej))
             }
             // The connection is established, so the repeated REQ arrived late and needs no response. In the state
             // `ReqSent`, this side is the active side and has received no REQ that could be repeated.
@@ -290,7 +290,7 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         let to = conn.peer;
         let sent = RepSent {
-            rep: Mad::new(conn.tid, Message::Rep(rep)),
+            rep: Mad::new(conn.tid, CmMessage::Rep(rep)),
             established: EstablishedParam {
                 private_data: Vec::new(),
                 path_mtu: binding.path_mtu,
@@ -327,7 +327,7 @@ impl Cm {
         self.purge_events(id);
         let Some(conn) = self.table.get(id) else { return };
         let rej = Rej { private_data: data, ..rejection(conn.ids(), Answered::Req, reason) };
-        let (to, rej, until) = (conn.peer, Mad::new(conn.tid, Message::Rej(rej)), conn.time_wait(now));
+        let (to, rej, until) = (conn.peer, Mad::new(conn.tid, CmMessage::Rej(rej)), conn.time_wait(now));
         self.transmit(to, &rej);
         self.table.enter(id, State::Refused(Box::new(rej)), Some(until));
     }
@@ -384,7 +384,7 @@ impl Cm {
             self.withdraw_rep(now, id, TOO_LATE);
             return self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
         }
-        let (timer, rep) = (sent.retry.again(now), sent.rep.clone());
+        let (timer, rep) = (sent.retry.repeat(now), sent.rep.clone());
         self.table.arm(id, timer);
         self.counters.tx_retries += 1;
         self.transmit(to, &rep);

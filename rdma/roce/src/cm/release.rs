@@ -13,7 +13,7 @@ use crate::{
     time::Time,
     wire::{
         ROCE_PORT,
-        mad::{CommIds, Dreq, Mad, Message, Rej},
+        mad::{CmMessage, CommIds, Dreq, Mad, Rej},
     },
 };
 
@@ -44,8 +44,8 @@ impl Cm {
     }
 
     /// Returns true if a DREQ still waits for its DREP.
-    pub fn is_parting(&self) -> bool {
-        self.table.is_parting()
+    pub fn is_disconnecting(&self) -> bool {
+        self.table.is_disconnecting()
     }
 
     /// Destroys a listener or a connection. If `id` is a listener, its requests that wait for the application are
@@ -108,11 +108,11 @@ impl Cm {
 
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
-        let Some(link) = conn.link else { return };
+        let Some(remote) = conn.remote else { return };
         // The low half of the DREQ's transaction ID is this side's communication ID. On the passive side, the peer has
         // chosen the transaction ID of the REQ, so the DREQ gets a transaction ID of its own.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
-        let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
+        let dreq = Mad::new(tid, CmMessage::Dreq(Dreq { ids: conn.ids(), remote_qpn: remote.qp.1 }));
         let retry = Retry::new(now + DREQ_TIME);
         let (to, timer) = (conn.peer, retry.first(now));
         self.transmit(to, &dreq);
@@ -125,7 +125,7 @@ impl Cm {
         if sent.retry.is_over(now) {
             return self.time_wait(now, id);
         }
-        let (timer, dreq) = (sent.retry.again(now), sent.dreq.clone());
+        let (timer, dreq) = (sent.retry.repeat(now), sent.dreq.clone());
         self.table.arm(id, timer);
         self.counters.tx_retries += 1;
         self.transmit(to, &dreq);
@@ -137,7 +137,7 @@ impl Cm {
         if !known || conn.qpn != Some(dreq.remote_qpn) {
             return Err(RefusalCause::CmUnexpected);
         }
-        let (to, drep) = (conn.peer, Mad::new(tid, Message::Drep(conn.ids())));
+        let (to, drep) = (conn.peer, Mad::new(tid, CmMessage::Drep(conn.ids())));
         let live = matches!(conn.state, State::RepSent(_) | State::Established { .. });
         let asked_too = matches!(conn.state, State::DreqSent(_));
         self.transmit(to, &drep);
@@ -158,7 +158,7 @@ impl Cm {
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }
-        self.transmit(to, &Mad::new(tid, Message::Drep(CommIds { local: ids.remote, remote: ids.local })));
+        self.transmit(to, &Mad::new(tid, CmMessage::Drep(CommIds { local: ids.remote, remote: ids.local })));
     }
 
     pub(super) fn on_drep(&mut self, now: Time, id: CmId) -> Result<(), RefusalCause> {

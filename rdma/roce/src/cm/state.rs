@@ -30,7 +30,7 @@ pub(super) struct Conn {
     /// The number of the local queue pair; `None` in a request that is not accepted yet.
     pub(super) qpn: Option<u32>,
     /// The data of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
-    pub(super) link: Option<Link>,
+    pub(super) remote: Option<RemoteIds>,
     /// The key of the peer's REQ; `None` on the active side.
     pub(super) request: Option<RequestKey>,
     /// The code of the local ACK timeout in the REQ, from which the duration of the state TimeWait is computed.
@@ -39,7 +39,7 @@ pub(super) struct Conn {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct RemoteIds {
     pub(super) comm_id: u32,
     pub(super) qp: RemoteQp,
 }
@@ -67,7 +67,7 @@ pub(super) struct ReqSent {
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
     /// The time after which the connection attempt ends if no response arrives.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) retry: Retry,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct DreqSent {
 
 impl Conn {
     pub(super) fn ids(&self) -> CommIds {
-        CommIds { local: self.comm_id, remote: self.link.map_or(0, |link| link.comm_id) }
+        CommIds { local: self.comm_id, remote: self.remote.map_or(0, |remote| remote.comm_id) }
     }
 }
 
@@ -116,7 +116,7 @@ impl Retry {
     }
 
     /// Doubles the interval, and returns the time of the next repetition of a message that is repeated at `now`.
-    pub(super) fn again(&mut self, now: Time) -> Time {
+    pub(super) fn repeat(&mut self, now: Time) -> Time {
         self.interval = (self.interval * 2).min(RESEND_MAX);
         self.first(now)
     }
@@ -132,14 +132,14 @@ impl Retry {
     }
 
     /// Handles an MRA, by which the peer asks this side to wait until `until`. The time limit becomes the sum of
-    /// `until` and `patience`, but never becomes earlier. Returns false and changes nothing if the peer has sent too
+    /// `until` and `timeout`, but never becomes earlier. Returns false and changes nothing if the peer has sent too
     /// many MRAs.
-    pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
+    pub(super) fn extend(&mut self, until: Time, timeout: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;
         }
         self.extensions += 1;
-        self.give_up = self.give_up.max(until + patience);
+        self.give_up = self.give_up.max(until + timeout);
         true
     }
 }

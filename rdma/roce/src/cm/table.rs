@@ -5,20 +5,20 @@ use std::{
     net::SocketAddr,
 };
 
-use verbs::{CmId, seats::Seats};
+use verbs::{CmId, admission::Admission};
 
-use super::state::{Conn, Link, RemoteQp, RequestKey, State};
+use super::state::{Conn, RemoteIds, RemoteQp, RequestKey, State};
 use crate::{entropy::Entropy, time::Time, timer::Deadlines};
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct CmTable {
     conns: BTreeMap<CmId, Conn>,
     by_comm_id: BTreeMap<u32, CmId>,
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
     /// The half-open requests: the connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order,
     /// so the oldest request has the lowest ID.
-    half_open: Seats<CmId>,
+    half_open: Admission<CmId>,
     /// The connections in the state RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
     /// The connections in the states DreqSent, TimeWait and Refused, in the order in which they entered their states.
@@ -27,14 +27,14 @@ pub(super) struct Table {
     deadlines: Deadlines<CmId>,
 }
 
-impl Table {
+impl CmTable {
     pub(super) fn new(max_lingering: usize) -> Self {
         Self {
             conns: BTreeMap::new(),
             by_comm_id: BTreeMap::new(),
             by_request: BTreeMap::new(),
             by_remote_qp: BTreeMap::new(),
-            half_open: Seats::default(),
+            half_open: Admission::default(),
             unconfirmed: BTreeMap::new(),
             lingering: VecDeque::new(),
             max_lingering,
@@ -47,12 +47,12 @@ impl Table {
     }
 
     /// Returns true if a DREQ still waits for its DREP.
-    pub(super) fn is_parting(&self) -> bool {
-        let parting = |id: &CmId| matches!(self.conns.get(id).map(|c| &c.state), Some(State::DreqSent(_)));
-        self.lingering.iter().any(parting)
+    pub(super) fn is_disconnecting(&self) -> bool {
+        let waits = |id: &CmId| matches!(self.conns.get(id).map(|c| &c.state), Some(State::DreqSent(_)));
+        self.lingering.iter().any(waits)
     }
 
-    pub(super) fn half_open(&self) -> &Seats<CmId> {
+    pub(super) fn half_open(&self) -> &Admission<CmId> {
         &self.half_open
     }
 
@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// Returns the connections whose REQ to `peer` has no response yet.
-    pub(super) fn dialling(&self, peer: SocketAddr) -> Vec<CmId> {
+    pub(super) fn connecting_to(&self, peer: SocketAddr) -> Vec<CmId> {
         let to = |conn: &Conn| conn.peer == peer && matches!(conn.state, State::ReqSent(_));
         self.conns.iter().filter(|(_, conn)| to(conn)).map(|(id, _)| *id).collect()
     }
@@ -107,18 +107,18 @@ impl Table {
         if let Some(key) = conn.request {
             self.by_request.insert(key, id);
         }
-        if let Some(link) = conn.link {
-            self.by_remote_qp.insert(link.qp, id);
+        if let Some(remote) = conn.remote {
+            self.by_remote_qp.insert(remote.qp, id);
         }
         self.conns.insert(id, conn);
         self.entered(id, Some(timer));
     }
 
     /// Stores the data of the peer's queue pair.
-    pub(super) fn set_link(&mut self, id: CmId, link: Link) {
+    pub(super) fn set_remote(&mut self, id: CmId, remote: RemoteIds) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.link = Some(link);
-            self.by_remote_qp.insert(link.qp, id);
+            conn.remote = Some(remote);
+            self.by_remote_qp.insert(remote.qp, id);
         }
     }
 
@@ -139,8 +139,8 @@ impl Table {
             self.by_request.remove(&key);
         }
         // The index entry of the peer's queue pair may already belong to a newer connection.
-        if let Some(link) = conn.link.filter(|link| self.by_remote_qp.get(&link.qp) == Some(&id)) {
-            self.by_remote_qp.remove(&link.qp);
+        if let Some(remote) = conn.remote.filter(|remote| self.by_remote_qp.get(&remote.qp) == Some(&id)) {
+            self.by_remote_qp.remove(&remote.qp);
         }
     }
 
@@ -182,10 +182,10 @@ impl Table {
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {
-                self.half_open.take(id, conn.peer.ip().into());
+                self.half_open.admit(id, conn.peer.ip().into());
             }
             State::RepSent(_) => {
-                self.half_open.take(id, conn.peer.ip().into());
+                self.half_open.admit(id, conn.peer.ip().into());
                 conn.qpn.map(|qpn| self.unconfirmed.insert(qpn, id));
             }
             State::DreqSent(_) | State::TimeWait | State::Refused(_) => {

@@ -7,7 +7,7 @@ use std::{
 
 use verbs::{ChannelId, CmEvent, CmId, ConnParam, Error, QpNum};
 
-use super::{Endpoint, QpAttr, Received};
+use super::{DatagramMeta, Endpoint, QpAttr};
 use crate::{
     cm::{Cm, CmCounters, CmOutput, ConnectArgs},
     icrc::IdRule,
@@ -184,8 +184,8 @@ impl Endpoint {
 
     /// Returns true if a DREQ of this device has no DREP yet. If the device is closed while this function returns true,
     /// and the DREQ was lost, the peer is not informed that its connection has ended.
-    pub fn is_parting(&self) -> bool {
-        self.management.cm.is_parting()
+    pub fn is_disconnecting(&self) -> bool {
+        self.management.cm.is_disconnecting()
     }
 
     /// Ends all connection attempts to the UDP address `to` with the CM event `Unreachable`. The caller calls this
@@ -210,7 +210,7 @@ impl Endpoint {
     pub(super) fn handle_ud(
         &mut self,
         now: Time,
-        meta: &Received,
+        meta: &DatagramMeta,
         packet: &Packet<'_>,
         datagram: &[u8],
     ) -> Result<(), RefusalCause> {

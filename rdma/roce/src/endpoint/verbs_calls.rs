@@ -5,10 +5,10 @@ use verbs::{Access, CqId, Error, MrKeys, Payload, PdId, QpInit, QpNum, RecvWr, S
 
 use super::Endpoint;
 use crate::{
-    cq::Cq,
+    cq::CqEntry,
     memory::RegionId,
     mr_table::Want,
-    qp::{Qp, RecvWqe, SendWqe, SgeList, SgeRef, Source},
+    qp::{QpEntry, RecvWqe, SendWqe, SgeList, SgeRef, WqePayload},
 };
 
 fn exhausted(what: &'static str, limit: u32) -> Error {
@@ -95,7 +95,7 @@ impl Endpoint {
         }
         let id = self.next_cq;
         self.next_cq = self.next_cq.wrapping_add(1);
-        self.shared.cqs.insert(id, Cq::new(depth));
+        self.shared.cqs.insert(id, CqEntry::new(depth));
         Ok(CqId(id))
     }
 
@@ -149,7 +149,7 @@ impl Endpoint {
             return Err(Error::Invalid("the queue pair's sizes exceed the device's limits"));
         }
         let num = QpNum(self.draw_qpn());
-        self.qps.insert(num.0, Qp::new(num, init));
+        self.qps.insert(num.0, QpEntry::new(num, init));
         Ok(num)
     }
 
@@ -185,18 +185,18 @@ impl Endpoint {
         Ok(())
     }
 
-    fn send_wqe(&self, qp: &Qp, wr: &SendWr<'_>) -> Result<SendWqe, Error> {
+    fn send_wqe(&self, qp: &QpEntry, wr: &SendWr<'_>) -> Result<SendWqe, Error> {
         let read = matches!(wr.op, SendOp::Read(_));
-        let (source, len) = match wr.payload {
+        let (payload, len) = match wr.payload {
             Payload::Inline(_) if read => return Err(Error::Invalid("a READ cannot be inline")),
             Payload::Inline(bytes) if bytes.len() > self.shared.config.max_inline_data as usize => {
                 return Err(Error::Invalid("inline data longer than the device's max_inline_data"));
             }
-            Payload::Inline(bytes) => (Source::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64),
+            Payload::Inline(bytes) => (WqePayload::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64),
             Payload::Sges(sges) => {
                 let want = if read { Want::LocalWrite } else { Want::LocalRead };
                 let (list, len) = self.sge_list(qp, sges, want)?;
-                (Source::Sges(list), len)
+                (WqePayload::Sges(list), len)
             }
         };
         let mtu = qp.mtu().unwrap_or(self.max_path_mtu);
@@ -208,10 +208,10 @@ impl Endpoint {
         }
         let (len, packets) = (len as u32, packets as u32);
         let SendWr { wr_id, op, flags, .. } = *wr;
-        Ok(SendWqe { wr_id, op, flags, source, len, packets, first: None, broken: false })
+        Ok(SendWqe { wr_id, op, flags, payload, len, packets, first: None, broken: false })
     }
 
-    fn sge_list(&self, qp: &Qp, sges: &[Sge], want: Want) -> Result<(SgeList, u64), Error> {
+    fn sge_list(&self, qp: &QpEntry, sges: &[Sge], want: Want) -> Result<(SgeList, u64), Error> {
         if sges.len() > qp.cap.max_sge as usize {
             return Err(Error::Invalid("more scatter/gather elements than the queue pair was created for"));
         }
@@ -245,7 +245,7 @@ impl Endpoint {
 
     /// Returns the name of the state of the queue pair `qp`; `None` if there is no queue pair `qp`.
     pub fn qp_state(&self, qp: QpNum) -> Option<&'static str> {
-        self.qps.get(&qp.0).map(Qp::state_name)
+        self.qps.get(&qp.0).map(QpEntry::state_name)
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use verbs::WcStatus;
 
 use super::{
-    Shared,
+    DeviceTables,
     requester::Requester,
-    wqe::{self, SendWqe, Source},
+    wqe::{self, SendWqe, WqePayload},
 };
 use crate::{
-    memory::Memory,
+    memory::RegionWriter,
     mr_table::Want,
     psn::Psn,
     refusal::RefusalCause,
@@ -31,11 +31,11 @@ fn rnr_delay(code: u8) -> Duration {
 }
 
 /// A READ response packet, and the memory for its payload.
-pub(crate) struct Response<'a> {
+pub(crate) struct ReadResponse<'a> {
     pub(crate) psn: Psn,
     pub(crate) payload: &'a [u8],
     pub(crate) mtu: u32,
-    pub(crate) memory: &'a mut dyn Memory,
+    pub(crate) memory: &'a mut dyn RegionWriter,
 }
 
 /// The effect of an acknowledgement or READ response.
@@ -68,7 +68,7 @@ impl Requester {
         now: Time,
         psn: Psn,
         aeth: Aeth,
-        shared: &mut Shared,
+        shared: &mut DeviceTables,
         done: &mut Vec<SendWqe>,
     ) -> Progress {
         if !self.outstanding(psn) {
@@ -103,7 +103,7 @@ impl Requester {
         now: Time,
         psn: Psn,
         code: u8,
-        shared: &mut Shared,
+        shared: &mut DeviceTables,
         done: &mut Vec<SendWqe>,
     ) -> Progress {
         shared.counters.rcvd_rnr_err += 1;
@@ -221,7 +221,7 @@ impl Requester {
     }
 
     /// Handles an acknowledgement which shows that earlier READ responses were lost.
-    fn implied_nak(&mut self, now: Time, shared: &mut Shared) {
+    fn implied_nak(&mut self, now: Time, shared: &mut DeviceTables) {
         if self.recover.is_none() {
             shared.counters.implied_nak_seq_err += 1;
             self.lost(now);
@@ -231,8 +231,8 @@ impl Requester {
     pub(crate) fn handle_read_response(
         &mut self,
         now: Time,
-        response: Response<'_>,
-        shared: &mut Shared,
+        response: ReadResponse<'_>,
+        shared: &mut DeviceTables,
         done: &mut Vec<SendWqe>,
     ) -> Progress {
         let psn = response.psn;
@@ -259,17 +259,17 @@ impl Requester {
         &mut self,
         now: Time,
         packet: u32,
-        response: Response<'_>,
-        shared: &mut Shared,
+        response: ReadResponse<'_>,
+        shared: &mut DeviceTables,
         done: &mut Vec<SendWqe>,
     ) -> Progress {
-        let Response { payload, mtu, memory, .. } = response;
+        let ReadResponse { payload, mtu, memory, .. } = response;
         let wqe = &self.wqes[0];
         let last = packet + 1 == wqe.packets;
         if payload.len() != wqe.packet_len(packet, mtu) as usize {
             return bad_response();
         }
-        let Source::Sges(sges) = &wqe.source else { unreachable!("a READ is never inline") };
+        let WqePayload::Sges(sges) = &wqe.payload else { unreachable!("a READ is never inline") };
         let offset = u64::from(packet) * u64::from(mtu);
         if !place(sges, offset, payload, shared, memory) {
             let status = WcStatus::LocalProtectionError;
@@ -285,13 +285,13 @@ impl Requester {
     }
 
     /// Handles the expiry of the retransmission timer, or the end of the pause after an RNR NAK.
-    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) -> Progress {
+    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut DeviceTables) -> Progress {
         self.timers.expired(Timer::RnrPause, now);
         if !self.timers.expired(Timer::Retransmit, now) {
             return Progress::default();
         }
         shared.counters.local_ack_timeout_err += 1;
-        let first = self.rtt.is_patient();
+        let first = self.rtt.probes_tail();
         if self.rtt.expired() {
             if self.retries_left == 0 {
                 shared.counters.retry_exceeded_err += 1;
@@ -340,13 +340,13 @@ pub(super) fn place(
     sges: &[wqe::SgeRef],
     offset: u64,
     payload: &[u8],
-    shared: &Shared,
-    memory: &mut dyn Memory,
+    shared: &DeviceTables,
+    memory: &mut dyn RegionWriter,
 ) -> bool {
     let mut rest = payload;
     wqe::pieces(sges, offset, payload.len() as u64, Want::LocalWrite, &shared.mrs, |p| {
         let (now, later) = rest.split_at(p.len as usize);
-        memory.place(p.region, p.offset, now);
+        memory.write(p.region, p.offset, now);
         rest = later;
     })
 }

@@ -5,15 +5,15 @@
 //! | Unconnected | `connect` (handshake done) | Connected |
 //! | Unconnected | `fail` | Dead |
 //! | Connected | `fail`: refusal sent or received, retries exhausted, disconnect | Failed |
-//! | Failed | last reply sent | Failed (silent) |
+//! | Failed | last response sent | Failed (silent) |
 //!
 //! A work request that is posted in the state Failed or Dead completes as flushed at once.
 
 mod completer;
 pub mod model;
-mod reply;
 mod requester;
 mod responder;
+mod response;
 mod rtt;
 mod wqe;
 
@@ -22,14 +22,14 @@ use std::{collections::VecDeque, net::SocketAddr};
 use verbs::{CqId, Error, PdId, QpCap, QpNum, Wc, WcStatus};
 
 pub(crate) use requester::Retry;
-pub(crate) use wqe::{RecvWqe, SendWqe, SgeList, SgeRef, Source};
+pub(crate) use wqe::{RecvWqe, SendWqe, SgeList, SgeRef, WqePayload};
 
 use crate::{
     config::Config,
     counters::Counters,
-    cq::Cq,
+    cq::CqEntry,
     id_map::IdMap,
-    memory::Memory,
+    memory::RegionWriter,
     mr_table::MrTable,
     opcode::{OpcodeInfo, Operation},
     psn::Psn,
@@ -43,10 +43,10 @@ use responder::Responder;
 
 /// The data that all queue pairs of a device share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct DeviceTables {
     pub(crate) config: Config,
     pub(crate) mrs: MrTable,
-    pub(crate) cqs: IdMap<Cq>,
+    pub(crate) cqs: IdMap<CqEntry>,
     pub(crate) counters: Counters,
     /// A buffer for the work requests that a packet completed. The buffer is used again for each packet, so that no
     /// memory is allocated for a packet.
@@ -74,7 +74,7 @@ impl Peer {
 
 /// The parameters on which the handshake agreed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkParam {
+pub(crate) struct QpConnectionParam {
     pub(crate) peer: Peer,
     /// The first PSN that this side sends.
     pub(crate) send_psn: Psn,
@@ -86,7 +86,7 @@ pub(crate) struct LinkParam {
 }
 
 #[derive(Debug)]
-struct Link {
+struct QpConnection {
     peer: Peer,
     requester: Requester,
     responder: Responder,
@@ -94,25 +94,25 @@ struct Link {
     overtaken: bool,
 }
 
-impl Link {
-    /// Returns true if the next request packet may be sent before the replies that wait to be sent.
+impl QpConnection {
+    /// Returns true if the next request packet may be sent before the responses that wait to be sent.
     fn may_overtake(&self) -> bool {
-        let replies = &self.responder.replies;
-        !self.overtaken && !replies.is_empty() && replies.are_acks() && self.requester.has_work()
+        let responses = &self.responder.responses;
+        !self.overtaken && !responses.is_empty() && responses.are_acks() && self.requester.has_work()
     }
 }
 
 #[derive(Debug)]
 enum Phase {
     Unconnected,
-    Connected(Box<Link>),
-    /// The connection has failed. Replies of the responder, such as a NAK, may still wait to be sent.
-    Failed(Box<Link>),
+    Connected(Box<QpConnection>),
+    /// The connection has failed. Responses of the responder, such as a NAK, may still wait to be sent.
+    Failed(Box<QpConnection>),
     Dead,
 }
 
 #[derive(Debug)]
-pub(crate) struct Qp {
+pub(crate) struct QpEntry {
     pub(crate) num: QpNum,
     pub(crate) pd: PdId,
     pub(crate) send_cq: CqId,
@@ -122,7 +122,7 @@ pub(crate) struct Qp {
     rq: VecDeque<RecvWqe>,
 }
 
-impl Qp {
+impl QpEntry {
     pub(crate) fn new(num: QpNum, init: &verbs::QpInit) -> Self {
         Self {
             num,
@@ -135,15 +135,15 @@ impl Qp {
         }
     }
 
-    pub(crate) fn connect(&mut self, p: &LinkParam, config: &Config) -> bool {
+    pub(crate) fn connect(&mut self, p: &QpConnectionParam, config: &Config) -> bool {
         if !matches!(self.phase, Phase::Unconnected) {
             return false;
         }
         let window = config.new_window(p.peer.mtu);
-        let patience = (config.min_probe, config.min_rto);
-        self.phase = Phase::Connected(Box::new(Link {
+        let intervals = (config.min_probe, config.min_rto);
+        self.phase = Phase::Connected(Box::new(QpConnection {
             peer: p.peer,
-            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, patience),
+            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, intervals),
             responder: Responder::new(p.recv_psn, p.responder_resources.min(config.max_responder_resources)),
             overtaken: false,
         }));
@@ -152,7 +152,7 @@ impl Qp {
 
     pub(crate) fn peer(&self) -> Option<&Peer> {
         match &self.phase {
-            Phase::Connected(link) => Some(&link.peer),
+            Phase::Connected(connection) => Some(&connection.peer),
             _ => None,
         }
     }
@@ -172,20 +172,20 @@ impl Qp {
 
     pub(crate) fn send_queue_full(&self) -> bool {
         match &self.phase {
-            Phase::Connected(link) => link.requester.wqes.len() >= self.cap.max_send_wr as usize,
+            Phase::Connected(connection) => connection.requester.wqes.len() >= self.cap.max_send_wr as usize,
             _ => false,
         }
     }
 
-    pub(crate) fn post_send(&mut self, wqe: SendWqe, shared: &mut Shared) -> Result<(), Error> {
+    pub(crate) fn post_send(&mut self, wqe: SendWqe, shared: &mut DeviceTables) -> Result<(), Error> {
         match &mut self.phase {
             Phase::Unconnected => Err(Error::QpState("not connected")),
-            Phase::Connected(link) if wqe.is_read() && link.requester.initiator_depth == 0 => {
+            Phase::Connected(connection) if wqe.is_read() && connection.requester.initiator_depth == 0 => {
                 Err(Error::Invalid("the connection was made without READs: its initiator_depth is 0"))
             }
-            Phase::Connected(link) => {
+            Phase::Connected(connection) => {
                 shared.counters.rdma_sends += 1;
-                link.requester.post(wqe);
+                connection.requester.post(wqe);
                 Ok(())
             }
             Phase::Failed(_) | Phase::Dead => {
@@ -195,7 +195,7 @@ impl Qp {
         }
     }
 
-    pub(crate) fn post_recv(&mut self, wqe: RecvWqe, shared: &mut Shared) -> Result<(), Error> {
+    pub(crate) fn post_recv(&mut self, wqe: RecvWqe, shared: &mut DeviceTables) -> Result<(), Error> {
         if matches!(self.phase, Phase::Failed(_) | Phase::Dead) {
             self.flush_recv(&wqe, shared);
             return Ok(());
@@ -218,17 +218,17 @@ impl Qp {
         now: Time,
         info: &OpcodeInfo,
         packet: &Packet<'_>,
-        shared: &mut Shared,
-        memory: &mut dyn Memory,
+        shared: &mut DeviceTables,
+        memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
         match info.operation {
             Operation::Acknowledge | Operation::ReadResponse => {
-                self.handle_answer(now, info.operation, packet, shared, memory)
+                self.handle_response(now, info.operation, packet, shared, memory)
             }
             Operation::Cnp => {
-                if let Phase::Connected(link) = &mut self.phase {
+                if let Phase::Connected(connection) = &mut self.phase {
                     shared.counters.rx_cnp += 1;
-                    link.requester.window.on_cnp(now);
+                    connection.requester.window.on_cnp(now);
                 }
                 Ok(())
             }
@@ -236,25 +236,25 @@ impl Qp {
         }
     }
 
-    fn handle_answer(
+    fn handle_response(
         &mut self,
         now: Time,
         operation: Operation,
         packet: &Packet<'_>,
-        shared: &mut Shared,
-        memory: &mut dyn Memory,
+        shared: &mut DeviceTables,
+        memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
-        let Phase::Connected(link) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
+        let Phase::Connected(connection) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
         let mut done = std::mem::take(&mut shared.done);
         let psn = packet.bth.psn;
         let progress = match packet.aeth {
             Some(aeth) if operation == Operation::Acknowledge => {
-                link.requester.handle_ack(now, psn, aeth, shared, &mut done)
+                connection.requester.handle_ack(now, psn, aeth, shared, &mut done)
             }
             _ => {
-                let (payload, mtu) = (packet.payload, link.peer.mtu);
-                let response = completer::Response { psn, payload, mtu, memory };
-                link.requester.handle_read_response(now, response, shared, &mut done)
+                let (payload, mtu) = (packet.payload, connection.peer.mtu);
+                let response = completer::ReadResponse { psn, payload, mtu, memory };
+                connection.requester.handle_read_response(now, response, shared, &mut done)
             }
         };
         self.settle(&done, progress.failed, shared);
@@ -267,18 +267,18 @@ impl Qp {
         &mut self,
         info: &OpcodeInfo,
         packet: &Packet<'_>,
-        shared: &mut Shared,
-        memory: &mut dyn Memory,
+        shared: &mut DeviceTables,
+        memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
-        let Phase::Connected(link) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
-        let (mtu, recv_cq) = (link.peer.mtu, self.recv_cq);
-        let mut cx = responder::Context { qp: self.num, pd: self.pd, mtu, rq: &mut self.rq, shared, memory };
-        let outcome = link.responder.handle(info, packet, &mut cx);
+        let Phase::Connected(connection) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
+        let (mtu, recv_cq) = (connection.peer.mtu, self.recv_cq);
+        let mut cx = responder::QpParts { qp: self.num, pd: self.pd, mtu, rq: &mut self.rq, shared, memory };
+        let outcome = connection.responder.handle(info, packet, &mut cx);
         let mut failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(wc) = outcome.completion {
             // The program never learns of a message whose completion is lost, so the ACK of this message is withdrawn.
             if !complete(shared, recv_cq, wc) {
-                link.responder.replies.withdraw_ack(packet.bth.psn);
+                connection.responder.responses.withdraw_ack(packet.bth.psn);
                 failed = true;
             }
         }
@@ -290,7 +290,7 @@ impl Qp {
 
     /// Reports the work requests `done` as completed. If `failed` has a status, the queue pair fails with this status
     /// after the work requests `done` have been reported.
-    fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut Shared) {
+    fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut DeviceTables) {
         for wqe in done {
             if wqe.flags.signaled && !self.complete_send(wqe, WcStatus::Success, shared) {
                 failed = Some(WcStatus::FatalError);
@@ -301,23 +301,25 @@ impl Qp {
         }
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {
-        let Phase::Connected(link) = &mut self.phase else { return };
-        let progress = link.requester.handle_timeout(now, shared);
+    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut DeviceTables) {
+        let Phase::Connected(connection) = &mut self.phase else { return };
+        let progress = connection.requester.handle_timeout(now, shared);
         self.settle(&[], progress.failed, shared);
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Connected(link) => link.requester.deadline(),
+            Phase::Connected(connection) => connection.requester.deadline(),
             _ => None,
         }
     }
 
     pub(crate) fn has_work(&self) -> bool {
         match &self.phase {
-            Phase::Connected(link) => !link.responder.replies.is_empty() || link.requester.has_work(),
-            Phase::Failed(link) => !link.responder.replies.is_empty(),
+            Phase::Connected(connection) => {
+                !connection.responder.responses.is_empty() || connection.requester.has_work()
+            }
+            Phase::Failed(connection) => !connection.responder.responses.is_empty(),
             _ => false,
         }
     }
@@ -326,29 +328,29 @@ impl Qp {
     /// sent before the program posts its next request.
     pub(crate) fn may_wait(&self) -> bool {
         match &self.phase {
-            Phase::Connected(link) if self.cap.late_acks => {
-                link.responder.replies.are_acks() && !link.requester.has_work()
+            Phase::Connected(connection) if self.cap.late_acks => {
+                connection.responder.responses.are_acks() && !connection.requester.has_work()
             }
             _ => !self.has_work(),
         }
     }
 
-    /// Builds the next packet. Replies are sent before requests, because the peer's window depends on replies. If the
-    /// program permits late acknowledgements and the peer runs this stack, one request packet is sent before the
+    /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses. If
+    /// the program permits late acknowledgements and the peer runs this stack, one request packet is sent before the
     /// acknowledgements in the queue. An acknowledgement is usually shorter than the request packet before it, so both
     /// fit into one super-packet, in which only the last datagram may be shorter than the others.
-    pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
+    pub(crate) fn next_packet(&mut self, now: Time, shared: &mut DeviceTables, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
-        let (link, open) = match &mut self.phase {
-            Phase::Connected(link) => (link, true),
-            Phase::Failed(link) => (link, false),
+        let (connection, open) = match &mut self.phase {
+            Phase::Connected(connection) => (connection, true),
+            Phase::Failed(connection) => (connection, false),
             _ => return false,
         };
-        let peer = link.peer;
-        let overtakes = late_acks && open && peer.embedded && link.may_overtake();
-        link.overtaken = overtakes;
+        let peer = connection.peer;
+        let overtakes = late_acks && open && peer.embedded && connection.may_overtake();
+        connection.overtaken = overtakes;
         if !overtakes {
-            match link.responder.replies.next_packet(&peer, shared, out) {
+            match connection.responder.responses.next_packet(&peer, shared, out) {
                 Ok(true) => return true,
                 Ok(false) if !open => return false,
                 Ok(false) => {}
@@ -358,7 +360,7 @@ impl Qp {
                 }
             }
         }
-        match link.requester.next_packet(now, &peer, shared, out) {
+        match connection.requester.next_packet(now, &peer, shared, out) {
             Ok(sent) => sent,
             Err(status) => {
                 self.fail(Some(status), shared);
@@ -370,11 +372,11 @@ impl Qp {
     /// Moves the queue pair to the error state. The oldest work request of the send queue completes with `status`, and
     /// all other work requests complete as flushed. If `status` is `None`, the oldest work request completes as
     /// flushed, too.
-    pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut Shared) {
-        let mut link = match std::mem::replace(&mut self.phase, Phase::Dead) {
-            Phase::Connected(link) => link,
-            Phase::Failed(link) => {
-                self.phase = Phase::Failed(link);
+    pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut DeviceTables) {
+        let mut connection = match std::mem::replace(&mut self.phase, Phase::Dead) {
+            Phase::Connected(connection) => connection,
+            Phase::Failed(connection) => {
+                self.phase = Phase::Failed(connection);
                 return;
             }
             Phase::Unconnected | Phase::Dead => {
@@ -383,24 +385,24 @@ impl Qp {
             }
         };
         let mut status = status.unwrap_or(WcStatus::WrFlushError);
-        while let Some(wqe) = link.requester.pop() {
+        while let Some(wqe) = connection.requester.pop() {
             self.complete_send(&wqe, status, shared);
             status = WcStatus::WrFlushError;
         }
-        if let Some(recv) = link.responder.take_recv() {
+        if let Some(recv) = connection.responder.take_recv() {
             self.flush_recv(&recv, shared);
         }
-        self.phase = Phase::Failed(link);
+        self.phase = Phase::Failed(connection);
         self.flush_receives(shared);
     }
 
-    fn flush_receives(&mut self, shared: &mut Shared) {
+    fn flush_receives(&mut self, shared: &mut DeviceTables) {
         while let Some(recv) = self.rq.pop_front() {
             self.flush_recv(&recv, shared);
         }
     }
 
-    fn flush_recv(&self, recv: &RecvWqe, shared: &mut Shared) {
+    fn flush_recv(&self, recv: &RecvWqe, shared: &mut DeviceTables) {
         let wc = Wc {
             wr_id: recv.wr_id,
             qp: self.num,
@@ -411,7 +413,7 @@ impl Qp {
         complete(shared, self.recv_cq, wc);
     }
 
-    fn complete_send(&self, wqe: &SendWqe, status: WcStatus, shared: &mut Shared) -> bool {
+    fn complete_send(&self, wqe: &SendWqe, status: WcStatus, shared: &mut DeviceTables) -> bool {
         let wc = Wc {
             wr_id: wqe.wr_id,
             qp: self.num,
@@ -427,7 +429,7 @@ impl Qp {
 
 /// Adds a completion to the completion queue `cq`. Returns false if the completion queue was full. The caller must fail
 /// the queue pair when this function returns false.
-fn complete(shared: &mut Shared, cq: CqId, wc: Wc) -> bool {
+fn complete(shared: &mut DeviceTables, cq: CqId, wc: Wc) -> bool {
     let fits = shared.cqs.get_mut(&cq.0).is_some_and(|cq| cq.push(wc));
     if !fits {
         shared.counters.cq_overrun += 1;

@@ -11,16 +11,16 @@ use smallvec::smallvec;
 use verbs::{Access, Error, MrKeys, PdId, QpNum, WcOpcode, WcStatus};
 
 use super::{
-    RecvWqe, SgeRef, Shared,
-    reply::Reply,
-    responder::{Context, Responder},
+    DeviceTables, RecvWqe, SgeRef,
+    responder::{QpParts, Responder},
+    response::PendingResponse,
 };
 use crate::{
     config::{Config, RKeys},
     counters::Counters,
     entropy::Entropy,
     id_map::IdMap,
-    memory::{Memory, RegionId},
+    memory::{RegionId, RegionWriter},
     mr_table::{MrRef, MrTable, Want},
     opcode,
     psn::Psn,
@@ -30,7 +30,7 @@ use crate::{
 
 /// The position of a byte in a memory region: the region and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemoryLocation {
     /// The slot of the memory region: the number in the low bits of the region's RKey.
     pub slot: u32,
     /// The generation of the memory region: a number by which a region differs from earlier regions with the same slot.
@@ -41,7 +41,7 @@ pub struct Place {
 
 /// The response of the responder to a request packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// An ACK, NAK or RNR NAK.
     Ack {
         /// The PSN in the BTH of the response.
@@ -51,7 +51,8 @@ pub enum Answer {
         /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
     },
-    /// The response to a READ. `again` is true if the READ was executed before and the peer has repeated its request.
+    /// The response to a READ. `repeated` is true if the READ was executed before and the peer has repeated its
+    /// request.
     Read {
         /// The PSN of the first response packet.
         psn: Psn,
@@ -60,19 +61,19 @@ pub enum Answer {
         /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
         /// The place of the bytes to be read; `None` for a READ of no bytes.
-        source: Option<Place>,
+        source: Option<MemoryLocation>,
         /// The number of bytes to be read.
         length: u32,
         /// True if the READ was executed before and the peer has repeated its request.
-        again: bool,
+        repeated: bool,
     },
 }
 
 /// The place to which the payload of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum PayloadLocation {
     /// The payload goes to a memory region of the application.
-    Region(Place),
+    Region(MemoryLocation),
     /// The payload goes to the posted receive that the message uses. The value is the offset of the payload in the
     /// posted receive.
     Receive(u64),
@@ -94,21 +95,21 @@ pub enum Receive {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The response that the packet causes; `None` if the packet causes no response.
-    pub answer: Option<Answer>,
+    pub response: Option<Response>,
     /// The place to which the payload goes; `None` if the packet has no payload to place.
-    pub placed: Option<Placed>,
+    pub placed: Option<PayloadLocation>,
     /// The effect on a posted receive; `None` if the packet completes no receive.
     pub receive: Option<Receive>,
     /// True if the packet ends the connection with an error.
     pub failed: bool,
-    /// The number of waiting READ replies that were dropped because the packet repeats the requests of these READs, at
-    /// least in part. Replies to repeated READs are not counted.
+    /// The number of waiting READ responses that were dropped because the packet repeats the requests of these READs,
+    /// at least in part. Responses to repeated READs are not counted.
     pub reads_dropped: usize,
 }
 
 /// The settings of a new queue pair.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct QpConfig {
     /// The PSN that the responder expects first.
     pub psn: Psn,
     /// The protection domain; the queue pair reaches only regions of this domain.
@@ -123,18 +124,18 @@ pub struct Settings {
 
 #[derive(Debug)]
 struct ModelQp {
-    settings: Settings,
+    config: QpConfig,
     /// The responder; `None` after a packet has ended the connection with an error.
     responder: Option<Responder>,
     receives: VecDeque<RecvWqe>,
 }
 
-/// A [`Memory`] that stores no payload, but only the region and the offset of the last payload.
+/// A [`RegionWriter`] that stores no payload, but only the region and the offset of the last payload.
 #[derive(Debug, Default)]
-struct Places(Option<(RegionId, u64)>);
+struct LastWrite(Option<(RegionId, u64)>);
 
-impl Memory for Places {
-    fn place(&mut self, region: RegionId, offset: u64, _: &[u8]) {
+impl RegionWriter for LastWrite {
+    fn write(&mut self, region: RegionId, offset: u64, _: &[u8]) {
         self.0 = Some((region, offset));
     }
 }
@@ -142,7 +143,7 @@ impl Memory for Places {
 /// The responders of several queue pairs, and the memory regions that they share.
 #[derive(Debug)]
 pub struct Model {
-    shared: Shared,
+    shared: DeviceTables,
     /// The memory region of the buffers of all posted receives. Only the payload of SENDs can go to this region,
     /// because its access rights permit no WRITE or READ of a peer.
     receives: MrRef,
@@ -160,8 +161,13 @@ impl Model {
         let (keys, _) = mrs.insert(pd, 0, u64::MAX, local, entropy)?;
         let found = mrs.local(keys.lkey, pd, 0, 0, Want::LocalWrite);
         let receives = found.ok_or(Error::Invalid("the region of receives is there"))?.0;
-        let shared =
-            Shared { config, mrs, cqs: IdMap::default(), counters: Counters::default(), done: Vec::new() };
+        let shared = DeviceTables {
+            config,
+            mrs,
+            cqs: IdMap::default(),
+            counters: Counters::default(),
+            done: Vec::new(),
+        };
         Ok(Self { shared, receives, qps: BTreeMap::new() })
     }
 
@@ -186,11 +192,11 @@ impl Model {
         length: u64,
         access: Access,
         entropy: &mut dyn Entropy,
-    ) -> Result<(MrKeys, Place), Error> {
+    ) -> Result<(MrKeys, MemoryLocation), Error> {
         let (keys, _) = self.shared.mrs.insert(pd, address, length, access, entropy)?;
         let found = self.shared.mrs.local(keys.lkey, pd, address, 0, Want::LocalRead);
         let (region, offset) = found.ok_or(Error::Invalid("a region begins inside of itself"))?;
-        Ok((keys, place(region, offset)))
+        Ok((keys, location(region, offset)))
     }
 
     /// Deregisters the region with the keys `keys`. If no region has the keys, nothing changes.
@@ -209,53 +215,53 @@ impl Model {
 
     /// Makes the queue pair `qp`. If the model already has a queue pair with the number `qp`, the new queue pair
     /// replaces the old one.
-    pub fn connect(&mut self, qp: u32, settings: Settings) {
-        let responder = Some(Responder::new(settings.psn, settings.reads));
-        self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });
+    pub fn connect(&mut self, qp: u32, config: QpConfig) {
+        let responder = Some(Responder::new(config.psn, config.reads));
+        self.qps.insert(qp, ModelQp { config, responder, receives: VecDeque::new() });
     }
 
     /// Posts a receive to the queue pair `qp`.
     pub fn post(&mut self, qp: u32) {
         let Some(qp) = self.qps.get_mut(&qp) else { return };
-        let len = qp.settings.receive;
+        let len = qp.config.receive;
         let sges = smallvec![SgeRef { mr: self.receives, offset: 0, len }];
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
     /// Notes that the last response packet of the oldest READ was sent. Returns true if the oldest READ counted towards
-    /// [`Settings::reads`], the maximum number of outstanding READs. A READ that repeats an earlier READ does not count
-    /// towards [`Settings::reads`].
+    /// [`QpConfig::reads`], the maximum number of outstanding READs. A READ that repeats an earlier READ does not count
+    /// towards [`QpConfig::reads`].
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
-        responder.is_some_and(|responder| responder.replies.finish_oldest())
+        responder.is_some_and(|responder| responder.responses.finish_oldest())
     }
 
     /// Returns the responder's decision on the request packet `packet`. Returns `None` if the model has no queue pair
     /// `qp`, if an earlier packet ended the connection with an error, or if this stack does not know the opcode.
     pub fn packet(&mut self, qp: u32, packet: &Packet<'_>) -> Option<Decision> {
         let info = opcode::info(packet.bth.opcode)?;
-        let ModelQp { settings, responder, receives } = self.qps.get_mut(&qp)?;
-        let Settings { pd, mtu, .. } = *settings;
-        let judge = responder.as_mut()?;
-        let reads = judge.replies.reads();
-        let mut places = Places::default();
-        let mut context =
-            Context { qp: QpNum(qp), pd, mtu, rq: receives, shared: &mut self.shared, memory: &mut places };
-        let outcome = judge.handle(&info, packet, &mut context);
+        let ModelQp { config, responder, receives } = self.qps.get_mut(&qp)?;
+        let QpConfig { pd, mtu, .. } = *config;
+        let active = responder.as_mut()?;
+        let reads = active.responses.reads();
+        let mut last_write = LastWrite::default();
+        let (shared, memory) = (&mut self.shared, &mut last_write);
+        let mut parts = QpParts { qp: QpNum(qp), pd, mtu, rq: receives, shared, memory };
+        let outcome = active.handle(&info, packet, &mut parts);
         let failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(cause) = outcome.refused {
             cause.count(&mut self.shared.counters);
         }
-        let answer = judge.replies.take_newest().map(answer);
-        let begun = usize::from(matches!(answer, Some(Answer::Read { again: false, .. })));
-        let reads_dropped = reads + begun - judge.replies.reads();
-        let placed = places.0.map(|(region, offset)| {
+        let response = active.responses.take_newest().map(response);
+        let begun = usize::from(matches!(response, Some(Response::Read { repeated: false, .. })));
+        let reads_dropped = reads + begun - active.responses.reads();
+        let placed = last_write.0.map(|(region, offset)| {
             let receives = self.receives;
             if region == RegionId(receives.slot) {
-                return Placed::Receive(offset);
+                return PayloadLocation::Receive(offset);
             }
             let generation = self.shared.mrs.generation(region);
-            Placed::Region(Place { slot: region.0, generation, offset })
+            PayloadLocation::Region(MemoryLocation { slot: region.0, generation, offset })
         });
         let receive = outcome.completion.map(|wc| match (wc.status, wc.opcode) {
             (WcStatus::Success, WcOpcode::RecvWriteWithImm) => Receive::DoneByWrite(wc.byte_len),
@@ -265,20 +271,20 @@ impl Model {
         if failed {
             *responder = None;
         }
-        Some(Decision { answer, placed, receive, failed, reads_dropped })
+        Some(Decision { response, placed, receive, failed, reads_dropped })
     }
 }
 
-fn place(region: MrRef, offset: u64) -> Place {
-    Place { slot: region.slot, generation: region.generation, offset }
+fn location(region: MrRef, offset: u64) -> MemoryLocation {
+    MemoryLocation { slot: region.slot, generation: region.generation, offset }
 }
 
-fn answer(reply: Reply) -> Answer {
-    match reply {
-        Reply::Ack { psn, syndrome, msn } => Answer::Ack { psn, syndrome, msn },
-        Reply::Read { psn, packets, source, len, msn, repeated, .. } => {
-            let source = source.map(|(region, offset)| place(region, offset));
-            Answer::Read { psn, packets, msn, source, length: len, again: repeated }
+fn response(pending: PendingResponse) -> Response {
+    match pending {
+        PendingResponse::Ack { psn, syndrome, msn } => Response::Ack { psn, syndrome, msn },
+        PendingResponse::Read { psn, packets, source, len, msn, repeated, .. } => {
+            let source = source.map(|(region, offset)| location(region, offset));
+            Response::Read { psn, packets, msn, source, length: len, repeated }
         }
     }
 }
@@ -294,15 +300,15 @@ mod tests {
         let (mut entropy, pd) = (Counting(0), PdId(1));
         let mut model = Model::new(8, &mut entropy).unwrap();
         let (keys, first) = model.register(pd, 0x1000, 4096, Access::ALL, &mut entropy).unwrap();
-        model.connect(7, Settings { psn: Psn::new(10), pd, mtu: 1024, reads: 4, receive: 64 });
+        model.connect(7, QpConfig { psn: Psn::new(10), pd, mtu: 1024, reads: 4, receive: 64 });
         let mut read = |psn, addr, length| {
             let bth = Bth { opcode: opcode::READ_REQUEST, psn: Psn::new(psn), ..Bth::default() };
             let reth = Some(Reth { addr, rkey: keys.rkey, length });
             model.packet(7, &Packet { bth, reth, ..Packet::default() }).unwrap()
         };
-        let of = |decision: Decision| match decision.answer {
-            Some(Answer::Read { psn, packets, source, again, .. }) => {
-                (psn.value(), packets, source.unwrap().offset, again, decision.reads_dropped)
+        let of = |decision: Decision| match decision.response {
+            Some(Response::Read { psn, packets, source, repeated, .. }) => {
+                (psn.value(), packets, source.unwrap().offset, repeated, decision.reads_dropped)
             }
             other => panic!("no READ response: {other:?}"),
         };

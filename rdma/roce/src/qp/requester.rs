@@ -7,8 +7,8 @@ use std::{collections::VecDeque, time::Duration};
 use verbs::{SendOp, WcStatus};
 
 use super::{
-    Peer, Shared,
-    wqe::{self, SendWqe, Source},
+    DeviceTables, Peer,
+    wqe::{self, SendWqe, WqePayload},
 };
 use crate::{
     mr_table::Want,
@@ -134,7 +134,7 @@ impl Requester {
         &mut self,
         now: Time,
         peer: &Peer,
-        shared: &mut Shared,
+        shared: &mut DeviceTables,
         out: &mut Transmit,
     ) -> Result<bool, WcStatus> {
         if !self.has_work() {
@@ -212,7 +212,7 @@ impl Requester {
         packet: u32,
         psn: Psn,
         peer: &Peer,
-        shared: &Shared,
+        shared: &DeviceTables,
         out: &mut Transmit,
     ) -> Result<(), WcStatus> {
         let wqe = &self.wqes[index];
@@ -231,12 +231,12 @@ impl Requester {
             out.header.push(&imm.to_be_bytes());
         }
         let offset = u64::from(packet) * u64::from(peer.mtu);
-        match &wqe.source {
-            Source::Inline(bytes) => {
+        match &wqe.payload {
+            WqePayload::Inline(bytes) => {
                 let start = offset as usize;
                 out.inline.extend_from_slice(&bytes[start..start + len as usize]);
             }
-            Source::Sges(sges) => {
+            WqePayload::Sges(sges) => {
                 let pieces = &mut out.pieces;
                 if !wqe::pieces(sges, offset, len.into(), Want::LocalRead, &shared.mrs, |p| pieces.push(p)) {
                     return Err(WcStatus::LocalProtectionError);

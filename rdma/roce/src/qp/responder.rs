@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use verbs::{PdId, Wc, WcOpcode, WcStatus};
 
 use super::{
-    Shared,
+    DeviceTables,
     completer::place,
-    reply::{Replies, Reply},
+    response::{PendingResponse, PendingResponses},
     wqe::RecvWqe,
 };
 use crate::{
-    memory::Memory,
+    memory::RegionWriter,
     mr_table::{MrRef, Want},
     opcode::{OpcodeInfo, Operation, Position},
     psn::Psn,
@@ -27,7 +27,7 @@ const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The message that is being received.
 #[derive(Debug)]
-enum Message {
+enum IncomingMessage {
     None,
     Send {
         recv: RecvWqe,
@@ -83,33 +83,33 @@ pub(crate) struct Responder {
     epsn: Psn,
     /// The number of completed messages, modulo 2^24.
     msn: u32,
-    message: Message,
+    message: IncomingMessage,
     /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
     /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
     /// with a PSN before `last_read` is acknowledged with its own PSN. If a requester still waits for responses of the
     /// READ, it takes an ACK with the PSN `last_read` or a later PSN as a sign that these responses were lost.
     last_read: Option<Psn>,
-    pub(super) replies: Replies,
+    pub(super) responses: PendingResponses,
     responder_resources: u8,
 }
 
 /// The result of executing a packet.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct ExecutedRequest {
     pub(crate) completion: Option<Wc>,
     /// The cause for which the packet was refused; `None` if the packet was not refused.
     pub(crate) refused: Option<RefusalCause>,
 }
 
 /// The parts of the queue pair that the responder uses to execute a request.
-pub(crate) struct Context<'a> {
+pub(crate) struct QpParts<'a> {
     pub(crate) qp: verbs::QpNum,
     pub(crate) pd: PdId,
     pub(crate) mtu: u32,
     pub(crate) rq: &'a mut VecDeque<RecvWqe>,
-    pub(crate) shared: &'a mut Shared,
-    pub(crate) memory: &'a mut dyn Memory,
+    pub(crate) shared: &'a mut DeviceTables,
+    pub(crate) memory: &'a mut dyn RegionWriter,
 }
 
 impl Responder {
@@ -117,24 +117,29 @@ impl Responder {
         Self {
             epsn,
             msn: 0,
-            message: Message::None,
+            message: IncomingMessage::None,
             gap: None,
             last_read: None,
-            replies: Replies::default(),
+            responses: PendingResponses::default(),
             responder_resources,
         }
     }
 
-    pub(crate) fn handle(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn handle(
+        &mut self,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        cx: &mut QpParts<'_>,
+    ) -> ExecutedRequest {
         match packet.bth.psn.since(self.epsn) {
             0 => {}
             ahead if ahead > 0 => {
                 self.out_of_sequence(packet.bth.psn, cx.shared);
-                return Outcome { completion: None, refused: Some(RefusalCause::OutOfSequence) };
+                return ExecutedRequest { completion: None, refused: Some(RefusalCause::OutOfSequence) };
             }
             _ => {
                 let refused = self.duplicate(info, packet, cx).err();
-                return Outcome { completion: None, refused };
+                return ExecutedRequest { completion: None, refused };
             }
         }
         self.gap = None;
@@ -144,24 +149,25 @@ impl Responder {
                 if packet.bth.ack_req && info.operation != Operation::ReadRequest {
                     self.acknowledge();
                 }
-                Outcome { completion, refused: None }
+                ExecutedRequest { completion, refused: None }
             }
             Err(cause) => {
                 let completion = self.refuse(cause, packet, cx);
-                Outcome { completion, refused: Some(cause) }
+                ExecutedRequest { completion, refused: Some(cause) }
             }
         }
     }
 
     fn acknowledge(&mut self) {
-        self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
+        let psn = self.epsn.minus(1);
+        self.responses.push(PendingResponse::Ack { psn, syndrome: Syndrome::ACK, msn: self.msn });
     }
 
     /// Handles a packet with a later PSN than the expected PSN, which means that earlier packets are missing. The
     /// responder sends a NAK when it notices that packets are missing. If the expected packet is still missing after
     /// the requester has resent packets, the responder sends another NAK, because the first NAK or the resent packets
     /// were lost.
-    fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
+    fn out_of_sequence(&mut self, psn: Psn, shared: &mut DeviceTables) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
                 return;
@@ -171,7 +177,7 @@ impl Responder {
         }
         shared.counters.send_seq_err += 1;
         let syndrome = Syndrome::Nak(NakCode::PsnSequence);
-        self.replies.push(Reply::Ack { psn: self.epsn, syndrome, msn: self.msn });
+        self.responses.push(PendingResponse::Ack { psn: self.epsn, syndrome, msn: self.msn });
     }
 
     /// Handles a repeated request. A repeated SEND or WRITE is acknowledged again. A repeated READ is executed again,
@@ -180,25 +186,25 @@ impl Responder {
         &mut self,
         info: &OpcodeInfo,
         packet: &Packet<'_>,
-        cx: &mut Context<'_>,
+        cx: &mut QpParts<'_>,
     ) -> Result<(), RefusalCause> {
         if info.operation != Operation::ReadRequest {
             let psn = packet.bth.psn;
             if self.last_read.is_some_and(|read| read.since(psn) > 0) {
-                self.replies.push(Reply::Ack { psn, syndrome: Syndrome::ACK, msn: self.msn });
+                self.responses.push(PendingResponse::Ack { psn, syndrome: Syndrome::ACK, msn: self.msn });
             } else {
                 self.acknowledge();
             }
             return Err(RefusalCause::Duplicate);
         }
-        let (reply, packets) = self.read_reply(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
+        let (response, packets) = self.read_response(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
         let end = packet.bth.psn.plus(packets);
         // A READ request whose responses reach the expected PSN or later PSNs is not a duplicate.
         if end.since(self.epsn) > 0 {
             return Err(RefusalCause::Duplicate);
         }
         cx.shared.counters.duplicate_request += 1;
-        self.replies.restart_read(packet.bth.psn, end, reply);
+        self.responses.restart_read(packet.bth.psn, end, response);
         Ok(())
     }
 
@@ -206,7 +212,7 @@ impl Responder {
         &mut self,
         info: &OpcodeInfo,
         packet: &Packet<'_>,
-        cx: &mut Context<'_>,
+        cx: &mut QpParts<'_>,
     ) -> Result<Option<Wc>, RefusalCause> {
         self.check_sequence(info)?;
         self.check_length(info.position, packet, cx.mtu)?;
@@ -220,9 +226,9 @@ impl Responder {
 
     fn check_sequence(&self, info: &OpcodeInfo) -> Result<(), RefusalCause> {
         let fits = match &self.message {
-            Message::None => info.position.starts(),
-            Message::Send { .. } => info.operation == Operation::Send && !info.position.starts(),
-            Message::Write { .. } => info.operation == Operation::Write && !info.position.starts(),
+            IncomingMessage::None => info.position.starts(),
+            IncomingMessage::Send { .. } => info.operation == Operation::Send && !info.position.starts(),
+            IncomingMessage::Write { .. } => info.operation == Operation::Write && !info.position.starts(),
         };
         if fits { Ok(()) } else { Err(OpcodeSequence) }
     }
@@ -243,13 +249,13 @@ impl Responder {
         &mut self,
         position: Position,
         packet: &Packet<'_>,
-        cx: &mut Context<'_>,
+        cx: &mut QpParts<'_>,
     ) -> Result<Option<Wc>, RefusalCause> {
         if position.starts() {
             let recv = cx.rq.pop_front().ok_or(ReceiverNotReady)?;
-            self.message = Message::Send { recv, filled: 0 };
+            self.message = IncomingMessage::Send { recv, filled: 0 };
         }
-        let Message::Send { recv, filled } = &mut self.message else { return Err(OpcodeSequence) };
+        let IncomingMessage::Send { recv, filled } = &mut self.message else { return Err(OpcodeSequence) };
         let len = packet.payload.len() as u64;
         if *filled + len > recv.len {
             return Err(RefusalCause::ReceiveTooShort);
@@ -263,7 +269,7 @@ impl Responder {
         if !position.ends() {
             return Ok(None);
         }
-        self.message = Message::None;
+        self.message = IncomingMessage::None;
         Ok(Some(received(cx, done.0, WcOpcode::Recv, done.1, packet)))
     }
 
@@ -271,7 +277,7 @@ impl Responder {
         &mut self,
         position: Position,
         packet: &Packet<'_>,
-        cx: &mut Context<'_>,
+        cx: &mut QpParts<'_>,
     ) -> Result<Option<Wc>, RefusalCause> {
         if packet.imm.is_some() && cx.rq.is_empty() {
             return Err(ReceiverNotReady);
@@ -279,7 +285,9 @@ impl Responder {
         if position.starts() {
             self.message = self.begin_write(position, packet, cx)?;
         }
-        let Message::Write { target, len, filled } = &mut self.message else { return Err(OpcodeSequence) };
+        let IncomingMessage::Write { target, len, filled } = &mut self.message else {
+            return Err(OpcodeSequence);
+        };
         let total = *len;
         let payload = packet.payload.len() as u32;
         // The payload of all packets of a WRITE together must have exactly the length that the RETH announces. The last
@@ -292,14 +300,14 @@ impl Responder {
             // The region is checked for each packet, because its access rights may have been revoked since the first
             // packet of the WRITE.
             let region = cx.shared.mrs.still(mr, Want::RemoteWrite).ok_or(RemoteAccess)?;
-            cx.memory.place(region, offset + u64::from(*filled), packet.payload);
+            cx.memory.write(region, offset + u64::from(*filled), packet.payload);
         }
         *filled = after;
         self.passed(1, position.ends());
         if !position.ends() {
             return Ok(None);
         }
-        self.message = Message::None;
+        self.message = IncomingMessage::None;
         if packet.imm.is_none() {
             return Ok(None);
         }
@@ -311,8 +319,8 @@ impl Responder {
         &self,
         position: Position,
         packet: &Packet<'_>,
-        cx: &Context<'_>,
-    ) -> Result<Message, RefusalCause> {
+        cx: &QpParts<'_>,
+    ) -> Result<IncomingMessage, RefusalCause> {
         let reth = packet.reth.ok_or(OpcodeSequence)?;
         if reth.length > MAX_MESSAGE || position == Position::First && reth.length <= cx.mtu {
             return Err(MessageLength);
@@ -324,21 +332,25 @@ impl Responder {
                 cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteWrite);
             Some(found.ok_or(RemoteAccess)?)
         };
-        Ok(Message::Write { target, len: reth.length, filled: 0 })
+        Ok(IncomingMessage::Write { target, len: reth.length, filled: 0 })
     }
 
-    fn execute_read(&mut self, packet: &Packet<'_>, cx: &mut Context<'_>) -> Result<(), RefusalCause> {
-        if self.replies.reads() >= usize::from(self.responder_resources) {
+    fn execute_read(&mut self, packet: &Packet<'_>, cx: &mut QpParts<'_>) -> Result<(), RefusalCause> {
+        if self.responses.reads() >= usize::from(self.responder_resources) {
             return Err(RefusalCause::TooManyReads);
         }
-        let (reply, packets) = self.read_reply(packet, cx)?;
+        let (response, packets) = self.read_response(packet, cx)?;
         self.last_read = Some(packet.bth.psn);
         self.passed(packets, true);
-        self.replies.push(reply.with_msn(self.msn));
+        self.responses.push(response.with_msn(self.msn));
         Ok(())
     }
 
-    fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), RefusalCause> {
+    fn read_response(
+        &self,
+        packet: &Packet<'_>,
+        cx: &QpParts<'_>,
+    ) -> Result<(PendingResponse, u32), RefusalCause> {
         let reth = packet.reth.ok_or(OpcodeSequence)?;
         let packets = reth.length.div_ceil(cx.mtu).max(1);
         // A requester may not have 2^23 or more PSNs outstanding, because the responder could not distinguish new PSNs
@@ -355,9 +367,9 @@ impl Responder {
         };
         let psn = packet.bth.psn;
         let repeated = psn.since(self.epsn) < 0;
-        let reply =
-            Reply::Read { psn, packet: 0, packets, source, len: reth.length, msn: self.msn, repeated };
-        Ok((reply, packets))
+        let (len, msn) = (reth.length, self.msn);
+        let response = PendingResponse::Read { psn, packet: 0, packets, source, len, msn, repeated };
+        Ok((response, packets))
     }
 
     fn passed(&mut self, packets: u32, message_done: bool) {
@@ -369,7 +381,7 @@ impl Responder {
 
     /// Answers a refused request. Returns the completion of the receive that a failed SEND had taken; `None` if no SEND
     /// had taken a receive.
-    fn refuse(&mut self, cause: RefusalCause, packet: &Packet<'_>, cx: &Context<'_>) -> Option<Wc> {
+    fn refuse(&mut self, cause: RefusalCause, packet: &Packet<'_>, cx: &QpParts<'_>) -> Option<Wc> {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
@@ -378,7 +390,7 @@ impl Responder {
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
-        self.replies.push(Reply::Ack { psn: packet.bth.psn, syndrome, msn: self.msn });
+        self.responses.push(PendingResponse::Ack { psn: packet.bth.psn, syndrome, msn: self.msn });
         if cause == ReceiverNotReady {
             return None;
         }
@@ -388,14 +400,14 @@ impl Responder {
     /// Drops the message that is being received. Returns the posted receive of a SEND; `None` if no SEND is being
     /// received.
     pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
-        match std::mem::replace(&mut self.message, Message::None) {
-            Message::Send { recv, .. } => Some(recv),
+        match std::mem::replace(&mut self.message, IncomingMessage::None) {
+            IncomingMessage::Send { recv, .. } => Some(recv),
             _ => None,
         }
     }
 }
 
-fn received(cx: &mut Context<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, packet: &Packet<'_>) -> Wc {
+fn received(cx: &mut QpParts<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, packet: &Packet<'_>) -> Wc {
     cx.shared.counters.rdma_recvs += 1;
     Wc {
         wr_id,
@@ -408,7 +420,7 @@ fn received(cx: &mut Context<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, p
     }
 }
 
-fn failed_recv(cx: &Context<'_>, wr_id: u64, cause: RefusalCause) -> Wc {
+fn failed_recv(cx: &QpParts<'_>, wr_id: u64, cause: RefusalCause) -> Wc {
     let status = match cause {
         RefusalCause::ReceiveTooShort => WcStatus::LocalLengthError,
         _ => WcStatus::LocalProtectionError,

@@ -84,7 +84,7 @@ impl Rtt {
     }
 
     /// Returns true if the next expiry of the retransmission timer resends only the last packet.
-    pub(super) fn is_patient(&self) -> bool {
+    pub(super) fn probes_tail(&self) -> bool {
         self.backoff < Self::PROBES
     }
 
@@ -123,7 +123,7 @@ mod tests {
         rtt.acked(Psn::new(8), Time::from_nanos(20_000));
         let mut intervals = Vec::new();
         while intervals.len() < 4 {
-            intervals.push((rtt.interval().as_micros(), rtt.is_patient()));
+            intervals.push((rtt.interval().as_micros(), rtt.probes_tail()));
             rtt.expired();
         }
         assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);

@@ -51,7 +51,7 @@ pub(crate) fn pieces(
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum WqePayload {
     Sges(SgeList),
     Inline(SmallVec<[u8; 64]>),
 }
@@ -63,7 +63,7 @@ pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
-    pub(crate) source: Source,
+    pub(crate) payload: WqePayload,
     pub(crate) len: u32,
     pub(crate) packets: u32,
     pub(crate) first: Option<Psn>,

@@ -34,14 +34,14 @@ pub struct Mad {
     /// The transaction ID. A response has the transaction ID of its request.
     pub tid: u64,
     /// The CM message of the datagram.
-    pub message: Message,
+    pub message: CmMessage,
     /// The received bytes, which contain the bits that have no field in `message`. A new datagram has zeros in `raw`.
     raw: [u8; MAD_LEN],
 }
 
 /// A CM message, with the fields that this stack uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum CmMessage {
     /// A request for a connection.
     Req(Req),
     /// A notice that the sender needs more time for its response.
@@ -209,7 +209,7 @@ pub struct Dreq {
 
 impl Mad {
     /// Makes a datagram with the transaction ID `tid`. In the new datagram, all bits that belong to no field are zero.
-    pub fn new(tid: u64, message: Message) -> Self {
+    pub fn new(tid: u64, message: CmMessage) -> Self {
         Self { tid, message, raw: [0; MAD_LEN] }
     }
 
@@ -223,13 +223,13 @@ impl Mad {
         }
         let b: &[u8] = &raw[HEADER..];
         let message = match be16(raw, 16) {
-            0x10 => Message::Req(Req::decode(b)),
-            0x11 => Message::Mra(Mra::decode(b)),
-            0x12 => Message::Rej(Rej::decode(b)),
-            0x13 => Message::Rep(Rep::decode(b)),
-            0x14 => Message::Rtu(CommIds::decode(b)),
-            0x15 => Message::Dreq(Dreq { ids: CommIds::decode(b), remote_qpn: be24(&b[8..]) }),
-            0x16 => Message::Drep(CommIds::decode(b)),
+            0x10 => CmMessage::Req(Req::decode(b)),
+            0x11 => CmMessage::Mra(Mra::decode(b)),
+            0x12 => CmMessage::Rej(Rej::decode(b)),
+            0x13 => CmMessage::Rep(Rep::decode(b)),
+            0x14 => CmMessage::Rtu(CommIds::decode(b)),
+            0x15 => CmMessage::Dreq(Dreq { ids: CommIds::decode(b), remote_qpn: be24(&b[8..]) }),
+            0x16 => CmMessage::Drep(CommIds::decode(b)),
             other => return Err(MadError::Attribute(other)),
         };
         Ok(Self { tid: u64::from_be_bytes(bytes(raw, 8)), message, raw: *raw })
@@ -242,19 +242,19 @@ impl Mad {
         put(&mut raw, 8, self.tid.to_be_bytes());
         let b = &mut raw[HEADER..];
         match &self.message {
-            Message::Req(m) => m.encode(b),
-            Message::Mra(m) => m.encode(b),
-            Message::Rej(m) => m.encode(b),
-            Message::Rep(m) => m.encode(b),
-            Message::Rtu(ids) | Message::Drep(ids) => ids.encode(b),
-            Message::Dreq(m) => m.encode(b),
+            CmMessage::Req(m) => m.encode(b),
+            CmMessage::Mra(m) => m.encode(b),
+            CmMessage::Rej(m) => m.encode(b),
+            CmMessage::Rep(m) => m.encode(b),
+            CmMessage::Rtu(ids) | CmMessage::Drep(ids) => ids.encode(b),
+            CmMessage::Dreq(m) => m.encode(b),
         }
         put(&mut raw, 16, self.message.attribute().to_be_bytes());
         raw
     }
 }
 
-impl Message {
+impl CmMessage {
     /// Returns the attribute ID, which identifies the kind of the message.
     pub const fn attribute(&self) -> u16 {
         match self {

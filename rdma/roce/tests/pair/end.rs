@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use roce::{Endpoint, Entropy, Memory, RegionId, Transmit, wire::ROCE_PORT};
+use roce::{Endpoint, Entropy, RegionId, RegionWriter, Transmit, wire::ROCE_PORT};
 use verbs::{
     Access, ChannelId, CmEvent, CqId, Error, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, Sge, Wc, WcStatus,
@@ -18,8 +18,8 @@ pub(crate) const HALF: u32 = 1 << 16;
 #[derive(Default)]
 pub(crate) struct Bytes(pub(crate) Vec<Vec<u8>>);
 
-impl Memory for Bytes {
-    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+impl RegionWriter for Bytes {
+    fn write(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
         self.0[region.0 as usize][offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 }

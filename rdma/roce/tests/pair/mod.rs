@@ -8,13 +8,13 @@ pub(crate) mod end;
 use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
 
 use roce::{
-    Config, Observer, QpAttr, Received, Refusal, RefusalCause, Time, Transmit,
+    Config, DatagramMeta, Observer, QpAttr, Refusal, RefusalCause, Time, Transmit,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
     wire::{
         Aeth, Bth, Deth, NakCode, Packet, Reth, Syndrome,
-        mad::{Mad, Message},
+        mad::{CmMessage, Mad},
     },
 };
 use verbs::{CmEvent, CmId, ConnParam, QpCap, SendFlags, SendOp, WcStatus};
@@ -71,7 +71,7 @@ impl Sent {
 
 /// What the wire does with a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum Fault {
     Lose,
     Repeat,
     Delay(Duration),
@@ -81,7 +81,7 @@ pub(crate) enum Fate {
     Change(fn(&mut Packet<'_>)),
 }
 
-type Rule = Box<dyn FnMut(&Sent) -> Option<Fate>>;
+type Rule = Box<dyn FnMut(&Sent) -> Option<Fault>>;
 
 /// The settings of both ends. A test changes the default settings by the closure that it passes to [`Pair::with`].
 pub(crate) struct Setup {
@@ -104,7 +104,7 @@ pub(crate) struct Pair {
     pub(crate) b: End,
     pub(crate) sent: Vec<Sent>,
     /// The CM messages among the sent packets.
-    pub(crate) mads: Vec<Message>,
+    pub(crate) mads: Vec<CmMessage>,
     /// An entry for each refused packet, with the end that refused the packet and the refusal cause.
     pub(crate) refused: Vec<(Side, RefusalCause)>,
     /// If true, an end handles all packets with the same arrival time, and only then sends packets. If false, an end
@@ -187,7 +187,7 @@ impl Pair {
             end.renew_qp();
         }
         pair.listen();
-        let id_a = pair.dial();
+        let id_a = pair.connect();
         pair.drive_for(DELAY);
         let Some(CmEvent::ConnectRequest { id, .. }) = pair.b.event() else { panic!("no request arrived") };
         (pair, id_a, id)
@@ -199,7 +199,7 @@ impl Pair {
     }
 
     /// Starts a connection from A to B by the CM, and returns the ID of the connection at A.
-    pub(crate) fn dial(&mut self) -> CmId {
+    pub(crate) fn connect(&mut self) -> CmId {
         let (now, a, remote) = (self.now, &mut self.a, (self.b.addr.ip(), PORT).into());
         a.endpoint.connect(now, a.channel, a.qp, a.addr.ip(), remote, &ConnParam::default()).unwrap()
     }
@@ -224,23 +224,23 @@ impl Pair {
     }
 
     /// Adds a rule that says what the wire does with a packet. The wire calls the rules in the order in which they were
-    /// added, until a rule returns a `Fate`. If all rules return `None`, the wire delivers the packet.
-    pub(crate) fn rule(&mut self, rule: impl FnMut(&Sent) -> Option<Fate> + 'static) {
+    /// added, until a rule returns a `Fault`. If all rules return `None`, the wire delivers the packet.
+    pub(crate) fn rule(&mut self, rule: impl FnMut(&Sent) -> Option<Fault> + 'static) {
         self.rules.push(Box::new(rule));
     }
 
     /// Sets what the wire does with the packet that is the `nth` of the kind `kind`.
-    pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fate: Fate) {
-        self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fate));
+    pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fault: Fault) {
+        self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fault));
     }
 
     pub(crate) fn lose(&mut self, kind: &'static str, nth: usize) {
-        self.on(kind, nth, Fate::Lose);
+        self.on(kind, nth, Fault::Lose);
     }
 
     /// Makes the wire lose all packets from `side`.
     pub(crate) fn silence(&mut self, side: Side) {
-        self.rule(move |p| (p.from == side).then_some(Fate::Lose));
+        self.rule(move |p| (p.from == side).then_some(Fault::Lose));
     }
 
     pub(crate) fn clear_rules(&mut self) {
@@ -390,26 +390,26 @@ impl Pair {
         let packet = Packet::decode(&datagram).unwrap();
         let mut sent = self.describe(from, &packet);
         sent.nth = 1 + self.sent.iter().filter(|p| (p.from, p.kind) == (from, sent.kind)).count();
-        let fate = self.rules.iter_mut().find_map(|rule| rule(&sent));
-        self.note(&format!("{from:?} sends {}", line(&sent)), fate.as_ref());
+        let fault = self.rules.iter_mut().find_map(|rule| rule(&sent));
+        self.note(&format!("{from:?} sends {}", line(&sent)), fault.as_ref());
         self.sent.push(sent);
         self.mads.extend(message(&packet));
         let at = self.now + DELAY;
-        match fate {
-            Some(Fate::Lose) => {}
+        match fault {
+            Some(Fault::Lose) => {}
             None => self.launch(at, from, datagram),
-            Some(Fate::Delay(more)) => self.launch(at + more, from, datagram),
-            Some(Fate::Repeat) => {
+            Some(Fault::Delay(more)) => self.launch(at + more, from, datagram),
+            Some(Fault::Repeat) => {
                 self.launch(at, from, datagram.clone());
                 self.launch(at, from, datagram);
             }
-            Some(Fate::Corrupt) => {
+            Some(Fault::Corrupt) => {
                 let mut datagram = datagram;
                 let n = datagram.len() - 5;
                 datagram[n] ^= 4;
                 self.launch(at, from, datagram);
             }
-            Some(Fate::Change(change)) => {
+            Some(Fault::Change(change)) => {
                 let mut packet = packet;
                 change(&mut packet);
                 let datagram = self.encode(from, &packet);
@@ -483,7 +483,7 @@ impl Pair {
         }
         let (now, mut notes) = (self.now, Notes(Vec::new()));
         let End { endpoint, memory, addr, .. } = self.end(to);
-        let meta = Received { from, to: *addr, index: 0 };
+        let meta = DatagramMeta { from, to: *addr, index: 0 };
         endpoint.handle_datagram(now, &meta, datagram, memory, &mut notes);
         let what = Packet::decode(datagram).map(|packet| line(&self.describe(to.other(), &packet)));
         let what = what.unwrap_or_else(|e| e.to_string());
@@ -502,10 +502,10 @@ impl Pair {
         Sent { at: self.now, from, kind: kind(packet), nth: 0, bth, reth, aeth, imm, len: payload.len() }
     }
 
-    fn note(&mut self, what: &str, fate: Option<&Fate>) {
+    fn note(&mut self, what: &str, fault: Option<&Fault>) {
         let us = (self.now.nanos() - 1_000_000) as f64 / 1e3;
-        let fate = fate.map_or(String::new(), |fate| format!(" [{fate:?}]"));
-        let _ = writeln!(self.log, "{us:>12.1} us {what}{fate}");
+        let fault = fault.map_or(String::new(), |fault| format!(" [{fault:?}]"));
+        let _ = writeln!(self.log, "{us:>12.1} us {what}{fault}");
     }
 
     /// The kinds of all packets from `side`, in their order.
@@ -584,18 +584,18 @@ fn kind(packet: &Packet<'_>) -> &'static str {
         };
     }
     match message(packet) {
-        Some(Message::Req(_)) => "REQ",
-        Some(Message::Mra(_)) => "MRA",
-        Some(Message::Rej(_)) => "REJ",
-        Some(Message::Rep(_)) => "REP",
-        Some(Message::Rtu(_)) => "RTU",
-        Some(Message::Dreq(_)) => "DREQ",
-        Some(Message::Drep(_)) => "DREP",
+        Some(CmMessage::Req(_)) => "REQ",
+        Some(CmMessage::Mra(_)) => "MRA",
+        Some(CmMessage::Rej(_)) => "REJ",
+        Some(CmMessage::Rep(_)) => "REP",
+        Some(CmMessage::Rtu(_)) => "RTU",
+        Some(CmMessage::Dreq(_)) => "DREQ",
+        Some(CmMessage::Drep(_)) => "DREP",
         None => opcode::info(packet.bth.opcode).map_or("UNKNOWN", |info| info.name),
     }
 }
 
-fn message(packet: &Packet<'_>) -> Option<Message> {
+fn message(packet: &Packet<'_>) -> Option<CmMessage> {
     packet.deth?;
     Mad::decode(packet.payload.try_into().ok()?).ok().map(|mad| mad.message)
 }

@@ -37,7 +37,7 @@ unsafe impl Sync for EventChannel {}
 /// A copy of an event of librdmacm.
 #[derive(Debug)]
 pub(crate) struct RawEvent {
-    /// The identifier of the event's connection, as returned by [`CmId::raw`].
+    /// The identifier of the event's connection, as returned by [`RawCmId::raw`].
     pub(crate) id: usize,
     pub(crate) what: What,
     pub(crate) private_data: Vec<u8>,
@@ -65,8 +65,8 @@ pub(crate) enum What {
 /// A peer's request for a connection.
 #[derive(Debug)]
 pub(crate) struct ConnRequest {
-    pub(crate) id: CmId,
-    /// The identifier of the listener, as returned by [`CmId::raw`].
+    pub(crate) id: RawCmId,
+    /// The identifier of the listener, as returned by [`RawCmId::raw`].
     pub(crate) listener: usize,
     pub(crate) endpoints: Endpoints,
     pub(crate) responder_resources: u8,
@@ -161,7 +161,7 @@ impl EventChannel {
         event: &rdma_cm_event,
         conn: &rdma_conn_param,
     ) -> Option<ConnRequest> {
-        let id = CmId { id: NonNull::new(event.id)?, channel: self.clone() };
+        let id = RawCmId { id: NonNull::new(event.id)?, channel: self.clone() };
         let endpoints = Endpoints { local: id.local_addr()?, remote: id.remote_addr()? };
         Some(ConnRequest {
             id,
@@ -202,21 +202,21 @@ fn no_channel(error: io::Error) -> Error {
 }
 
 #[derive(Debug)]
-pub(crate) struct CmId {
+pub(crate) struct RawCmId {
     id: NonNull<rdma_cm_id>,
     channel: Arc<EventChannel>,
 }
 
 // SAFETY: `id` points to an identifier that librdmacm allocated and that only `Drop` frees. librdmacm allows calls from
 // any thread.
-unsafe impl Send for CmId {}
+unsafe impl Send for RawCmId {}
 // SAFETY: `id` stays valid until `Drop`, and librdmacm allows concurrent calls from several threads.
-unsafe impl Sync for CmId {}
+unsafe impl Sync for RawCmId {}
 
-impl CmId {
+impl RawCmId {
     pub(crate) fn new(channel: &Arc<EventChannel>) -> Result<Self, Error> {
         let mut id = ptr::null_mut();
-        // SAFETY: the channel outlives the identifier, because the new `CmId` keeps a reference to the channel. The
+        // SAFETY: the channel outlives the identifier, because the new `RawCmId` keeps a reference to the channel. The
         // call writes a pointer to the local variable `id`.
         let code = unsafe {
             channel.library.rdma_create_id(channel.channel.as_ptr(), &mut id, ptr::null_mut(), c::RDMA_PS_TCP)
@@ -244,19 +244,19 @@ impl CmId {
 
     pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<()> {
         let mut local = address::to_c(local);
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The local variable `local`
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The local variable `local`
         // outlives the call.
         check(unsafe { self.library().rdma_bind_addr(self.id.as_ptr(), (&raw mut local).cast()) })
     }
 
     pub(crate) fn listen(&self, backlog: u32) -> io::Result<()> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_listen(self.id.as_ptr(), backlog) })
     }
 
     pub(crate) fn port(&self) -> u16 {
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees.
         u16::from_be(unsafe { self.library().rdma_get_src_port(self.id.as_ptr()) })
     }
 
@@ -270,7 +270,7 @@ impl CmId {
     ) -> io::Result<()> {
         let (mut local, mut remote) = (address::to_c(local), address::to_c(remote));
         let (local, remote) = ((&raw mut local).cast(), (&raw mut remote).cast());
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The local variables that
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The local variables that
         // contain the two addresses outlive the call.
         check(unsafe { self.library().rdma_resolve_addr(self.id.as_ptr(), local, remote, millis(limit)) })
     }
@@ -278,7 +278,7 @@ impl CmId {
     /// Starts to resolve the route to the peer. librdmacm reports the result as the event [`What::RouteResolved`] or
     /// [`What::Unresolved`].
     pub(crate) fn resolve_route(&self, limit: Duration) -> io::Result<()> {
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_resolve_route(self.id.as_ptr(), millis(limit)) })
     }
 
@@ -287,8 +287,8 @@ impl CmId {
     pub(crate) fn set_ack_timeout(&self, timeout: u8) {
         let mut timeout = timeout;
         let (level, name) = (c::RDMA_OPTION_ID as c_int, c::RDMA_OPTION_ID_ACK_TIMEOUT as c_int);
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The function `rdma_set_option`
-        // reads one byte of the local variable `timeout`.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The function
+        // `rdma_set_option` reads one byte of the local variable `timeout`.
         let code = unsafe {
             self.library().rdma_set_option(self.id.as_ptr(), level, name, (&raw mut timeout).cast(), 1)
         };
@@ -301,34 +301,34 @@ impl CmId {
     /// [`What::Rejected`] or [`What::Unreachable`].
     pub(crate) fn connect(&self, qp: QpNum, param: &ConnParam) -> io::Result<()> {
         let mut conn = conn_param(qp, param)?;
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn` and
-        // the private data outlive the call.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn`
+        // and the private data outlive the call.
         check(unsafe { self.library().rdma_connect(self.id.as_ptr(), &mut conn) })
     }
 
     /// Confirms the peer's reply (REP) with an RTU.
     pub(crate) fn establish(&self) -> io::Result<()> {
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_establish(self.id.as_ptr()) })
     }
 
     pub(crate) fn accept(&self, qp: QpNum, param: &ConnParam) -> io::Result<()> {
         let mut conn = conn_param(qp, param)?;
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn` and
-        // the private data outlive the call.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The parameters in `conn`
+        // and the private data outlive the call.
         check(unsafe { self.library().rdma_accept(self.id.as_ptr(), &mut conn) })
     }
 
     pub(crate) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(private_data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. `private_data` has `len`
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. `private_data` has `len`
         // readable bytes, and outlives the call.
         check(unsafe { self.library().rdma_reject(self.id.as_ptr(), private_data.as_ptr().cast(), len) })
     }
 
     /// Notifies the peer that the connection ends (DREQ), or confirms the peer's notification (DREP).
     pub(crate) fn disconnect(&self) -> io::Result<()> {
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees.
         check(unsafe { self.library().rdma_disconnect(self.id.as_ptr()) })
     }
 
@@ -338,8 +338,8 @@ impl CmId {
         let mut attr = zeroed_attr();
         attr.qp_state = state;
         let mut mask = 0;
-        // SAFETY: this `CmId` owns the identifier at `self.id`, which only `Drop` frees. The call writes to the local
-        // variables `attr` and `mask`.
+        // SAFETY: this `RawCmId` owns the identifier at `self.id`, which only `Drop` frees. The call writes to the
+        // local variables `attr` and `mask`.
         check_code(unsafe { self.library().rdma_init_qp_attr(self.id.as_ptr(), &mut attr, &mut mask) })?;
         Ok((attr, mask as c::ibv_qp_attr_mask))
     }
@@ -361,13 +361,13 @@ impl CmId {
     }
 }
 
-impl Drop for CmId {
+impl Drop for RawCmId {
     fn drop(&mut self) {
         if !self.channel.maker.is_this() {
             return;
         }
-        // SAFETY: this `CmId` owns the identifier, and nobody uses it after `Drop`. The call waits until all events of
-        // the identifier are acknowledged, so `EventChannel::next` acknowledges each event immediately.
+        // SAFETY: this `RawCmId` owns the identifier, and nobody uses it after `Drop`. The call waits until all events
+        // of the identifier are acknowledged, so `EventChannel::next` acknowledges each event immediately.
         unsafe { self.library().rdma_destroy_id(self.id.as_ptr()) };
     }
 }

@@ -13,7 +13,7 @@ use verbs::{Error, QpNum, Wc, WcOpcode, WcStatus};
 use crate::memlock;
 
 use super::{
-    Device, bindings as c,
+    IbvDevice, bindings as c,
     bindings::{ibv_comp_channel, ibv_cq, ibv_wc},
     check_code, errno, poll,
 };
@@ -22,7 +22,7 @@ use super::{
 const BATCH: usize = 16;
 
 #[derive(Debug)]
-pub(crate) struct Cq {
+pub(crate) struct RawCq {
     pub(super) cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
     /// True if the device will announce the next completion by a CQ event, or if a CQ event of the device was not taken
@@ -31,17 +31,17 @@ pub(crate) struct Cq {
     /// The number of announcements (CQ events) that were taken and not yet acknowledged. libibverbs requires that all
     /// announcements are acknowledged before the completion queue is destroyed.
     unacked: AtomicU32,
-    device: Arc<Device>,
+    device: Arc<IbvDevice>,
 }
 
 // SAFETY: `cq` and `channel` point to objects that libibverbs allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
-unsafe impl Send for Cq {}
+unsafe impl Send for RawCq {}
 // SAFETY: `cq` and `channel` stay valid until `Drop`, and libibverbs allows concurrent calls from several threads.
-unsafe impl Sync for Cq {}
+unsafe impl Sync for RawCq {}
 
-impl Cq {
-    pub(crate) fn new(device: &Arc<Device>, depth: u32) -> Result<Self, Error> {
+impl RawCq {
+    pub(crate) fn new(device: &Arc<IbvDevice>, depth: u32) -> Result<Self, Error> {
         let failed =
             |error| memlock::refused(&format!("makes no completion queue of {depth} entries"), error);
         let context = device.context.as_ptr();
@@ -84,7 +84,7 @@ impl Cq {
             // The array is not initialised, because spinning threads poll an empty queue most of the time, and
             // initialising the array would cost time in each poll.
             let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
-            // SAFETY: this `Cq` owns the completion queue, and `batch` has room for `wanted` completions.
+            // SAFETY: this `RawCq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
             // If the completion queue has failed, the function `poll` returns -1 and does not always set errno.
@@ -132,7 +132,7 @@ impl Cq {
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: this `Cq` owns the channel, and the call writes to the local variables `cq` and `context`.
+            // SAFETY: this `RawCq` owns the channel, and the call writes to the local variables `cq` and `context`.
             let code =
                 unsafe { self.device.library.ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
             if code != 0 {
@@ -146,15 +146,16 @@ impl Cq {
     }
 }
 
-impl Drop for Cq {
+impl Drop for RawCq {
     fn drop(&mut self) {
         if !self.device.maker.is_this() {
             return;
         }
         let unacked = *self.unacked.get_mut();
-        // SAFETY: this `Cq` owns the completion queue and the channel. All queue pairs that used the completion queue
-        // have been destroyed, because each of them had a reference to this `Cq`. The CQ events that were taken from
-        // the channel are acknowledged first, because `ibv_destroy_cq` waits until all of them are acknowledged.
+        // SAFETY: this `RawCq` owns the completion queue and the channel. All queue pairs that used the completion
+        // queue have been destroyed, because each of them had a reference to this `RawCq`. The CQ events that were
+        // taken from the channel are acknowledged first, because `ibv_destroy_cq` waits until all of them are
+        // acknowledged.
         unsafe {
             if unacked > 0 {
                 self.device.library.ibv_ack_cq_events(self.cq.as_ptr(), unacked);

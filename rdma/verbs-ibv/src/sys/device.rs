@@ -6,18 +6,18 @@ use std::{mem::MaybeUninit, net::IpAddr, net::SocketAddr, ptr::NonNull, sync::Ar
 use verbs::Error;
 
 use super::{
-    Caps, CmId, EventChannel, Maker, Pd, Qp,
+    Caps, EventChannel, Maker, RawCmId, RawPd, RawQp,
     bindings::{
         IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096, Library, ibv_context,
         ibv_device_attr, ibv_port_attr,
     },
     check_code,
-    cq::Cq,
+    cq::RawCq,
 };
 
 /// The limits that the device and its port report. A limit is 0 if the device reports a negative number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct DeviceLimits {
     pub(crate) path_mtu: u32,
     pub(crate) max_msg: u32,
     pub(crate) max_qp: u32,
@@ -35,31 +35,31 @@ pub(crate) struct Limits {
 /// An opened device. librdmacm opens each device once per process, so that all objects of this crate and all connection
 /// identifiers of a device share one context.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct IbvDevice {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<ibv_context>,
     pub(crate) port: u8,
     pub(crate) maker: Maker,
     /// The bound connection identifier, which keeps the context open.
-    _bound: CmId,
+    _bound: RawCmId,
     _channel: Arc<EventChannel>,
 }
 
 // SAFETY: `context` points to a context that librdmacm allocated, and that stays open until `_bound` is dropped. The
 // functions of libibverbs and librdmacm may be called from any thread (ibv_* manual pages: thread safe).
-unsafe impl Send for Device {}
+unsafe impl Send for IbvDevice {}
 // SAFETY: `context` stays open until `_bound` is dropped, and libibverbs and librdmacm allow concurrent calls from
 // several threads.
-unsafe impl Sync for Device {}
+unsafe impl Sync for IbvDevice {}
 
-impl Device {
+impl IbvDevice {
     /// Opens the device that has the address `local`.
     ///
     /// # Errors
     /// Returns [`Error::NoDevice`] if no device has the address.
     pub(crate) fn open(library: &'static Library, local: IpAddr) -> Result<Arc<Self>, Error> {
         let channel = Arc::new(EventChannel::new(library)?);
-        let bound = CmId::new(&channel)?;
+        let bound = RawCmId::new(&channel)?;
         bound.bind(SocketAddr::new(local, 0)).map_err(|error| cannot_bind(local, error))?;
         let context = bound.context().ok_or_else(|| nobody_has(local))?;
         let port = bound.port_num();
@@ -67,7 +67,7 @@ impl Device {
         Ok(Arc::new(Self { library, context, port, maker, _bound: bound, _channel: channel }))
     }
 
-    pub(crate) fn limits(self: &Arc<Self>) -> Result<Limits, Error> {
+    pub(crate) fn limits(self: &Arc<Self>) -> Result<DeviceLimits, Error> {
         let failed = |what: &'static str| move |error| Error::io(what, error);
         let mut device = MaybeUninit::<ibv_device_attr>::zeroed();
         // SAFETY: `self.context` points to an open context, and the call writes the attributes to the local variable
@@ -87,7 +87,7 @@ impl Device {
         let port = unsafe { port.assume_init() };
         let count = |n: std::ffi::c_int| u32::try_from(n).unwrap_or(0);
         let reads = |n: std::ffi::c_int| u8::try_from(n.clamp(0, 255)).unwrap_or(0);
-        Ok(Limits {
+        Ok(DeviceLimits {
             path_mtu: mtu_bytes(port.active_mtu).unwrap_or(256),
             max_msg: port.max_msg_sz,
             max_qp: count(device.max_qp),
@@ -105,13 +105,13 @@ impl Device {
     /// limit, so the function tries to create a queue pair with 512 bytes of inline data, and with fewer bytes if the
     /// device refuses.
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
-        let pd = Arc::new(Pd::new(self)?);
-        let cq = Arc::new(Cq::new(self, 1)?);
+        let pd = Arc::new(RawPd::new(self)?);
+        let cq = Arc::new(RawCq::new(self, 1)?);
         let wanted = [512, 256, 128, 64, 0];
         let mut refused = None;
         for max_inline in wanted {
             let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_sge: 1, max_inline };
-            match Qp::new(&pd, &cq, &cq, caps) {
+            match RawQp::new(&pd, &cq, &cq, caps) {
                 Ok(qp) => return Ok(qp.caps().max_inline),
                 Err(error) => refused = Some(error),
             }

@@ -5,26 +5,26 @@ use std::{io, ptr::NonNull, sync::Arc};
 use verbs::{Access, Error, Memory, MrKeys};
 
 use super::{
-    Device,
+    IbvDevice,
     bindings::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_mr, ibv_pd},
     errno,
 };
 
 #[derive(Debug)]
-pub(crate) struct Pd {
+pub(crate) struct RawPd {
     pub(super) pd: NonNull<ibv_pd>,
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<IbvDevice>,
 }
 
 // SAFETY: `pd` points to a protection domain that `ibv_alloc_pd` allocated and that only `Drop` frees. libibverbs
 // allows calls from any thread.
-unsafe impl Send for Pd {}
+unsafe impl Send for RawPd {}
 // SAFETY: `pd` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
-unsafe impl Sync for Pd {}
+unsafe impl Sync for RawPd {}
 
-impl Pd {
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        // SAFETY: `device.context` points to a context that stays open until `device` is dropped, and the new `Pd`
+impl RawPd {
+    pub(crate) fn new(device: &Arc<IbvDevice>) -> Result<Self, Error> {
+        // SAFETY: `device.context` points to a context that stays open until `device` is dropped, and the new `RawPd`
         // keeps a reference to `device`.
         let pd = unsafe { device.library.ibv_alloc_pd(device.context.as_ptr()) };
         let pd =
@@ -33,34 +33,34 @@ impl Pd {
     }
 }
 
-impl Drop for Pd {
+impl Drop for RawPd {
     fn drop(&mut self) {
         if !self.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `Pd` owns the protection domain. All queue pairs and memory regions of the domain have been
-        // destroyed, because each of them had a reference to this `Pd`.
+        // SAFETY: this `RawPd` owns the protection domain. All queue pairs and memory regions of the domain have been
+        // destroyed, because each of them had a reference to this `RawPd`.
         unsafe { self.device.library.ibv_dealloc_pd(self.pd.as_ptr()) };
     }
 }
 
 /// A registered memory region.
 #[derive(Debug)]
-pub(crate) struct Mr {
+pub(crate) struct RawMr {
     mr: NonNull<ibv_mr>,
-    pd: Arc<Pd>,
+    pd: Arc<RawPd>,
 }
 
 // SAFETY: `mr` points to a memory region that `ibv_reg_mr` allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
-unsafe impl Send for Mr {}
+unsafe impl Send for RawMr {}
 // SAFETY: `mr` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
-unsafe impl Sync for Mr {}
+unsafe impl Sync for RawMr {}
 
-impl Mr {
+impl RawMr {
     /// Registers `memory` with the device, which pins the pages. The memory pages stay allocated until the region is
     /// dropped, even if the program unmaps the range.
-    pub(crate) fn new(pd: &Arc<Pd>, memory: &Memory, access: Access) -> io::Result<Self> {
+    pub(crate) fn new(pd: &Arc<RawPd>, memory: &Memory, access: Access) -> io::Result<Self> {
         let flags = [
             (access.local_write || access.remote_write, IBV_ACCESS_LOCAL_WRITE),
             (access.remote_write, IBV_ACCESS_REMOTE_WRITE),
@@ -93,13 +93,13 @@ impl Mr {
     }
 }
 
-impl Drop for Mr {
+impl Drop for RawMr {
     fn drop(&mut self) {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `Mr` owns the memory region, and nobody uses it after `Drop`. Work requests that still refer to
-        // the region complete with an error.
+        // SAFETY: this `RawMr` owns the memory region, and nobody uses it after `Drop`. Work requests that still refer
+        // to the region complete with an error.
         unsafe { self.pd.device.library.ibv_dereg_mr(self.mr.as_ptr()) };
     }
 }

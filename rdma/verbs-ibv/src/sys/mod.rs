@@ -25,13 +25,13 @@ mod memory;
 mod poll;
 mod qp;
 
-pub(crate) use cm::{CmId, ConnRequest, EventChannel, RawEvent, What};
-pub(crate) use cq::Cq;
-pub(crate) use device::{Device, Limits};
+pub(crate) use cm::{ConnRequest, EventChannel, RawCmId, RawEvent, What};
+pub(crate) use cq::RawCq;
+pub(crate) use device::{DeviceLimits, IbvDevice};
 pub(crate) use library::{Maker, load};
-pub(crate) use memory::{Mr, Pd};
+pub(crate) use memory::{RawMr, RawPd};
 pub(crate) use poll::{Waker, any_of, sleep};
-pub(crate) use qp::{Caps, Qp, Retries};
+pub(crate) use qp::{Caps, RawQp, Retries};
 
 use std::io;
 

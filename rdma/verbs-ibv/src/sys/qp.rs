@@ -10,10 +10,10 @@ use std::{
 use verbs::{Payload, QpNum, RecvWr, SendOp, SendWr, Sge};
 
 use super::{
-    Cq, Pd, bindings as c,
+    RawCq, RawPd, bindings as c,
     bindings::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge},
     check_code,
-    cm::CmId,
+    cm::RawCmId,
     device::mtu_bytes,
     errno,
 };
@@ -50,7 +50,7 @@ pub(crate) struct Retries {
 
 /// The attributes of a connection that both sides support.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed {
+pub(crate) struct AgreedLimits {
     /// The path MTU in bytes.
     pub(crate) path_mtu: u32,
     /// The maximum numbers of outstanding READs. `reads.0` applies to the READs that the peer sends to this side.
@@ -59,21 +59,26 @@ pub(crate) struct Agreed {
 }
 
 #[derive(Debug)]
-pub(crate) struct Qp {
+pub(crate) struct RawQp {
     qp: NonNull<ibv_qp>,
     caps: Caps,
-    pd: Arc<Pd>,
-    _cqs: [Arc<Cq>; 2],
+    pd: Arc<RawPd>,
+    _cqs: [Arc<RawCq>; 2],
 }
 
 // SAFETY: `qp` points to a queue pair that `ibv_create_qp` allocated and that only `Drop` frees. libibverbs allows
 // calls from any thread.
-unsafe impl Send for Qp {}
+unsafe impl Send for RawQp {}
 // SAFETY: `qp` stays valid until `Drop`, and libibverbs allows concurrent calls from several threads.
-unsafe impl Sync for Qp {}
+unsafe impl Sync for RawQp {}
 
-impl Qp {
-    pub(crate) fn new(pd: &Arc<Pd>, send_cq: &Arc<Cq>, recv_cq: &Arc<Cq>, caps: Caps) -> io::Result<Self> {
+impl RawQp {
+    pub(crate) fn new(
+        pd: &Arc<RawPd>,
+        send_cq: &Arc<RawCq>,
+        recv_cq: &Arc<RawCq>,
+        caps: Caps,
+    ) -> io::Result<Self> {
         let mut init = ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: send_cq.cq.as_ptr(),
@@ -89,8 +94,8 @@ impl Qp {
             qp_type: c::IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: `pd`, `send_cq` and `recv_cq` own valid objects of libibverbs, and the new `Qp` keeps references to
-        // all three. The local variable `init` outlives the call.
+        // SAFETY: `pd`, `send_cq` and `recv_cq` own valid objects of libibverbs, and the new `RawQp` keeps references
+        // to all three. The local variable `init` outlives the call.
         let qp = unsafe { pd.device.library.ibv_create_qp(pd.pd.as_ptr(), &mut init) };
         let qp = NonNull::new(qp).ok_or_else(errno)?;
         let caps = Caps { max_inline: init.cap.max_inline_data, ..caps };
@@ -118,7 +123,7 @@ impl Qp {
     }
 
     /// Moves the queue pair to the states RTR and RTS, with the peer's attributes that `id` has received.
-    pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<Agreed> {
+    pub(crate) fn to_ready(&self, id: &RawCmId, retries: Retries) -> io::Result<AgreedLimits> {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
         attr.min_rnr_timer = MIN_RNR_TIMER;
         attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(retries.reads.0);
@@ -130,7 +135,7 @@ impl Qp {
         attr.timeout = retries.ack_timeout.unwrap_or(attr.timeout);
         attr.retry_cnt = attr.retry_cnt.min(MOST_RETRIES);
         self.modify(&mut attr, mask | c::IBV_QP_MAX_QP_RD_ATOMIC | c::IBV_QP_TIMEOUT)?;
-        Ok(Agreed { path_mtu, reads: (towards_us, attr.max_rd_atomic) })
+        Ok(AgreedLimits { path_mtu, reads: (towards_us, attr.max_rd_atomic) })
     }
 
     /// Moves the queue pair to the error state, which flushes all work requests.
@@ -142,7 +147,7 @@ impl Qp {
 
     fn modify(&self, attr: &mut ibv_qp_attr, mask: c::ibv_qp_attr_mask) -> io::Result<()> {
         let library = self.pd.device.library;
-        // SAFETY: this `Qp` owns the queue pair at `self.qp`, and `attr` is initialised.
+        // SAFETY: this `RawQp` owns the queue pair at `self.qp`, and `attr` is initialised.
         check_code(unsafe { library.ibv_modify_qp(self.qp.as_ptr(), attr, mask as std::ffi::c_int) })
     }
 
@@ -225,12 +230,12 @@ impl Qp {
     }
 }
 
-impl Drop for Qp {
+impl Drop for RawQp {
     fn drop(&mut self) {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `Qp` owns the queue pair, and nobody uses it after `Drop`. The call does not wait for
+        // SAFETY: this `RawQp` owns the queue pair, and nobody uses it after `Drop`. The call does not wait for
         // asynchronous events, because this crate takes no asynchronous event of a queue pair.
         unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
     }

@@ -22,7 +22,7 @@ impl InForce {
 /// Looks at the files for as long as it is polled.
 pub(crate) struct Reload {
     files: ServerTls,
-    judge: Judge,
+    changes: ChangeDetector,
     put: watch::Sender<Arc<ServerConfig>>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Reload {
 pub(crate) fn reload(files: ServerTls) -> Result<(InForce, Reload), TlsError> {
     let contents = files.read()?;
     let (put, config) = watch::channel(files.config(&contents)?);
-    Ok((InForce(config), Reload { files, judge: Judge::new(contents), put }))
+    Ok((InForce(config), Reload { files, changes: ChangeDetector::new(contents), put }))
 }
 
 impl Reload {
@@ -43,7 +43,7 @@ impl Reload {
             let files = self.files.clone();
             // A folder of the network may take its time, which is not to hold up calls.
             let Ok(seen) = spawn_blocking(move || files.read()).await else { continue };
-            let Some(new) = self.judge.look(seen) else { continue };
+            let Some(new) = self.changes.look(seen) else { continue };
             match new.and_then(|contents| self.files.config(&contents)) {
                 Ok(config) => {
                     tracing::info!(
@@ -64,25 +64,25 @@ impl Reload {
 
 /// Finds out when files have become others. Files that are just being written, and of which only one was replaced yet, differ
 /// from look to look.
-struct Judge {
-    judged: Seen,
-    last: Seen,
+struct ChangeDetector {
+    reported: FilesRead,
+    last: FilesRead,
 }
 
-type Seen = Result<Contents, TlsError>;
+type FilesRead = Result<Contents, TlsError>;
 
-impl Judge {
+impl ChangeDetector {
     fn new(contents: Contents) -> Self {
-        Self { judged: Ok(contents.clone()), last: Ok(contents) }
+        Self { reported: Ok(contents.clone()), last: Ok(contents) }
     }
 
     /// What is new, once.
-    fn look(&mut self, seen: Seen) -> Option<Seen> {
+    fn look(&mut self, seen: FilesRead) -> Option<FilesRead> {
         let stays = seen == self.last;
         self.last = seen;
-        (stays && self.last != self.judged).then(|| {
-            self.judged = self.last.clone();
-            self.judged.clone()
+        (stays && self.last != self.reported).then(|| {
+            self.reported = self.last.clone();
+            self.reported.clone()
         })
     }
 }
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn files_are_judged_once_they_stay_the_same_and_once_only() {
-        let mut judge = Judge::new(contents("a", "a"));
+        let mut changes = ChangeDetector::new(contents("a", "a"));
         let absent = || Err(TlsError::Long { path: "a.pem".into() });
-        for (seen, judged) in [
+        for (seen, reported) in [
             (Ok(contents("a", "a")), false),
             // Only one of two was replaced yet.
             (Ok(contents("b", "a")), false),
@@ -115,7 +115,7 @@ mod tests {
             (Ok(contents("b", "b")), false),
             (Ok(contents("b", "b")), true),
         ] {
-            assert_eq!(judge.look(seen).is_some(), judged);
+            assert_eq!(changes.look(seen).is_some(), reported);
         }
     }
 }

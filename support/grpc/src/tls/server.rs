@@ -24,7 +24,7 @@ use super::{
     provider,
     validity::Certificate,
 };
-use crate::connections::{Connection, Requests};
+use crate::connections::{Requests, TcpConnection};
 
 /// How long a peer whose handshake failed may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl ServerTls {
 /// Makes each connection's handshake beside the others', so that a silent peer holds up nobody. Connections end by their own
 /// limits meanwhile: of number, and of time without a request.
 pub(crate) async fn handshakes(
-    mut taken: mpsc::Receiver<io::Result<Connection>>,
+    mut taken: mpsc::Receiver<io::Result<TcpConnection>>,
     in_force: InForce,
     secured: mpsc::Sender<io::Result<Secured>>,
 ) {
@@ -121,7 +121,7 @@ pub(crate) async fn handshakes(
 }
 
 /// Lets a peer read why its handshake failed: if the connection ended with bytes that were not read, the alert could be lost.
-async fn explain(mut connection: Connection) -> io::Result<()> {
+async fn explain(mut connection: TcpConnection) -> io::Result<()> {
     connection.shutdown().await?;
     let mut ignored = [0; 1024];
     while connection.read(&mut ignored).await? > 0 {}
@@ -129,7 +129,7 @@ async fn explain(mut connection: Connection) -> io::Result<()> {
 }
 
 /// A connection after its handshake.
-pub(crate) struct Secured(Box<TlsStream<Connection>>);
+pub(crate) struct Secured(Box<TlsStream<TcpConnection>>);
 
 impl Connected for Secured {
     type ConnectInfo = Requests;

@@ -12,7 +12,7 @@ use naa_files::Destination;
 use rusqlite::Connection;
 
 use super::{
-    Settings,
+    SqliteConfig,
     database::{Check, Database, sync_folder},
     lock::{self, Lock, Mark, beside},
     schema,
@@ -77,8 +77,8 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Destination) -> Result<Rev
 /// # Errors
 /// Fails with [`Error::Corrupt`], [`Error::Newer`] or [`Error::NotAStore`] if the file is not a sound backup, and with
 /// the error of the operating system if the file cannot be read.
-pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error> {
-    let bytes = read(backup, settings.max_bytes)?;
+pub fn revision_of(backup: &Path, config: &SqliteConfig) -> Result<Revision, Error> {
+    let bytes = read(backup, config.max_bytes)?;
     image(backup, &bytes).map(|(_, state)| state.revision)
 }
 
@@ -96,7 +96,7 @@ pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error
 /// [`Error::NotAStore`] if `from` is not a sound backup. Fails with [`Error::CannotCopy`] if `from` has a log beside it
 /// or is the store itself. Fails with the error of the operating system if a file cannot be read or written, or if the
 /// newest term of an undamaged store `to` cannot be read.
-pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
+pub fn restore(from: &Path, to: &Path, config: &SqliteConfig) -> Result<Restored, Error> {
     let destination = destination(to)?;
     if is_same_file(from, to) {
         let text = format!("{} is the store that is to be replaced; name a backup of it", from.display());
@@ -105,10 +105,10 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
     let to = &lock::resolve(to)?;
     let (lock, mark) = Lock::take(to)?;
     let refused = |why: io::Error| lock::refusal(to, &why);
-    let bytes = read(from, settings.max_bytes)?;
+    let bytes = read(from, config.max_bytes)?;
     check_log(from, &bytes)?;
     let (connection, mut state) = image(from, &bytes)?;
-    let newest = state.term.max(newest_term(to, settings, mark)?);
+    let newest = state.term.max(newest_term(to, config, mark)?);
     state.term = Term(newest.0.saturating_add(RAISE));
     let updated = connection.execute("UPDATE state SET value = ?1 WHERE id = 1", [state.encode()]);
     updated.map_err(|why| schema::refusal(from, &why))?;
@@ -132,11 +132,11 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
 
 /// The newest term of the store that is there. It may be damaged, which is why it is replaced: then it is that of the mark, which was
 /// on disk before the term was used. A store that cannot be read for another reason is not replaced.
-fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Result<Term, Error> {
+fn newest_term(store: &Path, config: &SqliteConfig, mark: Mark) -> Result<Term, Error> {
     if !store.exists() {
         return Ok(mark.term);
     }
-    match Database::open(store, settings, Mark::default(), Check::State) {
+    match Database::open(store, config, Mark::default(), Check::State) {
         Ok(database) => Ok(mark.term.max(database.state().term)),
         Err(Error::Corrupt { .. } | Error::NotAStore { .. }) => Ok(mark.term),
         Err(why) => Err(why),

@@ -11,7 +11,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::{
-    Settings,
+    SqliteConfig,
     lock::{self, Mark},
     schema::{self, corrupt},
 };
@@ -57,14 +57,14 @@ pub(crate) struct Outcome {
 
 impl Database {
     /// Opens the file, or makes it.
-    pub(crate) fn open(path: &Path, settings: &Settings, mark: Mark, check: Check) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, config: &SqliteConfig, mark: Mark, check: Check) -> Result<Self, Error> {
         let failed = |why: rusqlite::Error| schema::refusal(path, &why);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         bring_log_to_disk(path).map_err(|why| lock::refusal(path, &why))?;
-        let connection = match &settings.vfs {
+        let connection = match &config.vfs {
             None => Connection::open_with_flags(path, flags),
             Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
         };
@@ -76,7 +76,7 @@ impl Database {
                 why => Err(why),
             })
         };
-        let [page, pages] = [PAGE, (settings.max_bytes / PAGE).max(1)].map(|n| n.to_string());
+        let [page, pages] = [PAGE, (config.max_bytes / PAGE).max(1)].map(|n| n.to_string());
         for (name, value) in [
             ("page_size", page.as_str()),
             ("locking_mode", "EXCLUSIVE"),

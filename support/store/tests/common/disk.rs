@@ -134,7 +134,7 @@ impl Disk {
         Self { name, vfs, inner }
     }
 
-    /// The name of the VFS, as `Settings` takes it.
+    /// The name of the VFS, as `SqliteConfig` takes it.
     pub(crate) fn name(&self) -> String {
         self.name.to_str().expect("ASCII").to_owned()
     }

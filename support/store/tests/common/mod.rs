@@ -11,13 +11,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use naa_store::{Batch, Change, Error, Settings, SqliteStore, Store as _, Term};
+use naa_store::{Batch, Change, Error, SqliteConfig, SqliteStore, Store as _, Term};
 
 /// A folder that is removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -47,7 +47,7 @@ pub(crate) fn repetitions(variable: &str, otherwise: u64) -> u64 {
 }
 
 pub(crate) fn open(path: &Path) -> Result<SqliteStore, Error> {
-    SqliteStore::open(path, &Settings::default())
+    SqliteStore::open(path, &SqliteConfig::default())
 }
 
 /// A new store of which term 1 is claimed.

@@ -3,40 +3,40 @@
 use mrsp::builtin::BLOCK_BYTES;
 use naa_host::{
     Param, ReturnCode, Session, SessionConfig,
-    builtin::{Arguments, Element, Job},
+    builtin::{Arguments, BuiltinSession, Element},
 };
 
 use super::{ALL, RULE};
 use crate::suite::{
     calls::{leased, pattern},
     case::{doing, ensure, same},
-    stage::Stage,
+    environment::Environment,
 };
 
-pub(super) fn built_in(stage: &mut Stage) -> Result<String, String> {
+pub(super) fn built_in(env: &mut Environment) -> Result<String, String> {
     for layout in ALL {
-        let config = SessionConfig { layout, layout_rule: Some(RULE), ..stage.config() };
-        doing(&format!("{layout}, sums"), sums(stage, &config))?;
-        doing(&format!("{layout}, compression"), compressed(stage, &config))?;
-        doing(&format!("{layout}, failures"), failures(stage, &config))?;
+        let config = SessionConfig { layout, layout_rule: Some(RULE), ..env.config() };
+        doing(&format!("{layout}, sums"), sums(env, &config))?;
+        doing(&format!("{layout}, compression"), compressed(env, &config))?;
+        doing(&format!("{layout}, failures"), failures(env, &config))?;
     }
     Ok(String::new())
 }
 
 fn job(
-    stage: &mut Stage,
+    env: &mut Environment,
     inputs: &[usize],
     outputs: &[usize],
     config: &SessionConfig,
-) -> Result<Job, String> {
-    let server = stage.server()?;
-    doing("connect", Job::connect(&stage.device()?, server, inputs, outputs, config))
+) -> Result<BuiltinSession, String> {
+    let server = env.server()?;
+    doing("connect", BuiltinSession::connect(&env.device()?, server, inputs, outputs, config))
 }
 
-fn sums(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
+fn sums(env: &mut Environment, config: &SessionConfig) -> Result<(), String> {
     for n in [1, 7, 100, 3000] {
         let (a, b) = (pattern(1, n), pattern(2, n));
-        let mut job = job(stage, &[n, n], &[n], config)?;
+        let mut job = job(env, &[n, n], &[n], config)?;
         doing("input", job.input(0))?.copy_from_slice(&a);
         doing("input", job.input(1))?.copy_from_slice(&b);
         for _ in 0..2 {
@@ -49,14 +49,14 @@ fn sums(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
 }
 
 /// There and back; the results are shorter than their regions.
-fn compressed(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
+fn compressed(env: &mut Environment, config: &SessionConfig) -> Result<(), String> {
     for len in [50, 1000, 60_000] {
         let data = pattern(3, 10).repeat(len / 10);
-        let mut there = job(stage, &[len + 77], &[len + 100], config)?;
+        let mut there = job(env, &[len + 77], &[len + 100], config)?;
         doing("input", there.input(0))?[..len].copy_from_slice(&data);
         doing("compress", there.run(&Arguments::ZstdCompress { bytes: len as u64, level: 3 }))?;
         let frame = doing("output", there.output(0))?.to_vec();
-        let mut back = job(stage, &[frame.len()], &[len + 1], config)?;
+        let mut back = job(env, &[frame.len()], &[len + 1], config)?;
         doing("input", back.input(0))?.copy_from_slice(&frame);
         doing("decompress", back.run(&Arguments::ZstdDecompress { bytes: frame.len() as u64 }))?;
         same(&format!("{len} bytes"), &doing("output", back.output(0))?, &data)?;
@@ -65,7 +65,7 @@ fn compressed(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
 }
 
 /// The status comes, and all other outputs are as they were.
-fn failures(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
+fn failures(env: &mut Environment, config: &SessionConfig) -> Result<(), String> {
     const DATA: usize = 500;
     let params = [
         Param::input(BLOCK_BYTES),
@@ -74,7 +74,7 @@ fn failures(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
         Param::output(40),
         Param::in_out(90),
     ];
-    let mut session = stage.session_with(&params, config)?;
+    let mut session = env.session_with(&params, config)?;
     let (short, bytes) = (pattern(5, 40), DATA as u64);
     let garbage = Arguments::ZstdDecompress { bytes };
     let too_much = Arguments::ZstdCompress { bytes, level: 1 };

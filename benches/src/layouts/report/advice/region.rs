@@ -117,7 +117,7 @@ pub(super) fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts::fit::made_up::{BYTES, COUNTS, workload};
+    use crate::layouts::fit::synthetic::{BYTES, COUNTS, workload};
 
     fn found(holds: impl Fn(&Workload) -> bool) -> Option<Region> {
         let ways = [Direction::In, Direction::Out, Direction::Both];

@@ -10,11 +10,11 @@
 
 use std::time::{Duration, Instant};
 
-use naa_host::Stage;
+use naa_host::SetupStage;
 
 use super::{
     super::{context::State, error::Error},
-    Host, Phase,
+    HostContext, Phase,
 };
 
 /// NAAICE's POLLING_TIMEOUT.
@@ -22,7 +22,7 @@ const EVENT_LIMIT: Duration = Duration::from_millis(500);
 
 /// An `enum rdma_cm_event_type`, as far as this side meets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum RdmaCmEventType {
     AddrResolved = 0,
     AddrError = 1,
     RouteResolved = 2,
@@ -35,19 +35,19 @@ pub(crate) enum Event {
     DeviceRemoval = 11,
 }
 
-impl Event {
+impl RdmaCmEventType {
     pub(crate) fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Event; 10] = [
-            Event::AddrResolved,
-            Event::AddrError,
-            Event::RouteResolved,
-            Event::RouteError,
-            Event::ConnectError,
-            Event::Unreachable,
-            Event::Rejected,
-            Event::Established,
-            Event::Disconnected,
-            Event::DeviceRemoval,
+        const ALL: [RdmaCmEventType; 10] = [
+            RdmaCmEventType::AddrResolved,
+            RdmaCmEventType::AddrError,
+            RdmaCmEventType::RouteResolved,
+            RdmaCmEventType::RouteError,
+            RdmaCmEventType::ConnectError,
+            RdmaCmEventType::Unreachable,
+            RdmaCmEventType::Rejected,
+            RdmaCmEventType::Established,
+            RdmaCmEventType::Disconnected,
+            RdmaCmEventType::DeviceRemoval,
         ];
         ALL.into_iter().find(|&event| event as u32 == number)
     }
@@ -75,27 +75,29 @@ impl Event {
     }
 }
 
-impl Host {
+impl HostContext {
     /// The next event, waited for if there is a connection in the making.
-    pub(crate) fn next_event(&mut self) -> Result<Event, Error> {
+    pub(crate) fn next_event(&mut self) -> Result<RdmaCmEventType, Error> {
         let state = self.public.state();
         match &mut self.phase {
-            Phase::Fresh => Ok(Event::AddrResolved),
-            Phase::Opening(opening) if opening.stage() == Stage::Idle => Ok(Event::RouteResolved),
+            Phase::Fresh => Ok(RdmaCmEventType::AddrResolved),
+            Phase::Opening(opening) if opening.stage() == SetupStage::Idle => {
+                Ok(RdmaCmEventType::RouteResolved)
+            }
             Phase::Opening(opening)
-                if opening.stage() <= Stage::Connected && state < Some(State::Connected) =>
+                if opening.stage() <= SetupStage::Connected && state < Some(State::Connected) =>
             {
                 let until = Instant::now() + EVENT_LIMIT;
                 let deadline = self.give_up.unwrap_or(until);
-                let reached = opening.reach(Stage::Connected, until.min(deadline));
-                let late = opening.stage() < Stage::Connected && Instant::now() < deadline;
+                let reached = opening.reach(SetupStage::Connected, until.min(deadline));
+                let late = opening.stage() < SetupStage::Connected && Instant::now() < deadline;
                 match reached {
-                    Ok(()) => Ok(Event::Established),
+                    Ok(()) => Ok(RdmaCmEventType::Established),
                     Err(naa_host::Error::Unreachable { .. }) if late => Err(Error::NoEvent(EVENT_LIMIT)),
                     Err(error) => Ok(self.broken(error.into())),
                 }
             }
-            Phase::Opening(opening) if opening.stage() == Stage::Connected => match opening.step() {
+            Phase::Opening(opening) if opening.stage() == SetupStage::Connected => match opening.step() {
                 Ok(_) => Err(Error::NoEvent(Duration::ZERO)),
                 Err(error) => Ok(self.broken(error.into())),
             },
@@ -107,8 +109,8 @@ impl Host {
     }
 
     /// The event that tells of `error`. What it means to the program is for the event's handler.
-    fn broken(&mut self, error: Error) -> Event {
-        let event = Event::of(&error);
+    fn broken(&mut self, error: Error) -> RdmaCmEventType {
+        let event = RdmaCmEventType::of(&error);
         self.phase = Phase::Over(error.to_string());
         event
     }
@@ -129,7 +131,7 @@ impl Host {
     /// `naaice_handle_route_resolved`.
     pub(crate) fn route_resolved(&mut self) -> Result<(), Error> {
         match &mut self.phase {
-            Phase::Opening(opening) if opening.stage() == Stage::Idle => {
+            Phase::Opening(opening) if opening.stage() == SetupStage::Idle => {
                 if let Err(error) = opening.connect() {
                     return Err(self.fail(error.into()));
                 }
@@ -145,7 +147,7 @@ impl Host {
     /// `naaice_handle_connection_established`.
     pub(crate) fn established(&mut self) -> Result<(), Error> {
         match &self.phase {
-            Phase::Opening(opening) if opening.stage() == Stage::Connected => {
+            Phase::Opening(opening) if opening.stage() == SetupStage::Connected => {
                 self.public.set_state(State::Connected);
                 Ok(())
             }
@@ -156,7 +158,7 @@ impl Host {
     }
 
     /// `naaice_handle_error`: all that ends the connection.
-    pub(crate) fn connection_error(&mut self, event: Event) -> Result<(), Error> {
+    pub(crate) fn connection_error(&mut self, event: RdmaCmEventType) -> Result<(), Error> {
         match &self.phase {
             // The reason is known better.
             Phase::Over(why) => Err(self.fail_again(why.clone())),
@@ -170,11 +172,11 @@ impl Host {
     }
 
     /// Does what the event is for.
-    pub(crate) fn handle_event(&mut self, event: Event) -> Result<(), Error> {
+    pub(crate) fn handle_event(&mut self, event: RdmaCmEventType) -> Result<(), Error> {
         match event {
-            Event::AddrResolved => self.address_resolved(),
-            Event::RouteResolved => self.route_resolved(),
-            Event::Established => self.established(),
+            RdmaCmEventType::AddrResolved => self.address_resolved(),
+            RdmaCmEventType::RouteResolved => self.route_resolved(),
+            RdmaCmEventType::Established => self.established(),
             error => self.connection_error(error),
         }
     }
@@ -189,7 +191,7 @@ impl Host {
             }
         }
         match &self.phase {
-            Phase::Opening(opening) if opening.stage() == Stage::Connected => Ok(()),
+            Phase::Opening(opening) if opening.stage() == SetupStage::Connected => Ok(()),
             _ => Err(self.not_now("a connection", "once, in the beginning")),
         }
     }

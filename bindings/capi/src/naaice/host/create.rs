@@ -6,21 +6,21 @@ use naa_host::{Device, SessionConfig};
 
 use super::{
     super::{
-        context::{Layout, Public},
+        context::{HeaderVersion, Public},
         error::Error,
         layout::{MrInternal, MrLocal, MrPeer},
     },
-    Host, Phase, polling, regions,
+    HostContext, Phase, polling, regions,
 };
 use crate::log;
 
 /// A parameter of the program's: where it is and how long.
-pub(crate) type Memory = (*mut u8, usize);
+pub(crate) type ProgramMemory = (*mut u8, usize);
 
 /// What a context is made of.
-pub(crate) struct Request<'a> {
-    pub(crate) layout: Layout,
-    pub(crate) parameters: Vec<Memory>,
+pub(crate) struct ContextConfig<'a> {
+    pub(crate) version: HeaderVersion,
+    pub(crate) parameters: Vec<ProgramMemory>,
     /// Sizes of regions that only the accelerator has.
     pub(crate) internals: Vec<usize>,
     pub(crate) addresses: Addresses,
@@ -38,10 +38,11 @@ pub(crate) enum Addresses {
     These(Vec<u64>),
 }
 
-impl Host {
-    pub(crate) fn create(request: Request<'_>) -> Result<Self, Error> {
+impl HostContext {
+    pub(crate) fn create(config: ContextConfig<'_>) -> Result<Self, Error> {
         log::start();
-        let Request { layout, parameters, internals, addresses, function, local, remote, port } = request;
+        let ContextConfig { version, parameters, internals, addresses, function, local, remote, port } =
+            config;
         function_code(function.into())?;
         check_regions(&parameters, &internals)?;
         let addresses = match addresses {
@@ -52,7 +53,7 @@ impl Host {
             Addresses::These(addresses) => addresses,
         };
         let (peer, device) = resolve(local.filter(|local| !local.is_empty()), remote, port)?;
-        let public = Public::new(layout);
+        let public = Public::new(version);
         public.set_fncode(function);
         public.set_immediate([function, 0, 0, 0]);
         let mut host = Self {
@@ -62,7 +63,7 @@ impl Host {
             bytes_to_send: Vec::new(),
             registered: None,
             give_up: None,
-            polling: polling::Rhythm::default(),
+            polling: polling::PollPacing::default(),
             _claim: None,
             device,
         };
@@ -73,19 +74,23 @@ impl Host {
     }
 
     /// `naaice_set_parameter_mrs`: other parameters, without a part in the session.
-    pub(crate) fn set_parameters(&mut self, parameters: &[Memory], addresses: &[u64]) -> Result<(), Error> {
+    pub(crate) fn set_parameters(
+        &mut self,
+        parameters: &[ProgramMemory],
+        addresses: &[u64],
+    ) -> Result<(), Error> {
         self.before_agreeing("a change of parameters")?;
         let internals: Vec<_> = self.public.internals().iter().map(|region| region.size).collect();
         check_regions(parameters, &internals)?;
         regions::check_addresses(addresses)?;
-        let local = |&(addr, size): &Memory| MrLocal {
+        let local = |&(addr, size): &ProgramMemory| MrLocal {
             ibv: std::ptr::null_mut(),
             addr: addr.cast(),
             size,
             to_write: false,
             single_send: false,
         };
-        let peer = |(&(_, size), &addr): (&Memory, &u64)| MrPeer {
+        let peer = |(&(_, size), &addr): (&ProgramMemory, &u64)| MrPeer {
             addr,
             rkey: 0,
             size,
@@ -126,7 +131,7 @@ pub(crate) fn check_amounts(parameters: usize, internals: usize) -> Result<(), E
     if possible { Ok(()) } else { Err(Error::Regions { parameters, internals, limit }) }
 }
 
-fn check_regions(parameters: &[Memory], internals: &[usize]) -> Result<(), Error> {
+fn check_regions(parameters: &[ProgramMemory], internals: &[usize]) -> Result<(), Error> {
     check_amounts(parameters.len(), internals.len())?;
     for (index, &(addr, bytes)) in parameters.iter().enumerate() {
         check_size("parameter", index, bytes)?;

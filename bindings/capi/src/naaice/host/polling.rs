@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use naa_host::{Stage, WaitMode};
+use naa_host::{SetupStage, WaitMode};
 
 use super::{
     super::{context::State, error::Error},
-    Host, Phase,
+    HostContext, Phase,
 };
 
 /// Programs wait in loops around `naaice_poll_cq_nonblocking`. Each poll of such a loop sleeps this long, or until the
@@ -19,11 +19,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether the program does nothing but poll.
 #[derive(Debug, Default)]
-pub(super) struct Rhythm {
+pub(super) struct PollPacing {
     left: Option<Instant>,
 }
 
-impl Rhythm {
+impl PollPacing {
     /// The time until which a poll may wait. A program that computes between polls is not made to wait.
     fn until(&self) -> Instant {
         let now = Instant::now();
@@ -40,7 +40,7 @@ enum Poll {
     Pending,
 }
 
-impl Host {
+impl HostContext {
     /// `naaice_poll_cq_nonblocking`.
     pub(crate) fn poll(&mut self) -> Result<(), Error> {
         let until = self.polling.until();
@@ -117,7 +117,7 @@ impl Host {
                     }
                     Ok(Poll::Pending)
                 }
-                Err(error) => Err(self.judge(error)),
+                Err(error) => Err(self.session_error(error)),
             },
             // The answer was taken before.
             Phase::Session(_) if self.public.calls() > 0 => Ok(Poll::Done),
@@ -127,11 +127,11 @@ impl Host {
 
     fn step_agreeing(&mut self) -> Result<Poll, Error> {
         let Phase::Opening(opening) = &mut self.phase else { return Ok(Poll::Pending) };
-        if opening.stage() < Stage::Agreeing {
+        if opening.stage() < SetupStage::Agreeing {
             return Err(self.not_now("a poll", "after naaice_init_mrsp or naaice_init_data_transfer"));
         }
         match opening.step() {
-            Ok(Stage::Agreed) => {
+            Ok(SetupStage::Agreed) => {
                 self.agreed();
                 Ok(Poll::Done)
             }
@@ -181,7 +181,7 @@ impl Host {
                         return Ok(Poll::Done);
                     }
                     Ok(None) => {}
-                    Err(error) => return Err(self.judge(error)),
+                    Err(error) => return Err(self.session_error(error)),
                 },
                 Phase::Fresh | Phase::Over(_) => {}
             }

@@ -5,18 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_host::{Buffer, NaaAddress, Opening, Param, Stage};
+use naa_host::{Buffer, NaaAddress, Param, SessionSetup, SetupStage};
 use verbs::Memory;
 
 use super::{
     super::{context::State, error::Error},
-    AGREE_LIMIT, AGREE_LIMIT_PER_GIB, Host, Phase,
+    AGREE_LIMIT, AGREE_LIMIT_PER_GIB, HostContext, Phase,
 };
 use crate::native::mapped::{self, Use};
 
 /// A region as it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Role {
+struct RegionUse {
     addr: *mut u8,
     size: usize,
     input: bool,
@@ -28,7 +28,7 @@ struct Role {
 /// Parameters, then internal regions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    parameters: Vec<Role>,
+    parameters: Vec<RegionUse>,
     internals: Vec<(u64, usize)>,
 }
 
@@ -72,7 +72,7 @@ impl Terms {
     }
 
     fn buffers(&self) -> Result<Vec<Buffer>, Error> {
-        let buffer = |role: &Role| {
+        let buffer = |role: &RegionUse| {
             if role.size == 0 {
                 // Nothing of the program's is touched, and devices refuse regions of no bytes at some addresses.
                 return Ok(Buffer::new(0)?);
@@ -94,11 +94,11 @@ pub(super) fn check_addresses(addresses: &[u64]) -> Result<(), Error> {
     }
 }
 
-impl Host {
+impl HostContext {
     /// What the struct says now.
     fn terms(&self) -> Terms {
         let both = self.public.locals().iter().zip(self.public.peers().iter());
-        let role = |(local, peer): (super::super::layout::MrLocal, super::super::layout::MrPeer)| Role {
+        let role = |(local, peer): (super::super::layout::MrLocal, super::super::layout::MrPeer)| RegionUse {
             addr: local.addr.cast(),
             size: local.size,
             input: local.to_write,
@@ -113,7 +113,7 @@ impl Host {
     pub(super) fn before_agreeing(&self, call: &'static str) -> Result<(), Error> {
         match &self.phase {
             Phase::Fresh => Ok(()),
-            Phase::Opening(opening) if opening.stage() < Stage::Agreeing => Ok(()),
+            Phase::Opening(opening) if opening.stage() < SetupStage::Agreeing => Ok(()),
             _ => {
                 Err(self.not_now(call, "before the regions are agreed on (naaice_init_mrsp, naaice_do_mrsp)"))
             }
@@ -195,7 +195,7 @@ impl Host {
 
     /// `naaice_init_mrsp`: asks the accelerator for regions.
     pub(crate) fn start_agreeing(&mut self) -> Result<(), Error> {
-        if !matches!(&self.phase, Phase::Opening(opening) if opening.stage() == Stage::Connected) {
+        if !matches!(&self.phase, Phase::Opening(opening) if opening.stage() == SetupStage::Connected) {
             return Err(self.not_now("an agreement on regions", "once, after naaice_setup_connection"));
         }
         match &self.registered {
@@ -215,11 +215,11 @@ impl Host {
     }
 
     /// Everything a session needs but connection and regions.
-    pub(super) fn open(&self) -> Result<Opening, Error> {
+    pub(super) fn open(&self) -> Result<SessionSetup, Error> {
         let mut params = self.terms().params()?;
         let config = self.config();
         // Internal regions may still become more.
         params.resize(config.max_regions.into(), Param::internal(0));
-        Ok(Opening::new(&self.device, self.peer, &params, &config)?)
+        Ok(SessionSetup::new(&self.device, self.peer, &params, &config)?)
     }
 }

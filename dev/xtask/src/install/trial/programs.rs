@@ -108,7 +108,7 @@ pub(super) fn run_embedded(ground: &Ground) -> Result<Vec<Row>> {
 pub(super) fn run_verbs(ground: &Ground) -> Result<Vec<Row>> {
     packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
     let command = script(ground, "verbs", "10.9.0.1");
-    let machine = rxe_vm::Options { limit: 600, command, ..rxe_vm::Options::default() };
+    let machine = rxe_vm::Args { limit: 600, command, ..rxe_vm::Args::default() };
     let mut said = Vec::new();
     let status = rxe_vm::boot(&machine, &mut |bytes| {
         said.extend_from_slice(bytes);

@@ -6,7 +6,7 @@ const MS: Duration = Duration::from_millis(1);
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A worker and its control plane, which answers each step by the function `answer`.
-struct Site<A: FnMut(Duration, Step) -> Heard> {
+struct Site<A: FnMut(Duration, Step) -> StepAnswer> {
     life: Life,
     now: Duration,
     answer: A,
@@ -15,7 +15,7 @@ struct Site<A: FnMut(Duration, Step) -> Heard> {
     notices: Vec<Notice>,
 }
 
-impl<A: FnMut(Duration, Step) -> Heard> Site<A> {
+impl<A: FnMut(Duration, Step) -> StepAnswer> Site<A> {
     fn new(answer: A) -> Self {
         let life = Life::new(EVERY, 7);
         Self { life, now: Duration::ZERO, answer, steps: Vec::new(), notices: Vec::new() }
@@ -33,8 +33,8 @@ impl<A: FnMut(Duration, Step) -> Heard> Site<A> {
                 step => {
                     self.steps.push((self.now, step));
                     self.now += MS;
-                    let heard = (self.answer)(self.now, step);
-                    self.notices.extend(self.life.heard(self.now, step, &heard));
+                    let answer = (self.answer)(self.now, step);
+                    self.notices.extend(self.life.answered(self.now, step, &answer));
                 }
             }
         }
@@ -46,13 +46,13 @@ impl<A: FnMut(Duration, Step) -> Heard> Site<A> {
     }
 }
 
-fn away() -> Heard {
-    Heard::Away("no answer".into())
+fn away() -> StepAnswer {
+    StepAnswer::Away("no answer".into())
 }
 
 #[test]
 fn a_registered_worker_tells_its_state_every_period() {
-    let mut site = Site::new(|_, _| Heard::Done);
+    let mut site = Site::new(|_, _| StepAnswer::Done);
     assert_eq!(site.run(1000 * MS), None);
     assert_eq!(site.steps[0].1, Step::Register);
     assert_eq!(site.count(|step| step == Step::SendState { may_be_ready: true }), 10);
@@ -61,13 +61,13 @@ fn a_registered_worker_tells_its_state_every_period() {
 
 #[test]
 fn a_first_registration_that_is_refused_is_the_end_and_taken_ports_are_waited_for() {
-    for refusal in [away(), Heard::Refused("no".into()), Heard::Unknown("who?".into())] {
+    for refusal in [away(), StepAnswer::Refused("no".into()), StepAnswer::Unknown("who?".into())] {
         let mut site = Site::new(|_, _| refusal.clone());
         assert_eq!(site.run(1000 * MS), Some(Ending::Refused));
         assert_eq!(site.steps.len(), 1, "{refusal:?}");
     }
     let taken = |until: Duration| {
-        move |now: Duration, _| if now < until { Heard::Taken("ports".into()) } else { Heard::Done }
+        move |now: Duration, _| if now < until { StepAnswer::Taken("ports".into()) } else { StepAnswer::Done }
     };
     let mut site = Site::new(taken(2000 * MS));
     assert_eq!(site.run(6000 * MS), None);
@@ -80,7 +80,7 @@ fn a_first_registration_that_is_refused_is_the_end_and_taken_ports_are_waited_fo
 #[test]
 fn an_outage_is_told_once_and_its_end_once() {
     let out = 1000 * MS..9000 * MS;
-    let mut site = Site::new(|now, _| if out.contains(&now) { away() } else { Heard::Done });
+    let mut site = Site::new(|now, _| if out.contains(&now) { away() } else { StepAnswer::Done });
     assert_eq!(site.run(20_000 * MS), None);
     let [Notice::Lost(why), Notice::Back(after)] = &site.notices[..] else { panic!("{:?}", site.notices) };
     assert_eq!(why, "no answer");
@@ -94,9 +94,9 @@ fn an_outage_is_told_once_and_its_end_once() {
 fn a_reservation_that_ended_is_the_end_and_an_outage_before_it_is_not() {
     let ends = 3000 * MS;
     let mut site = Site::new(move |now, step| match step {
-        _ if now < ends => Heard::Done,
+        _ if now < ends => StepAnswer::Done,
         _ if now < 2 * ends => away(),
-        _ => Heard::Unknown("no such reservation".into()),
+        _ => StepAnswer::Unknown("no such reservation".into()),
     });
     assert_eq!(site.run(20_000 * MS), Some(Ending::Gone));
     assert!(site.now < 2 * ends + 2 * Backoff::MOST * 5 / 4, "{:?}", site.now);
@@ -113,14 +113,14 @@ fn a_session_that_is_forgotten_is_registered_again() {
         }
         match step {
             Step::Register => known = true,
-            _ if !known => return Heard::Unknown("no session".into()),
+            _ if !known => return StepAnswer::Unknown("no session".into()),
             _ => {}
         }
-        Heard::Done
+        StepAnswer::Done
     });
     assert_eq!(site.run(6000 * MS), None);
     assert_eq!(site.count(|step| step == Step::Register), 2);
-    assert_eq!(site.notices, [Notice::Again]);
+    assert_eq!(site.notices, [Notice::RegisteredAgain]);
     let second = site.steps.iter().rfind(|(_, step)| *step == Step::Register).unwrap().0;
     assert!(second < forgets + 300 * MS, "at {second:?}");
 }
@@ -128,8 +128,8 @@ fn a_session_that_is_forgotten_is_registered_again() {
 #[test]
 fn a_control_plane_that_forgets_each_session_is_not_flooded() {
     let mut site = Site::new(|_, step| match step {
-        Step::Register => Heard::Done,
-        _ => Heard::Unknown("no session".into()),
+        Step::Register => StepAnswer::Done,
+        _ => StepAnswer::Unknown("no session".into()),
     });
     site.run(60_000 * MS);
     let registrations = site.count(|step| step == Step::Register);
@@ -137,15 +137,17 @@ fn a_control_plane_that_forgets_each_session_is_not_flooded() {
 }
 
 /// Returns a control plane that gives a worker slots until it has been not ready for one second.
-fn gives_up_slots() -> impl FnMut(Duration, Step) -> Heard {
+fn gives_up_slots() -> impl FnMut(Duration, Step) -> StepAnswer {
     let mut unready = None;
     move |now, step| match step {
         Step::SendState { may_be_ready: false } => {
             unready.get_or_insert(now);
-            Heard::Done
+            StepAnswer::Done
         }
-        Step::Look => Heard::Slots(if unready.is_some_and(|at| now >= at + 1000 * MS) { 0 } else { 512 }),
-        _ => Heard::Done,
+        Step::Look => {
+            StepAnswer::Slots(if unready.is_some_and(|at| now >= at + 1000 * MS) { 0 } else { 512 })
+        }
+        _ => StepAnswer::Done,
     }
 }
 
@@ -170,8 +172,8 @@ fn it_drains_before_it_leaves() {
 #[test]
 fn who_cannot_see_its_slots_waits_for_three_seconds() {
     let mut site = Site::new(|_, step| match step {
-        Step::Look => Heard::Refused("no right".into()),
-        _ => Heard::Done,
+        Step::Look => StepAnswer::Refused("no right".into()),
+        _ => StepAnswer::Done,
     });
     site.run(1000 * MS);
     site.life.drain(site.now, 10_000 * MS);
@@ -183,9 +185,9 @@ fn who_cannot_see_its_slots_waits_for_three_seconds() {
 fn a_drain_ends_at_its_deadline() {
     for silent in [false, true] {
         let mut site = Site::new(move |now, step| match step {
-            Step::Look => Heard::Slots(100),
+            Step::Look => StepAnswer::Slots(100),
             _ if silent && now > 1000 * MS => away(),
-            _ => Heard::Done,
+            _ => StepAnswer::Done,
         });
         site.run(1000 * MS);
         site.life.drain(site.now, 2000 * MS);
@@ -197,7 +199,7 @@ fn a_drain_ends_at_its_deadline() {
 
 #[test]
 fn who_leaves_at_once_deregisters_only() {
-    let mut site = Site::new(|_, _| Heard::Done);
+    let mut site = Site::new(|_, _| StepAnswer::Done);
     site.run(1000 * MS);
     let before = site.steps.len();
     site.life.leave();
@@ -207,7 +209,7 @@ fn who_leaves_at_once_deregisters_only() {
 
 #[test]
 fn who_has_no_session_leaves_without_a_call() {
-    let mut site = Site::new(|_, _| Heard::Taken("ports".into()));
+    let mut site = Site::new(|_, _| StepAnswer::Taken("ports".into()));
     site.run(500 * MS);
     let before = site.steps.len();
     site.life.drain(site.now, 5000 * MS);
@@ -227,15 +229,15 @@ impl Random {
     }
 
     /// Returns a random answer, which is `Done` most of the time.
-    fn answer(&mut self) -> Heard {
+    fn answer(&mut self) -> StepAnswer {
         let why = || "because".to_owned();
         match self.below(20) {
-            0 => Heard::Unknown(why()),
-            1 => Heard::Taken(why()),
-            2 | 3 => Heard::Away(why()),
-            4 => Heard::Refused(why()),
-            5 => Heard::Slots(self.below(3) as u32),
-            _ => Heard::Done,
+            0 => StepAnswer::Unknown(why()),
+            1 => StepAnswer::Taken(why()),
+            2 | 3 => StepAnswer::Away(why()),
+            4 => StepAnswer::Refused(why()),
+            5 => StepAnswer::Slots(self.below(3) as u32),
+            _ => StepAnswer::Done,
         }
     }
 }
@@ -247,17 +249,17 @@ fn whatever_is_answered_calls_are_few_and_a_drain_ends() {
         let drain = Duration::from_millis(random.below(20_000));
         let mut first = true;
         let mut site = Site::new(move |_, step| match step {
-            Step::Look => Heard::Slots(random.below(2) as u32),
-            _ if std::mem::take(&mut first) => Heard::Done,
+            Step::Look => StepAnswer::Slots(random.below(2) as u32),
+            _ if std::mem::take(&mut first) => StepAnswer::Done,
             _ => match (step, random.answer()) {
                 // That would be the end.
-                (Step::Register, Heard::Unknown(why)) => Heard::Away(why),
+                (Step::Register, StepAnswer::Unknown(why)) => StepAnswer::Away(why),
                 (_, answer) => answer,
             },
         });
         assert_eq!(site.run(drain), None, "seed {seed}");
-        let told = site.steps.len() as u128;
-        assert!(told <= 3 + drain.as_millis() / 75, "seed {seed}: {told} calls in {drain:?}");
+        let calls = site.steps.len() as u128;
+        assert!(calls <= 3 + drain.as_millis() / 75, "seed {seed}: {calls} calls in {drain:?}");
         let lost = |notice: &Notice| matches!(notice, Notice::Lost(_));
         assert!(!site.notices.windows(2).any(|two| two.iter().all(lost)), "seed {seed}: {:?}", site.notices);
         let before = site.steps.len();

@@ -32,7 +32,7 @@ impl Balancing {
             self.ahead.iter().filter_map(|ahead| Some(self.begun_since(ahead.since)?.min(ahead.lowest)));
         let from = lacks.chain(self.publisher.open).chain(leapt).min();
         let behind = self.behind(now, margins);
-        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
+        from.map(|from| (from, behind)).into_iter().chain(self.unreported.clone())
     }
 
     /// A tick that no sender has reached.
@@ -85,7 +85,7 @@ impl Balancing {
 
     /// Ranges of ticks that may be split by what a sync tells: the first tick, and the first one behind. `by_syncs`: whether a plane tells
     /// no ticks.
-    pub(crate) fn judged(
+    pub(crate) fn splits_by_sync(
         &self,
         now: Time,
         tick: u64,

@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     durable::Durable,
     p4::{Change, Epochs},
-    plane::{Order, PlaneId, PlaneKind, Seen, Stage},
+    plane::{Order, PlaneId, PlaneKind, PlaneState, Stage},
 };
 
 /// A plane without sets of tables keeps the rules that it has for so long, until a tick of its senders is known.
@@ -49,13 +49,13 @@ impl Planes {
                         self.load_rules(now, id, lbs, durable, &mut effects);
                     }
                 }
-                (State::Claimed(seen), PlaneKind::Staged) => {
-                    let seen = seen.clone();
-                    if seen.routed.is_empty() && seen.beyond.is_empty() {
+                (State::Claimed(state), PlaneKind::Staged) => {
+                    let state = state.clone();
+                    if state.routed.is_empty() && state.beyond.is_empty() {
                         self.set(id, State::Loading { is_waiting: false, has_destinations: false });
                         self.load_on(now, id, lbs, config, &mut effects);
                     } else {
-                        self.rejoin(now, id, &seen, lbs, config, &mut effects);
+                        self.rejoin(now, id, &state, lbs, config, &mut effects);
                     }
                 }
                 (State::Loading { is_waiting: false, .. }, _) => {
@@ -130,17 +130,17 @@ impl Planes {
         &mut self,
         now: Time,
         id: PlaneId,
-        seen: &Seen,
+        state: &PlaneState,
         lbs: &BTreeMap<LbId, Balancing>,
         config: &Config,
         effects: &mut Vec<Effect>,
     ) {
         self.set(id, State::InUse);
         effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
-        effects.push(Effect::Routed(seen.routed.clone()));
-        effects.push(Effect::Beyond { plane: id, beyond: seen.beyond.clone() });
+        effects.push(Effect::Routed(state.routed.clone()));
+        effects.push(Effect::Beyond { plane: id, beyond: state.beyond.clone() });
         for (lb, _) in config.load_balancers() {
-            let sets: Vec<_> = seen.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
+            let sets: Vec<_> = state.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
             if lbs.contains_key(&lb) {
                 effects.push(Effect::Has { plane: id, lb, sets });
             } else {

@@ -29,7 +29,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
 use self::{
-    connection::{Connection, Place, Smartnic},
+    connection::{SmartNicAddress, SmartNicConnection, Smartnic},
     requests::Entry,
 };
 pub use self::{
@@ -50,11 +50,11 @@ const AT_ONCE: NonZeroUsize = NonZeroUsize::new(512).expect("is not 0");
 /// Prefixes of ticks must not overlap, except for the one of all ticks: a SmartNIC need not prefer the longer one.
 #[derive(Debug)]
 pub struct SmartNicClient {
-    place: Place,
+    address: SmartNicAddress,
     deadline: Duration,
     at_once: usize,
     /// None after a call that failed. The next call makes one.
-    connection: Option<Connection>,
+    connection: Option<SmartNicConnection>,
 }
 
 /// How a call went wrong.
@@ -85,9 +85,9 @@ impl SmartNicClient {
     /// # Errors
     /// Fails for the reasons for which [`connect`](Self::connect) fails.
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, SmartNicError> {
-        let place = Place::new(address, credentials)?;
-        let connection = Some(Connection::new(&place, DEADLINE)?);
-        Ok(Self { place, deadline: DEADLINE, at_once: AT_ONCE.get(), connection })
+        let address = SmartNicAddress::new(address, credentials)?;
+        let connection = Some(SmartNicConnection::new(&address, DEADLINE)?);
+        Ok(Self { address, deadline: DEADLINE, at_once: AT_ONCE.get(), connection })
     }
 
     /// How long a call may take, from now on, an hour at most. Otherwise it is 5 seconds.
@@ -133,7 +133,7 @@ impl SmartNicClient {
     /// error, [`SmartNicError::done`] returns the number of changes that were certainly made. If a member has no MAC
     /// address, nothing is changed.
     pub fn change(&mut self, changes: &[RuleChange]) -> Result<(), SmartNicError> {
-        requests::check(&self.place.name, changes)?;
+        requests::check(&self.address.name, changes)?;
         let entries = requests::entries(changes, self.at_once);
         let mut done = Some(0);
         // What was refused, if it was.
@@ -197,7 +197,7 @@ impl SmartNicClient {
         done: &mut Option<usize>,
         call: impl AsyncFnOnce(&mut Smartnic, Duration, &mut Option<usize>) -> Result<T, Failure>,
     ) -> Result<T, Failed> {
-        let plane = self.place.name.clone();
+        let plane = self.address.name.clone();
         let late = |done| {
             Failed::Whole(SmartNicError::TooLate { plane: plane.clone(), deadline: self.deadline, done })
         };
@@ -205,10 +205,10 @@ impl SmartNicClient {
         let left = || end.saturating_duration_since(Instant::now());
         // A timer of no time would let a call go on until it waits.
         let some = |done| if left().is_zero() { Err(late(done)) } else { Ok(left()) };
-        let connection = self.connection.take().filter(Connection::is_fresh);
+        let connection = self.connection.take().filter(SmartNicConnection::is_fresh);
         let mut connection = match connection {
             Some(connection) => connection,
-            None => Connection::new(&self.place, some(*done)?).map_err(Failed::Whole)?,
+            None => SmartNicConnection::new(&self.address, some(*done)?).map_err(Failed::Whole)?,
         };
         let within = some(*done)?;
         let outcome = connection.run(within, async |smartnic| call(smartnic, within, done).await);

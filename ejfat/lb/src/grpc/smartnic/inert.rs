@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use ejfat::lb::Table;
 use proto::sn_p4::v2::ErrorCode;
 
-use super::values::{Refusal, Result};
+use super::values::{Result, RuleRefusal};
 
 pub(super) const MAC_TABLE: &str = "mac_dst_filter_table";
 
@@ -42,7 +42,7 @@ impl Inert {
     pub(super) fn insert(&mut self, key: InertKey, parameters: Vec<u128>, replace: bool) -> Result<()> {
         let refuse = |why: &str| {
             let why = format!("{} {why}", key.table_name());
-            Err(Refusal::new(ErrorCode::EcFailedInsertTableRule, why))
+            Err(RuleRefusal::new(ErrorCode::EcFailedInsertTableRule, why))
         };
         let full = self.0.keys().filter(|other| other.table() == key.table()).count() >= MOST;
         match self.0.entry(key) {
@@ -69,6 +69,6 @@ impl Inert {
     }
 }
 
-pub(super) fn absent(table: &str) -> Refusal {
-    Refusal::new(ErrorCode::EcFailedDeleteTableRule, format!("{table} has no rule for this key"))
+pub(super) fn absent(table: &str) -> RuleRefusal {
+    RuleRefusal::new(ErrorCode::EcFailedDeleteTableRule, format!("{table} has no rule for this key"))
 }

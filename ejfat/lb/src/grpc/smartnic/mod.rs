@@ -29,43 +29,43 @@ use proto::sn_p4::v2::{
 };
 use tokio_stream::{Iter, Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
-use verbs::lines::Lines;
+use verbs::log_limit::LogLimit;
 
 pub use self::client::{
     RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember,
 };
-use self::{stats::Counting, tables::Tables};
-use crate::Plane;
+use self::{stats::Counting, tables::SmartNicTables};
+use crate::SharedDataPlane;
 
 /// One message.
 type Single<T> = Iter<std::vec::IntoIter<Result<T, Status>>>;
 
-type Answer<T> = Result<Response<Single<T>>, Status>;
+type GrpcResult<T> = Result<Response<Single<T>>, Status>;
 
 #[expect(clippy::unnecessary_wraps, reason = "as the methods of the service return it")]
-fn single<T>(message: T) -> Answer<T> {
+fn single<T>(message: T) -> GrpcResult<T> {
     Ok(Response::new(tokio_stream::iter(vec![Ok(message)])))
 }
 
 /// All its changes are at once.
 #[derive(Clone)]
-pub(super) struct Smartnic(Arc<Inner>);
+pub(super) struct SmartNicService(Arc<Inner>);
 
 struct Inner {
-    tables: Tables,
+    tables: SmartNicTables,
     counting: Counting,
     started: (SystemTime, Instant),
     /// Lines of the log that control planes cause.
-    lines: Mutex<Lines<()>>,
+    log_limit: Mutex<LogLimit<()>>,
 }
 
-impl Smartnic {
-    pub(super) fn new(plane: Arc<Plane>) -> Self {
+impl SmartNicService {
+    pub(super) fn new(plane: Arc<SharedDataPlane>) -> Self {
         Self(Arc::new(Inner {
-            tables: Tables::new(plane.clone()),
+            tables: SmartNicTables::new(plane.clone()),
             counting: Counting::new(plane),
             started: (SystemTime::now(), Instant::now()),
-            lines: Mutex::default(),
+            log_limit: Mutex::default(),
         }))
     }
 }
@@ -87,8 +87,8 @@ fn code(result: Result<(), ErrorCode>) -> i32 {
 impl Inner {
     fn logged(&self, what: &str, result: values::Result<()>) -> Result<(), ErrorCode> {
         result.map_err(|refusal| {
-            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(left_out) = lines.take((), Instant::now()) {
+            let mut log_limit = self.log_limit.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left_out) = log_limit.take((), Instant::now()) {
                 tracing::warn!(left_out, "refused to {what}: {}", refusal.why);
             }
             refusal.code
@@ -182,7 +182,7 @@ impl Inner {
 }
 
 #[tonic::async_trait]
-impl SmartnicP4 for Smartnic {
+impl SmartnicP4 for SmartNicService {
     type BatchStream = Pin<Box<dyn Stream<Item = Result<BatchResponse, Status>> + Send>>;
     type GetDeviceInfoStream = Single<DeviceInfoResponse>;
     type GetPipelineStatsStream = Single<PipelineStatsResponse>;
@@ -202,41 +202,41 @@ impl SmartnicP4 for Smartnic {
         Ok(Response::new(Box::pin(answers)))
     }
 
-    async fn get_device_info(&self, request: Request<DeviceInfoRequest>) -> Answer<DeviceInfoResponse> {
+    async fn get_device_info(&self, request: Request<DeviceInfoRequest>) -> GrpcResult<DeviceInfoResponse> {
         single(self.0.device_info(request.into_inner()))
     }
 
     async fn get_pipeline_stats(
         &self,
         request: Request<PipelineStatsRequest>,
-    ) -> Answer<PipelineStatsResponse> {
+    ) -> GrpcResult<PipelineStatsResponse> {
         single(self.0.pipeline_stats(&request.into_inner(), false)?)
     }
 
     async fn clear_pipeline_stats(
         &self,
         request: Request<PipelineStatsRequest>,
-    ) -> Answer<PipelineStatsResponse> {
+    ) -> GrpcResult<PipelineStatsResponse> {
         single(self.0.pipeline_stats(&request.into_inner(), true)?)
     }
 
-    async fn clear_table(&self, request: Request<TableRequest>) -> Answer<TableResponse> {
+    async fn clear_table(&self, request: Request<TableRequest>) -> GrpcResult<TableResponse> {
         single(self.0.table(&request.into_inner()))
     }
 
-    async fn insert_table_rule(&self, request: Request<TableRuleRequest>) -> Answer<TableRuleResponse> {
+    async fn insert_table_rule(&self, request: Request<TableRuleRequest>) -> GrpcResult<TableRuleResponse> {
         single(self.0.rules(&request.into_inner(), true))
     }
 
-    async fn delete_table_rule(&self, request: Request<TableRuleRequest>) -> Answer<TableRuleResponse> {
+    async fn delete_table_rule(&self, request: Request<TableRuleRequest>) -> GrpcResult<TableRuleResponse> {
         single(self.0.rules(&request.into_inner(), false))
     }
 
-    async fn get_stats(&self, request: Request<StatsRequest>) -> Answer<StatsResponse> {
+    async fn get_stats(&self, request: Request<StatsRequest>) -> GrpcResult<StatsResponse> {
         single(self.0.stats(&request.into_inner())?)
     }
 
-    async fn get_server_status(&self, _: Request<ServerStatusRequest>) -> Answer<ServerStatusResponse> {
+    async fn get_server_status(&self, _: Request<ServerStatusRequest>) -> GrpcResult<ServerStatusResponse> {
         single(self.0.server_status())
     }
 }

@@ -12,7 +12,7 @@ use super::{
     encode::bits,
     inert::{InertKey, MAC_TABLE},
     names::{self, ARP, IPV4, IPV6},
-    values::{KEY, MASK, PARAMETER, Refusal, Result, number},
+    values::{KEY, MASK, PARAMETER, Result, RuleRefusal, number},
 };
 
 /// What a table has one rule for.
@@ -35,7 +35,7 @@ pub(super) fn table(name: &str) -> Result<Option<Table>> {
         None if name == MAC_TABLE => Ok(None),
         None => {
             let shown: String = name.chars().take(40).collect();
-            Err(Refusal::new(ErrorCode::EcInvalidTableName, format!("there is no table {shown:?}")))
+            Err(RuleRefusal::new(ErrorCode::EcInvalidTableName, format!("there is no table {shown:?}")))
         }
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn key(rule: &TableRule) -> Result<Key> {
 
 pub(super) fn entry(rule: &TableRule) -> Result<Entry> {
     let key = key(rule)?;
-    let action = Action::of(rule)?;
+    let action = P4Action::of(rule)?;
     let entry = match key {
         Key::Inert(key @ InertKey::Mac { .. }) => {
             let [mac] = action.parameters(names::SET_MAC, [48])?;
@@ -98,7 +98,7 @@ pub(super) fn entry(rule: &TableRule) -> Result<Entry> {
             let [from, lb] = action.parameters(names::SET_IP, [128, 3])?;
             if from != bits(address) {
                 let why = "packets leave from the address that they came to; set this one";
-                return Err(Refusal::new(ErrorCode::EcTableRuleParamInvalidFormat, why));
+                return Err(RuleRefusal::new(ErrorCode::EcTableRuleParamInvalidFormat, why));
             }
             Rule::Destination { address, lb: lb_id(lb)? }
         }
@@ -121,16 +121,16 @@ fn matches<const N: usize>(rule: &TableRule) -> Result<&[Match; N]> {
     rule.matches.as_slice().try_into().map_err(|_| {
         let few = ErrorCode::EcTableRuleTooFewMatches;
         let code = if given < N { few } else { ErrorCode::EcTableRuleTooManyMatches };
-        Refusal::new(code, format!("{given} matches; {} takes {N}", rule.table_name))
+        RuleRefusal::new(code, format!("{given} matches; {} takes {N}", rule.table_name))
     })
 }
 
-fn other_form(given: &Match, wanted: &str) -> Refusal {
+fn other_form(given: &Match, wanted: &str) -> RuleRefusal {
     let code = match given.r#type {
         None => ErrorCode::EcUnknownTableRuleMatchType,
         Some(_) => ErrorCode::EcTableRuleMatchInvalidFormat,
     };
-    Refusal::new(code, format!("a match of another form; give {wanted}"))
+    RuleRefusal::new(code, format!("a match of another form; give {wanted}"))
 }
 
 fn exact(given: &Match, bits: u32) -> Result<u128> {
@@ -153,7 +153,7 @@ fn masked(given: &Match) -> Result<(u128, u128)> {
 fn any_port(given: &Match) -> Result<()> {
     match masked(given)? {
         (_, 0) => Ok(()),
-        _ => Err(Refusal::new(
+        _ => Err(RuleRefusal::new(
             ErrorCode::EcTableRuleMatchInvalidBitfieldMask,
             "there are no ingress ports to choose from; give mask 0",
         )),
@@ -171,7 +171,7 @@ fn prefix(given: &Match) -> Result<TickPrefix> {
             RuleError::PrefixLength(_) => ErrorCode::EcTableRuleMatchInvalidPrefixLength,
             _ => ErrorCode::EcTableRuleMatchInvalidPrefixMask,
         };
-        Refusal::new(code, error.to_string())
+        RuleRefusal::new(code, error.to_string())
     })
 }
 
@@ -191,16 +191,16 @@ fn ip(ether_type: u128) -> Result<IpVersion> {
     }
 }
 
-fn no_ip(ether_type: u128) -> Refusal {
+fn no_ip(ether_type: u128) -> RuleRefusal {
     let why = format!("EtherType {ether_type:#06x} is neither IPv4 nor IPv6");
-    Refusal::new(ErrorCode::EcTableRuleMatchInvalidKeyFormat, why)
+    RuleRefusal::new(ErrorCode::EcTableRuleMatchInvalidKeyFormat, why)
 }
 
 fn destination(ether_type: u128, address: u128) -> Result<Key> {
     let v4 = |bits| {
         let address = u32::try_from(bits).map(Ipv4Addr::from_bits);
         let why = "an IPv4 address has 32 bits";
-        address.map_err(|_| Refusal::new(ErrorCode::EcTableRuleMatchKeyTooBig, why))
+        address.map_err(|_| RuleRefusal::new(ErrorCode::EcTableRuleMatchKeyTooBig, why))
     };
     let unicast: IpAddr = match ether_type {
         IPV4 => v4(address)?.into(),
@@ -219,23 +219,23 @@ fn destination(ether_type: u128, address: u128) -> Result<Key> {
 }
 
 /// An action and its parameters.
-struct Action<'a> {
+struct P4Action<'a> {
     table: &'a str,
     name: &'a str,
     values: Vec<&'a str>,
 }
 
-impl<'a> Action<'a> {
+impl<'a> P4Action<'a> {
     fn of(rule: &'a TableRule) -> Result<Self> {
-        let missing = || Refusal::new(ErrorCode::EcInvalidActionName, "the rule has no action");
+        let missing = || RuleRefusal::new(ErrorCode::EcInvalidActionName, "the rule has no action");
         let action = rule.action.as_ref().ok_or_else(missing)?;
         let values = action.parameters.iter().map(|parameter| parameter.value.as_str()).collect();
         Ok(Self { table: &rule.table_name, name: &action.name, values })
     }
 
-    fn unknown(&self) -> Refusal {
+    fn unknown(&self) -> RuleRefusal {
         let shown: String = self.name.chars().take(40).collect();
-        Refusal::new(ErrorCode::EcInvalidActionName, format!("{} has no action {shown:?}", self.table))
+        RuleRefusal::new(ErrorCode::EcInvalidActionName, format!("{} has no action {shown:?}", self.table))
     }
 
     /// Its parameters, of so many bits each, if this is its name.
@@ -247,7 +247,7 @@ impl<'a> Action<'a> {
         if given != N {
             let few = ErrorCode::EcTableRuleTooFewActionParameters;
             let code = if given < N { few } else { ErrorCode::EcTableRuleTooManyActionParameters };
-            return Err(Refusal::new(code, format!("{given} parameters; {name} takes {N}")));
+            return Err(RuleRefusal::new(code, format!("{given} parameters; {name} takes {N}")));
         }
         let mut parameters = [0; N];
         for ((parameter, value), bits) in parameters.iter_mut().zip(&self.values).zip(bits) {
@@ -257,7 +257,7 @@ impl<'a> Action<'a> {
     }
 }
 
-fn epoch(action: &Action<'_>) -> Result<Epoch> {
+fn epoch(action: &P4Action<'_>) -> Result<Epoch> {
     if action.name == names::ASSIGN_EPOCH {
         let [id] = action.parameters(action.name, [32])?;
         return Ok(Epoch::new(id as u32));
@@ -266,7 +266,7 @@ fn epoch(action: &Action<'_>) -> Result<Epoch> {
     Ok(Epoch { id: id as u32, slot_bits: slot_bits as u8, xor: xor as u16 })
 }
 
-fn member(action: &Action<'_>) -> Result<Member> {
+fn member(action: &P4Action<'_>) -> Result<Member> {
     let address_bits = match action.name {
         names::REWRITE_V4 => 32,
         names::REWRITE_V6 => 128,
@@ -296,12 +296,12 @@ fn member(action: &Action<'_>) -> Result<Member> {
 }
 
 /// Why one of our tables does not take a rule.
-pub(super) fn refused(error: &RuleError) -> Refusal {
+pub(super) fn refused(error: &RuleError) -> RuleRefusal {
     let code = match error {
         RuleError::Full { .. } | RuleError::Exists(_) => ErrorCode::EcFailedInsertTableRule,
         RuleError::Slot(_) => ErrorCode::EcTableRuleMatchKeyTooBig,
         RuleError::SlotBits(_) | RuleError::PortBits(_) => ErrorCode::EcTableRuleParamTooBig,
         _ => ErrorCode::EcTableRuleParamInvalidFormat,
     };
-    Refusal::new(code, error.to_string())
+    RuleRefusal::new(code, error.to_string())
 }

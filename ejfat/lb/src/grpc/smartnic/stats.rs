@@ -19,7 +19,7 @@ use super::{
     filter::{self, Metric, wanted},
     names,
 };
-use crate::{Counters, Plane};
+use crate::{Counters, SharedDataPlane};
 
 /// Ids of members have 16 bits.
 const MEMBERS: u32 = 1 << 16;
@@ -29,7 +29,7 @@ const MEMBERS_OF_P4: u32 = 1024;
 
 /// Counters of a data plane, from when they were last cleared. The data plane itself goes on counting.
 pub(super) struct Counting {
-    plane: Arc<Plane>,
+    plane: Arc<SharedDataPlane>,
     /// What to take off, by name and index: no more than there are counters.
     cleared: Mutex<BTreeMap<(String, u32), u64>>,
 }
@@ -42,7 +42,7 @@ struct Array {
 }
 
 impl Counting {
-    pub(super) fn new(plane: Arc<Plane>) -> Self {
+    pub(super) fn new(plane: Arc<SharedDataPlane>) -> Self {
         Self { plane, cleared: Mutex::default() }
     }
 

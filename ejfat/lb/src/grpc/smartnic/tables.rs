@@ -8,26 +8,26 @@ use proto::sn_p4::v2::{ErrorCode, TableRule};
 use super::{
     inert::{Inert, absent},
     rule::{self, Entry, Key},
-    values::{Refusal, Result},
+    values::{Result, RuleRefusal},
 };
-use crate::{Plane, When, WriteError};
+use crate::{SharedDataPlane, When, WriteError};
 
 /// More than all tables take.
 const MOST_RULES: usize = 1 << 15;
 
-impl From<WriteError> for Refusal {
+impl From<WriteError> for RuleRefusal {
     fn from(error: WriteError) -> Self {
         Self::new(ErrorCode::EcFailedInsertTableRule, error.to_string())
     }
 }
 
-pub(super) struct Tables {
-    plane: Arc<Plane>,
+pub(super) struct SmartNicTables {
+    plane: Arc<SharedDataPlane>,
     inert: Mutex<Inert>,
 }
 
-impl Tables {
-    pub(super) fn new(plane: Arc<Plane>) -> Self {
+impl SmartNicTables {
+    pub(super) fn new(plane: Arc<SharedDataPlane>) -> Self {
         Self { plane, inert: Mutex::default() }
     }
 
@@ -98,7 +98,7 @@ impl Tables {
         if let Some(table) = table {
             self.plane.edit(When::Now, |rules| {
                 remove_all(rules, table);
-                Ok::<_, Refusal>(())
+                Ok::<_, RuleRefusal>(())
             })?;
         }
         kept.clear(table);
@@ -111,7 +111,7 @@ fn few(rules: &[TableRule]) -> Result<()> {
         return Ok(());
     }
     let why = format!("{} rules at once; all tables take fewer", rules.len());
-    Err(Refusal::new(ErrorCode::EcFailedInsertTableRule, why))
+    Err(RuleRefusal::new(ErrorCode::EcFailedInsertTableRule, why))
 }
 
 fn remove_all(rules: &mut Rules, table: Table) {
@@ -121,7 +121,7 @@ fn remove_all(rules: &mut Rules, table: Table) {
     }
 }
 
-impl Refusal {
+impl RuleRefusal {
     /// The same, of a rule of a list.
     fn of(self, at: usize) -> Self {
         Self { why: format!("rule {at}: {}", self.why), ..self }

@@ -4,18 +4,18 @@ use proto::sn_p4::v2::ErrorCode;
 
 /// Why a rule is refused: what the peer is told, and what the log says.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RuleRefusal {
     pub(super) code: ErrorCode,
     pub(super) why: String,
 }
 
-impl Refusal {
+impl RuleRefusal {
     pub(super) fn new(code: ErrorCode, why: impl Into<String>) -> Self {
         Self { code, why: why.into() }
     }
 }
 
-pub(super) type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, RuleRefusal>;
 
 /// What is said of a number that is none, and of one that is too big.
 #[derive(Clone, Copy)]
@@ -48,12 +48,12 @@ pub(super) fn number(text: &str, bits: u32, codes: Codes) -> Result<u128> {
     let plain = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
     if !plain || (radix == 10 && digits.len() > 1 && digits.starts_with('0')) {
         let shown: String = text.chars().take(40).collect();
-        return Err(Refusal::new(codes.malformed, format!("{shown:?} is no number; give 0x1f or 31")));
+        return Err(RuleRefusal::new(codes.malformed, format!("{shown:?} is no number; give 0x1f or 31")));
     }
     let value = u128::from_str_radix(digits, radix).ok();
     value.filter(|value| bits >= u128::BITS || value >> bits == 0).ok_or_else(|| {
         let shown: String = text.chars().take(40).collect();
-        Refusal::new(codes.too_big, format!("{shown} has more than {bits} bits"))
+        RuleRefusal::new(codes.too_big, format!("{shown} has more than {bits} bits"))
     })
 }
 

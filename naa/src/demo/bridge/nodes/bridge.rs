@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use naa_host::Device;
-use naa_provider::Choice;
+use naa_provider::ProviderChoice;
 use naa_services::BridgeQueries;
 use proto::events::v1::{BridgeStatus, TracedEvent};
 
@@ -56,7 +56,7 @@ impl Bridge {
                 line.clear();
             }
         });
-        let queries = BridgeQueries::new(Device::towards_with(workers, Choice::Embedded)?, workers);
+        let queries = BridgeQueries::new(Device::towards_with(workers, ProviderChoice::Embedded)?, workers);
         Ok(Self { process, reader, queries, segments, workers, local })
     }
 

@@ -3,7 +3,7 @@
 use super::{Bridge, Ready};
 use crate::demo::{
     bridge::Args,
-    ejfat::nodes::{CROWD, CROWD_GIGABITS, SenderArgs},
+    ejfat::nodes::{MANY_STREAMS, MANY_STREAMS_GIGABITS, SenderArgs},
     nodes::{Ended, Environment, EventProcess, Node, Output, Process},
 };
 
@@ -83,6 +83,6 @@ pub(in crate::demo::bridge) fn start_streams(
     bridge: &Bridge,
     args: &Args,
 ) -> anyhow::Result<EventProcess> {
-    let sender = CROWD.sender(bridge.segments[0], CROWD_GIGABITS, args.seed);
+    let sender = MANY_STREAMS.sender(bridge.segments[0], MANY_STREAMS_GIGABITS, args.seed);
     Ok(EventProcess::new(start(environment, Node::Sender(0), "sender", &sender.words())?))
 }

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker, WorkerName};
-use naa_provider::Choice;
+use naa_events::{BridgeAddress, Config, Event, Geometry, SessionConfig, Worker, WorkerName};
+use naa_provider::ProviderChoice;
 
 use super::Ready;
 use crate::{
@@ -29,7 +29,7 @@ const ACK_TIMEOUT: u8 = 15;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::demo::bridge) struct Args {
-    source: Source,
+    source: BridgeAddress,
     #[arg(value_parser = name)]
     name: WorkerName,
     /// Its address, unless it is of the bridge's machine.
@@ -51,7 +51,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
         name: args.name,
         session,
         local: args.local,
-        provider: Some(Choice::Embedded),
+        provider: Some(ProviderChoice::Embedded),
         reconnect: None,
         ..Config::default()
     };
@@ -70,7 +70,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
         {
             together.push(event);
         }
-        tell(&together, &mut copy)?;
+        print(&together, &mut copy)?;
         events += together.len() as u64;
         // Events are released in another order than they came.
         while let Some(event) = together.pop() {
@@ -82,7 +82,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Prints whole lines, which are written when this returns. So each released event was printed, however the process ends.
 /// The digests are those of copies, because the bridge could change the ring while it is read.
-fn tell(events: &[Event], copy: &mut Vec<u8>) -> anyhow::Result<()> {
+fn print(events: &[Event], copy: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut lines = Vec::new();
     for event in events {
         event.copy_to(copy);

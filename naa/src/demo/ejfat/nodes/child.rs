@@ -78,8 +78,8 @@ pub(in crate::demo::ejfat) fn start_streams(
     balancer: &Balancer,
     args: &Args,
 ) -> anyhow::Result<EventProcess> {
-    let (crowd, rate) = args.crowd();
-    let sender = crowd.sender(balancer.at[0], rate, args.seed);
+    let (many_streams, rate) = args.many_streams();
+    let sender = many_streams.sender(balancer.at[0], rate, args.seed);
     Ok(EventProcess::new(start(environment, Node::Sender(0), "sender", &sender.words())?))
 }
 

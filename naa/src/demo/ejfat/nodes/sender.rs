@@ -8,7 +8,7 @@ use std::{
 use ejfat::segment::LbVersion;
 use ejfat_udp::{Sender, SenderConfig};
 
-use super::crowd;
+use super::many_streams;
 use crate::demo::{
     ejfat::events::Events,
     nodes::{EventLine, Line, Sums},
@@ -46,8 +46,8 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     if let Some(streams) = args.streams {
         let streams = args.data_id..args.data_id.saturating_add(streams);
-        let tell = |event| Line::<Sums>::Event(event).write(&mut out);
-        let sums = crowd::send(args.to, streams, (args.rate * 1e9, args.seed), tell)?;
+        let print = |event| Line::<Sums>::Event(event).write(&mut out);
+        let sums = many_streams::send(args.to, streams, (args.rate * 1e9, args.seed), print)?;
         Line::End(sums).write(&mut out)?;
         return Ok(out.flush()?);
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ejfat::{listen::Listen, reassembly::Config};
-use ejfat_udp::{Event, Receiver, ReceiverConfig};
+use ejfat_udp::{ReceivedEvent, Receiver, ReceiverConfig};
 
 use crate::{
     demo::nodes::{EventLine, Line, Sums},
@@ -45,7 +45,7 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let mut problem = Ok(());
     while !ended.load(Relaxed) && problem.is_ok() {
         let mut told = false;
-        let deliver = |event: Event<'_>| {
+        let deliver = |event: ReceivedEvent<'_>| {
             told = true;
             let line = EventLine::new(event.name.data_id, event.name.event, 0, event.bytes);
             problem = Line::<Sums>::Event(line).write(&mut out);

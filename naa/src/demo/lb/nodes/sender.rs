@@ -16,7 +16,7 @@ use ejfat_udp::{Sender, SenderConfig};
 use super::{Line, Sums};
 use crate::{
     demo::{ejfat::events::Events, nodes::EventLine},
-    ejfat::site::{ControlPlane, Way},
+    ejfat::site::{AdmissionConfig, ControlPlane},
     show, signals,
 };
 
@@ -42,8 +42,8 @@ pub(in crate::demo::lb) struct Args {
 /// ends when it has sent enough events and standard input has ended.
 pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let uri = args.site.uri()?.context("no EJFAT URI is set; `naa demo lb` starts this command with one")?;
-    let way = Way { source: args.data_id.into(), period: SYNCS, v6: false };
-    let (to, let_in) = args.site.let_in(&uri, true, way)?;
+    let admission = AdmissionConfig { source: args.data_id.into(), period: SYNCS, v6: false };
+    let (to, let_in) = args.site.let_in(&uri, true, admission)?;
     // One socket, so that events arrive in the order in which they are sent.
     let config = SenderConfig { data_id: args.data_id, sockets: 1, rate: None, ..SenderConfig::new(to) };
     let mut sender = Sender::new(config)?;

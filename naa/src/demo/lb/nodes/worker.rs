@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_client::WorkerState;
-use ejfat_udp::{Event, Gauge, Receiver, ReceiverConfig};
+use ejfat_udp::{Gauge, ReceivedEvent, Receiver, ReceiverConfig};
 
 use super::{Line, Sums};
 use crate::{
@@ -38,7 +38,7 @@ pub(in crate::demo::lb) struct Args {
     /// The time that the worker takes for each event.
     microseconds: u64,
     #[command(flatten)]
-    site: site::Worker,
+    site: site::WorkerArgs,
 }
 
 /// Counts events into and out of the queue.
@@ -90,7 +90,7 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let mut is_over = || ended.load(Relaxed) || leaves.load(Relaxed) && joined.has_left();
     while !is_over() {
         let mut gone = false;
-        let deliver = |event: Event<'_>| {
+        let deliver = |event: ReceivedEvent<'_>| {
             let line = EventLine::new(event.name.data_id, event.name.event, 0, event.bytes);
             levels.put.fetch_add(1, Relaxed);
             gone |= queue.send(line).is_err();

@@ -29,7 +29,7 @@ fn holes_are_counted_as_they_are_filled() {
         holes.push(summary.records[0].holes());
     }
     assert_eq!(holes, [1, 1, 2, 1, 0]);
-    assert_eq!((summary.records[0].end, summary.records[0].bytes), (End::Complete, 50));
+    assert_eq!((summary.records[0].end, summary.records[0].bytes), (EventResult::Complete, 50));
     // The same event number much later is another event.
     see(&mut summary, 10_000_000_000, &segment(1, 0, 50, 10), 30);
     assert_eq!(summary.records.len(), 2);
@@ -61,9 +61,9 @@ fn any_segments_are_counted_once() {
     let seen: u64 = summary.records.iter().map(|record| record.segments).sum();
     assert_eq!(seen, rounds);
     for record in &summary.records {
-        assert_eq!(record.end == End::Complete, record.bytes == record.length && record.bytes > 0);
+        assert_eq!(record.end == EventResult::Complete, record.bytes == record.length && record.bytes > 0);
         assert!(record.bytes <= record.length && record.duplicates + record.refused <= record.segments);
     }
-    assert!(summary.records.iter().any(|record| record.end == End::Complete));
-    summary.told(0, true).unwrap();
+    assert!(summary.records.iter().any(|record| record.end == EventResult::Complete));
+    summary.text(0, true).unwrap();
 }

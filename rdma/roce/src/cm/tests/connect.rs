@@ -5,7 +5,7 @@ use verbs::{CmEvent, ConnParam, RejectReason, Unreachable};
 use super::Net;
 use crate::{
     psn::Psn,
-    wire::mad::{Message, Rep, Req},
+    wire::mad::{CmMessage, Rep, Req},
 };
 
 #[test]
@@ -21,7 +21,7 @@ fn both_sides_learn_what_the_other_offers() {
         ack_timeout: Some(15),
         connect_timeout: None,
     };
-    let active = net.dial(0x123, &offer);
+    let active = net.connect(0x123, &offer);
     net.run_until(|net| net.hosts[1].request().is_some());
     let CmEvent::ConnectRequest { listener: at, id: passive, endpoints, param } = &net.hosts[1].events[0]
     else {
@@ -92,12 +92,12 @@ fn a_lost_rtu_is_made_up_for_by_the_next_reply_or_by_data() {
         let mut net = Net::new(2);
         let mut losses = 2;
         net.lose = Box::new(move |message| {
-            let lose = matches!(message, Message::Rtu(_)) && losses > 0;
+            let lose = matches!(message, CmMessage::Rtu(_)) && losses > 0;
             losses -= i32::from(lose);
             lose
         });
         net.listen();
-        net.dial(0x11, &ConnParam::default());
+        net.connect(0x11, &ConnParam::default());
         net.run_until(|net| net.hosts[1].request().is_some());
         let passive = net.hosts[1].request().unwrap();
         net.accept(passive, 0x22).unwrap();
@@ -116,9 +116,9 @@ fn a_lost_rtu_is_made_up_for_by_the_next_reply_or_by_data() {
 #[test]
 fn a_reply_that_nobody_confirms_is_withdrawn() {
     let mut net = Net::new(3);
-    net.lose = Box::new(|message| matches!(message, Message::Rtu(_)));
+    net.lose = Box::new(|message| matches!(message, CmMessage::Rtu(_)));
     net.listen();
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     net.run_until(|net| net.hosts[1].request().is_some());
     let passive = net.hosts[1].request().unwrap();
     net.accept(passive, 0x22).unwrap();
@@ -133,19 +133,19 @@ fn a_reply_that_nobody_confirms_is_withdrawn() {
 #[test]
 fn nobody_listening_and_no_answer_and_no_route() {
     let mut net = Net::new(4);
-    let id = net.dial(0x11, &ConnParam::default());
+    let id = net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_millis(10));
     let CmEvent::Rejected { id: rejected, reason, .. } = &net.hosts[0].events[0] else { panic!("rejected") };
     assert_eq!((*rejected, *reason), (id, RejectReason::INVALID_SERVICE_ID));
 
     net.loss = 100;
     let param = ConnParam { connect_timeout: Some(Duration::from_secs(3)), ..ConnParam::default() };
-    let (id, begin) = (net.dial(0x12, &param), net.now);
+    let (id, begin) = (net.connect(0x12, &param), net.now);
     net.run_until(|net| net.hosts[0].events.len() == 2);
     assert_eq!(net.hosts[0].events[1], CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
     assert_eq!(net.now - begin, Duration::from_secs(3));
 
-    let id = net.dial(0x13, &ConnParam::default());
+    let id = net.connect(0x13, &ConnParam::default());
     net.hosts[0].cm.send_failed("10.0.0.9:4791".parse().unwrap());
     net.hosts[0].cm.send_failed(net.hosts[1].address);
     net.pump();
@@ -158,12 +158,12 @@ fn a_rejection_carries_data_and_is_repeated() {
     let mut net = Net::new(5);
     let mut losses = 1;
     net.lose = Box::new(move |message| {
-        let lose = matches!(message, Message::Rej(_)) && losses > 0;
+        let lose = matches!(message, CmMessage::Rej(_)) && losses > 0;
         losses -= i32::from(lose);
         lose
     });
     net.listen();
-    let id = net.dial(0x11, &ConnParam::default());
+    let id = net.connect(0x11, &ConnParam::default());
     net.run_until(|net| net.hosts[1].request().is_some());
     let passive = net.hosts[1].request().unwrap();
     assert!(net.hosts[1].cm.reject(net.now, passive, &[0; 149]).is_err());
@@ -183,10 +183,10 @@ fn a_rejection_carries_data_and_is_repeated() {
 fn a_slow_application_is_waited_for() {
     let mut net = Net::new(6);
     net.listen();
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_secs(25));
-    assert!(net.count(|m| matches!(m, Message::Mra(_))) > 1);
-    assert!(net.count(|m| matches!(m, Message::Req(_))) < 10);
+    assert!(net.count(|m| matches!(m, CmMessage::Mra(_))) > 1);
+    assert!(net.count(|m| matches!(m, CmMessage::Req(_))) < 10);
     let passive = net.hosts[1].request().unwrap();
     net.accept(passive, 0x22).unwrap();
     net.run(Duration::from_secs(1));
@@ -197,7 +197,7 @@ fn a_slow_application_is_waited_for() {
 fn a_request_the_application_ignores_expires() {
     let mut net = Net::new(7);
     net.listen();
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_secs(31));
     let passive = net.hosts[1].request().unwrap();
     assert!(matches!(net.hosts[0].events[..], [CmEvent::Rejected { .. }]));
@@ -210,7 +210,7 @@ fn a_request_the_application_ignores_expires() {
 fn giving_up_takes_the_request_back() {
     let mut net = Net::new(8);
     net.listen();
-    let id = net.dial(0x11, &ConnParam::default());
+    let id = net.connect(0x11, &ConnParam::default());
     net.run_until(|net| net.hosts[1].request().is_some());
     net.hosts[0].cm.destroy(net.now, id).unwrap();
     net.run(Duration::from_millis(10));

@@ -9,12 +9,12 @@ use super::Net;
 use crate::{
     cm::active::answer_address,
     entropy::Entropy,
-    wire::mad::{MAD_LEN, Mad, Message},
+    wire::mad::{CmMessage, MAD_LEN, Mad},
 };
 
 /// Returns the REQ of a connection attempt that host 0 has already destroyed.
 fn request(net: &mut Net) -> Mad {
-    let id = net.dial(0x11, &ConnParam::default());
+    let id = net.connect(0x11, &ConnParam::default());
     let (_, mad) = net.hosts[0].cm.poll_transmit().unwrap();
     net.hosts[0].cm.destroy(net.now, id).unwrap();
     while net.hosts[0].cm.poll_transmit().is_some() {}
@@ -29,7 +29,7 @@ fn a_flood_of_requests_is_bounded() {
     }
     let mut mad = request(&mut net);
     for n in 0..10_000_u32 {
-        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        let CmMessage::Req(req) = &mut mad.message else { unreachable!() };
         req.service_id = crate::wire::mad::service_id(1 + (n % 5) as u16);
         (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
         let from = SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 4791));
@@ -52,7 +52,7 @@ fn a_flood_of_requests_is_bounded() {
 
 /// Delivers REQ number `n` from the address 10.9.0.`source`.
 fn flood(net: &mut Net, mad: &mut Mad, source: u8, n: u32) {
-    let Message::Req(req) = &mut mad.message else { unreachable!() };
+    let CmMessage::Req(req) = &mut mad.message else { unreachable!() };
     (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
     net.deliver(1, SocketAddr::from(([10, 9, 0, source], 4791)), &mad.encode());
     net.hosts[1].collect_unread();
@@ -68,7 +68,7 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
     assert!(net.hosts[1].cm.counters().no_room > 200);
     net.hosts[1].events.clear();
-    let active = net.dial(0x11, &ConnParam::default());
+    let active = net.connect(0x11, &ConnParam::default());
     let (_, req) = net.hosts[0].cm.poll_transmit().unwrap();
     net.deliver(1, net.hosts[0].address, &req);
     net.hosts[1].collect();
@@ -92,7 +92,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
     net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
     let mut mad = request(&mut net);
     for n in 0..200 {
-        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        let CmMessage::Req(req) = &mut mad.message else { unreachable!() };
         (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
         let from = SocketAddr::new(Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, n as u16).into(), 4791);
         net.deliver(1, from, &mad.encode());
@@ -126,12 +126,12 @@ fn cancelled_requests_do_not_pile_up_before_the_application() {
     let mut mad = request(&mut net);
     for n in 0..100 {
         flood(&mut net, &mut mad, 1, n);
-        let Message::Req(req) = &mad.message else { unreachable!() };
+        let CmMessage::Req(req) = &mad.message else { unreachable!() };
         let ids = crate::wire::mad::CommIds { local: req.local_comm_id, remote: 0 };
         let mut rej =
             crate::cm::rejection(ids, crate::wire::mad::Answered::Other(2), verbs::RejectReason::TIMEOUT);
         rej.ari[..8].copy_from_slice(&req.ca_guid.to_be_bytes());
-        let cancel = Mad::new(mad.tid, Message::Rej(rej)).encode();
+        let cancel = Mad::new(mad.tid, CmMessage::Rej(rej)).encode();
         net.deliver(1, SocketAddr::from(([10, 9, 0, 1], 4791)), &cancel);
         net.hosts[1].collect_unread();
         assert_eq!(net.hosts[1].events.len(), 0);
@@ -144,7 +144,7 @@ fn what_lingers_is_bounded() {
     net.listen();
     let mut mad = request(&mut net);
     for n in 0..100 {
-        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        let CmMessage::Req(req) = &mut mad.message else { unreachable!() };
         (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
         net.deliver(1, net.hosts[0].address, &mad.encode());
         net.hosts[1].events.clear();
@@ -173,11 +173,11 @@ fn bad_requests_are_rejected_with_a_reason() {
     ];
     for (n, (spoil, reason)) in cases.into_iter().enumerate() {
         let mut bad = good.clone();
-        let Message::Req(req) = &mut bad.message else { unreachable!() };
+        let CmMessage::Req(req) = &mut bad.message else { unreachable!() };
         spoil(req);
         net.deliver(1, net.hosts[0].address, &bad.encode());
         let (_, rej) = net.hosts[1].cm.poll_transmit().unwrap();
-        let Message::Rej(rej) = Mad::decode(&rej).unwrap().message else { panic!("a REJ") };
+        let CmMessage::Rej(rej) = Mad::decode(&rej).unwrap().message else { panic!("a REJ") };
         assert_eq!(rej.reason, reason, "case {n}");
     }
     assert_eq!(net.hosts[1].cm.table.len(), 0);
@@ -202,7 +202,7 @@ fn messages_for_nobody_are_dropped_but_a_goodbye_is_confirmed() {
     }
     assert_eq!(net.hosts[1].cm.counters().rx_unknown_id, 6);
     let (_, answer) = net.hosts[1].cm.poll_transmit().expect("the DREQ is answered");
-    let Message::Drep(ids) = Mad::decode(&answer).unwrap().message else { panic!("not a DREP") };
+    let CmMessage::Drep(ids) = Mad::decode(&answer).unwrap().message else { panic!("not a DREP") };
     assert_eq!((ids.local, ids.remote), (0x0707_0707, 0x0707_0707));
     assert!(net.hosts[1].cm.poll_transmit().is_none());
 }

@@ -17,7 +17,7 @@ use crate::{
     entropy::Entropy,
     psn::Psn,
     time::Time,
-    wire::mad::{MAD_LEN, Mad, Message},
+    wire::mad::{CmMessage, MAD_LEN, Mad},
 };
 
 const PORT: u16 = 12_345;
@@ -99,7 +99,7 @@ impl Host {
     }
 }
 
-type Filter = Box<dyn FnMut(&Message) -> bool>;
+type Filter = Box<dyn FnMut(&CmMessage) -> bool>;
 
 /// The simulated network. Host 0 connects, and host 1 listens.
 struct Net {
@@ -118,7 +118,7 @@ struct Net {
     /// The filter of lost messages: a message is lost if the filter returns true.
     lose: Filter,
     /// All CM messages that the hosts sent, including the lost messages.
-    sent: Vec<Message>,
+    sent: Vec<CmMessage>,
 }
 
 impl Net {
@@ -149,7 +149,7 @@ impl Net {
         self.hosts[1].cm.listen(PORT, 16, &mut self.random).unwrap().0
     }
 
-    fn dial(&mut self, qpn: u32, param: &ConnParam) -> CmId {
+    fn connect(&mut self, qpn: u32, param: &ConnParam) -> CmId {
         let args = ConnectArgs {
             local: self.hosts[0].address.ip(),
             remote: (self.hosts[1].address.ip(), PORT).into(),
@@ -176,7 +176,7 @@ impl Net {
                 self.sent.push(message.clone());
                 // A host sends the DREP for a forgotten connection to the peer's RoCE port, because a Linux kernel peer
                 // receives only at this port. The destination of a DREP to the RoCE port is not checked.
-                let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
+                let known = !matches!(message, CmMessage::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
                     assert_eq!(to, address, "embedded peers answer to the source port");
@@ -242,7 +242,7 @@ impl Net {
     /// Establishes a connection between both hosts. Returns the IDs of the active and the passive side.
     fn connected(&mut self) -> (CmId, CmId) {
         self.listen();
-        let active = self.dial(0x11, &ConnParam::default());
+        let active = self.connect(0x11, &ConnParam::default());
         self.run_until(|net| net.hosts[1].request().is_some());
         let passive = self.hosts[1].request().unwrap();
         self.accept(passive, 0x22).unwrap();
@@ -250,7 +250,7 @@ impl Net {
         (active, passive)
     }
 
-    fn count(&self, kind: impl Fn(&Message) -> bool) -> usize {
+    fn count(&self, kind: impl Fn(&CmMessage) -> bool) -> usize {
         self.sent.iter().filter(|message| kind(message)).count()
     }
 

@@ -5,7 +5,7 @@ use verbs::{CmEvent, ConnParam, RejectReason};
 use super::Net;
 use crate::{
     cm::rejection,
-    wire::mad::{Answered, CommIds, Mad, Message},
+    wire::mad::{Answered, CmMessage, CommIds, Mad},
 };
 
 #[test]
@@ -14,7 +14,7 @@ fn disconnecting_does_not_wait_for_the_peer() {
         let mut net = Net::new(1);
         let ids: [_; 2] = net.connected().into();
         // The test drops all DREPs, because NAAICE's C servers never respond to a DREQ.
-        net.lose = Box::new(|message| matches!(message, Message::Drep(_)));
+        net.lose = Box::new(|message| matches!(message, CmMessage::Drep(_)));
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.hosts[side].collect();
         assert_eq!(net.hosts[side].events.last(), Some(&CmEvent::Disconnected { id: ids[side] }));
@@ -28,7 +28,7 @@ fn disconnecting_does_not_wait_for_the_peer() {
         net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.hosts[side].cm.destroy(net.now, ids[side]).unwrap();
         assert_eq!((net.hosts[0].disconnected(), net.hosts[1].disconnected()), (1, 1));
-        assert!(net.count(|m| matches!(m, Message::Dreq(_))) <= 4);
+        assert!(net.count(|m| matches!(m, CmMessage::Dreq(_))) <= 4);
     }
 }
 
@@ -50,8 +50,8 @@ fn an_unconfirmed_connection_can_be_ended_by_either_side() {
     for side in [0, 1] {
         let mut net = Net::new(3);
         net.listen();
-        net.lose = Box::new(|message| matches!(message, Message::Rtu(_)));
-        let active = net.dial(0x11, &ConnParam::default());
+        net.lose = Box::new(|message| matches!(message, CmMessage::Rtu(_)));
+        let active = net.connect(0x11, &ConnParam::default());
         net.run_until(|net| net.hosts[1].request().is_some());
         let passive = net.hosts[1].request().unwrap();
         net.accept(passive, 0x22).unwrap();
@@ -72,13 +72,13 @@ fn a_dreq_for_another_queue_pair_or_from_another_host_is_ignored() {
     net.lose = Box::new(|_| true);
     net.hosts[0].cm.disconnect(net.now, active).unwrap();
     net.pump();
-    let Some(Message::Dreq(dreq)) = net.sent.last().cloned() else { panic!("a DREQ") };
+    let Some(CmMessage::Dreq(dreq)) = net.sent.last().cloned() else { panic!("a DREQ") };
     let mut wrong = dreq;
     wrong.remote_qpn += 1;
     let from = net.hosts[0].address;
-    net.deliver(1, from, &Mad::new(1, Message::Dreq(wrong)).encode());
+    net.deliver(1, from, &Mad::new(1, CmMessage::Dreq(wrong)).encode());
     assert_eq!(net.hosts[1].cm.counters().rx_unexpected, 1);
-    let right = Mad::new(1, Message::Dreq(dreq)).encode();
+    let right = Mad::new(1, CmMessage::Dreq(dreq)).encode();
     net.deliver(1, "10.0.0.3:50001".parse().unwrap(), &right);
     assert_eq!(net.hosts[1].cm.counters().rx_wrong_source, 1);
     net.pump();
@@ -86,7 +86,7 @@ fn a_dreq_for_another_queue_pair_or_from_another_host_is_ignored() {
     net.deliver(1, "10.0.0.1:1".parse().unwrap(), &right);
     net.pump();
     assert_eq!(net.hosts[1].disconnected(), 1);
-    assert!(matches!(net.sent.last(), Some(Message::Drep(_))));
+    assert!(matches!(net.sent.last(), Some(CmMessage::Drep(_))));
 }
 
 #[test]
@@ -95,18 +95,18 @@ fn a_queue_pair_used_again_is_stale() {
     net.connected();
     // Host 0 restarts and connects with the same queue pair number.
     net.hosts[0].cm = super::Cm::new(super::CmConfig::new(super::embedded_guid(1), 4096));
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     let stale =
         |event: &CmEvent| matches!(event, CmEvent::Rejected { reason: RejectReason::STALE_CONNECTION, .. });
     assert!(stale(net.hosts[0].events.last().unwrap()));
     assert_eq!((net.hosts[1].disconnected(), &net.hosts[1].failed), (1, &vec![0x22]));
     // On host 1, the connection from before the restart of host 0 is still in the state TimeWait or DreqSent.
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     assert!(stale(net.hosts[0].events.last().unwrap()));
     net.run(Duration::from_secs(5));
-    net.dial(0x11, &ConnParam::default());
+    net.connect(0x11, &ConnParam::default());
     let requests = |net: &Net| {
         let requests = net.hosts[1].events.iter();
         requests.filter(|event| matches!(event, CmEvent::ConnectRequest { .. })).count()
@@ -118,17 +118,17 @@ fn a_queue_pair_used_again_is_stale() {
 fn a_rejected_reply_fails_the_queue_pair_and_is_no_connection() {
     let mut net = Net::new(9);
     net.listen();
-    net.lose = Box::new(|message| matches!(message, Message::Rep(_)));
-    net.dial(0x11, &ConnParam::default());
+    net.lose = Box::new(|message| matches!(message, CmMessage::Rep(_)));
+    net.connect(0x11, &ConnParam::default());
     net.run_until(|net| net.hosts[1].request().is_some());
     let passive = net.hosts[1].request().unwrap();
     net.accept(passive, 0x22).unwrap();
     net.pump();
-    let Some(Message::Rep(rep)) = net.sent.last().cloned() else { panic!("a REP") };
+    let Some(CmMessage::Rep(rep)) = net.sent.last().cloned() else { panic!("a REP") };
     let ids = CommIds { local: rep.ids.remote, remote: rep.ids.local };
     let rej = rejection(ids, Answered::Rep, RejectReason::CONSUMER_DEFINED);
     let from = net.hosts[0].address;
-    net.deliver(1, from, &Mad::new(1, Message::Rej(rej)).encode());
+    net.deliver(1, from, &Mad::new(1, CmMessage::Rej(rej)).encode());
     net.pump();
     assert_eq!(net.hosts[1].failed, [0x22]);
     assert!(matches!(net.hosts[1].events.last(), Some(CmEvent::Rejected { id, .. }) if *id == passive));
@@ -148,7 +148,7 @@ fn an_ended_connection_waits_twice_the_ack_timeout_within_bounds() {
         let mut net = Net::new(11);
         net.listen();
         let param = ConnParam { ack_timeout: Some(code), ..ConnParam::default() };
-        net.dial(0x11, &param);
+        net.connect(0x11, &param);
         net.run_until(|net| net.hosts[1].request().is_some());
         let passive = net.hosts[1].request().unwrap();
         net.accept(passive, 0x22).unwrap();

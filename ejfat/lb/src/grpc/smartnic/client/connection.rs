@@ -20,14 +20,14 @@ const IDLE: Duration = Duration::from_secs(10);
 const MOST_ANSWER: usize = 8 << 20;
 
 /// Where a SmartNIC is, and how one connects to it.
-pub(super) struct Place {
+pub(super) struct SmartNicAddress {
     /// As it was given, for errors.
     pub(super) name: String,
     reach: Reach,
     bearer: Bearer,
 }
 
-impl Place {
+impl SmartNicAddress {
     pub(super) fn new(address: &str, credentials: &Credentials) -> Result<Self, SmartNicError> {
         let reach = Reach::new(address, credentials, AtEnd::Reset);
         let reach = reach.ok_or_else(|| SmartNicError::Address(address.to_owned()))?;
@@ -35,22 +35,22 @@ impl Place {
     }
 }
 
-pub(super) struct Connection {
+pub(super) struct SmartNicConnection {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     smartnic: Smartnic,
     used: Instant,
 }
 
-impl Connection {
-    pub(super) fn new(place: &Place, within: Duration) -> Result<Self, SmartNicError> {
+impl SmartNicConnection {
+    pub(super) fn new(address: &SmartNicAddress, within: Duration) -> Result<Self, SmartNicError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(SmartNicError::Runtime)?;
-        let Reach { endpoint, connector } = &place.reach;
+        let Reach { endpoint, connector } = &address.reach;
         let connecting = endpoint.connect_with_connector(connector.clone());
         let connected = runtime.block_on(async { tokio::time::timeout(within, connecting).await });
         let why = match connected {
             Ok(Ok(channel)) => {
-                let smartnic = SmartnicP4Client::with_interceptor(channel, place.bearer.clone());
+                let smartnic = SmartnicP4Client::with_interceptor(channel, address.bearer.clone());
                 let smartnic = smartnic.max_decoding_message_size(MOST_ANSWER);
                 return Ok(Self { runtime: Some(runtime), smartnic, used: Instant::now() });
             }
@@ -60,7 +60,7 @@ impl Connection {
             Err(_) => format!("no answer within {within:?}"),
         };
         runtime.shutdown_background();
-        Err(SmartNicError::Connect { plane: place.name.clone(), why })
+        Err(SmartNicError::Connect { plane: address.name.clone(), why })
     }
 
     pub(super) fn is_fresh(&self) -> bool {
@@ -81,7 +81,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for SmartNicConnection {
     fn drop(&mut self) {
         // Looking up a name may take long and cannot be stopped.
         if let Some(runtime) = self.runtime.take() {
@@ -90,14 +90,14 @@ impl Drop for Connection {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SmartNicAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SmartNicAddress").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for SmartNicConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("SmartNicConnection").field("used", &self.used).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,435 @@
+//! Tables that change while packets flow.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use super::{
+    DropCause, Drops, Forwarded, LbCounters, LbId, LbTables, Route, Rules, Tables, Traffic,
+    addresses::Addresses,
+    packet::IpPacket,
+    packet_counters::PacketCounters,
+    rewrite,
+    sets::{BeyondHorizon, NO_HORIZON, Set, Sets, StageError, WithdrawError},
+    tables::RouteRef,
+    version,
+};
+use crate::{Time, segment::IpVersion, wire::LbHeader};
+
+/// The state of a data plane. The state contains the current tables, the staged tables with their first ticks, and the
+/// counters of each load balancer.
+///
+/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and
+/// [`DataPlane::stage`] accepts tables only for ticks above all remembered ticks, so staged tables split no event. Each
+/// load balancer has its own ticks, because the ticks of different experiments are independent of each other. The
+/// destination addresses belong to the whole data plane, so a change of these addresses applies to all ticks at once. A
+/// source address is allowed if the tables for its packet's tick, or any tables for later ticks, allow this address.
+#[derive(Clone, Debug)]
+pub struct DataPlane {
+    destinations: Arc<Addresses<LbId>>,
+    lbs: Box<[Sets]>,
+    pub(super) counters: PacketCounters,
+}
+
+impl DataPlane {
+    /// The maximum number of staged sets of tables of one load balancer.
+    pub const MOST_STAGED: usize = 16;
+
+    /// Creates the state of a data plane whose current tables are `tables`. `seed` is the seed of the hash table that
+    /// finds a member's counters.
+    pub fn new(tables: &Tables, seed: u64) -> Self {
+        let destinations = tables.destinations.clone();
+        let lbs = LbId::all().map(|lb| Sets::new(tables.of(lb).clone())).collect();
+        let mut plane = Self { destinations, lbs, counters: PacketCounters::new(seed) };
+        plane.find_all_places();
+        plane
+    }
+
+    pub(super) fn of(&self, lb: LbId) -> &Sets {
+        &self.lbs[lb.index()]
+    }
+
+    /// Returns the addresses to which senders send packets, each with its load balancer.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = (IpAddr, LbId)> + '_ {
+        self.destinations.iter()
+    }
+
+    pub(super) fn load_balancers(&self) -> impl Iterator<Item = (LbId, &Sets)> {
+        LbId::all().zip(&self.lbs)
+    }
+
+    pub(super) fn of_mut(&mut self, lb: LbId) -> &mut Sets {
+        &mut self.lbs[lb.index()]
+    }
+
+    /// Checks whether [`DataPlane::stage`] would refuse a load balancer's tables whose first tick is `from`.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`DataPlane::stage`] would fail.
+    pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
+        self.of(lb).place_for(from, false).map(drop)
+    }
+
+    /// Stages a load balancer's tables for packets whose tick is `from` or higher. `from` must be above all ticks that
+    /// the load balancer remembers as routed. The staged tables apply until the first tick of the next set.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, with [`StageError::Taken`] if another
+    /// set has the first tick `from`, and with [`StageError::Full`] if [`DataPlane::MOST_STAGED`] sets are staged.
+    pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
+        let at = self.of(tables.lb()).place_for(from, false)?;
+        self.insert(at, tables, from);
+        Ok(())
+    }
+
+    fn insert(&mut self, at: usize, tables: Arc<LbTables>, from: u64) {
+        let lb = tables.lb();
+        self.of_mut(lb).insert(at, Set::new(from, tables));
+        self.find_places(lb, at);
+    }
+
+    fn put(&mut self, at: usize, tables: Arc<LbTables>, from: u64) {
+        let lb = tables.lb();
+        self.of_mut(lb).sets[at] = Set::new(from, tables);
+        self.find_places(lb, at);
+    }
+
+    /// Stages tables as [`DataPlane::stage`] does, but replaces the existing tables if tables with the same first tick
+    /// exist already. The replacement splits no event, because no tick of the existing tables is remembered as routed.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
+    /// [`DataPlane::MOST_STAGED`] sets are staged and the new tables replace none of these sets.
+    pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
+        let of = self.of(tables.lb());
+        match of.place_for(from, true) {
+            Err(StageError::Taken { .. }) => {
+                let at = of.sets.partition_point(|set| set.from < from);
+                self.put(at, tables, from);
+            }
+            Ok(at) => self.insert(at, tables, from),
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// Returns the first tick that [`DataPlane::stage_next`] would choose for new tables of a load balancer.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`DataPlane::stage_next`] would fail.
+    pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
+        self.of(lb).next().map(|(from, _)| from)
+    }
+
+    /// Stages tables for a load balancer's next tick and all later ticks, and returns the first tick of the staged
+    /// tables. The next tick is one above the highest tick that the load balancer remembers as routed. If no tick is
+    /// remembered, the next tick is one above the highest tick that was remembered before [`DataPlane::age`] forgot all
+    /// ticks of the load balancer. The new tables replace the set that applies to the next tick, and get the first tick
+    /// of this set, if this set has routed no packet or if no tick is remembered as routed.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although packets with ticks above
+    /// the horizon were routed. Fails with an error of [`DataPlane::stage`] if no set can begin at the next tick.
+    pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
+        let of = self.of(tables.lb());
+        match of.next()? {
+            (from, Some(at)) => {
+                self.put(at, tables, from);
+                Ok(from)
+            }
+            (from, None) => {
+                let at = of.place_for(from, true)?;
+                self.insert(at, tables, from);
+                Ok(from)
+            }
+        }
+    }
+
+    /// Checks whether [`DataPlane::force`] would refuse a load balancer's tables whose first tick is `from`.
+    ///
+    /// # Errors
+    /// Fails with the error with which [`DataPlane::force`] would fail.
+    pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
+        let sets = &self.of(lb).sets;
+        let kept = sets.partition_point(|set| set.from < from);
+        if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
+    }
+
+    /// Applies a load balancer's tables from the tick `from` on, even if higher ticks were already routed. Drops the
+    /// load balancer's other sets whose first tick is `from` or higher, and returns the number of dropped sets. The
+    /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
+    ///
+    /// # Errors
+    /// Fails with [`StageError::Full`] if the load balancer already has 1 + [`DataPlane::MOST_STAGED`] sets whose first
+    /// ticks are below `from`.
+    pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
+        let lb = tables.lb();
+        self.check_forced(lb, from)?;
+        let of = self.of_mut(lb);
+        let kept = of.sets.partition_point(|set| set.from < from);
+        let dropped = of.sets.len() - kept;
+        of.sets.truncate(kept);
+        of.sets.push(Set::new(from, tables));
+        // Remembered ticks from `from` on are forgotten, so that a wrong tick from a sender whose clock was wrong does
+        // not prevent the staging of later tables.
+        let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
+        (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
+        self.find_places(lb, kept);
+        Ok(dropped)
+    }
+
+    /// Withdraws a load balancer's tables whose first tick is `from`. After the withdrawal, the tables with the next
+    /// lower first tick apply to the ticks of the withdrawn tables.
+    ///
+    /// # Errors
+    /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`. Fails with
+    /// [`WithdrawError::Routed`] if the staged tables routed a packet or dropped a packet with a valid LB header. A
+    /// dropped packet counts only if at least one of the load balancer's sets allows the packet's source address.
+    pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
+        let sets = &mut self.of_mut(lb).sets;
+        let at =
+            sets.iter().skip(1).position(|set| set.from == from).ok_or(WithdrawError::Absent { from })? + 1;
+        if sets[at].hits > 0 || sets[at].dropped > 0 {
+            return Err(WithdrawError::Routed { from });
+        }
+        sets.remove(at);
+        self.counters.tables_changed();
+        Ok(())
+    }
+
+    /// Replaces the destination addresses and all sets of all load balancers by `tables`. The replacement applies to
+    /// all ticks at once, so it may split events in flight between workers.
+    pub fn replace(&mut self, tables: &Tables) {
+        self.destinations = tables.destinations.clone();
+        for (lb, of) in LbId::all().zip(&mut self.lbs) {
+            of.sets.clear();
+            of.sets.push(Set::new(0, tables.of(lb).clone()));
+        }
+        self.find_all_places();
+    }
+
+    /// Replaces all sets of a load balancer by `tables`, and forgets which ticks of this load balancer were routed.
+    /// A reset is needed when senders begin to count ticks from a lower tick again. After a reset, the load balancer
+    /// has no horizon. A reset may split events in flight between workers.
+    pub fn reset(&mut self, tables: Arc<LbTables>) {
+        let lb = tables.lb();
+        *self.of_mut(lb) = Sets::new(tables);
+        self.find_places(lb, 0);
+    }
+
+    /// Replaces the destination addresses of all load balancers, which are the addresses to which senders send packets.
+    /// The new addresses apply to all ticks at once.
+    pub fn set_destinations(&mut self, rules: &Rules) {
+        self.destinations = Arc::new(Tables::destinations(rules));
+    }
+
+    /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
+    /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
+    /// a load balancer has a horizon, [`DataPlane::age`] does not forget the ticks up to the horizon. The load balancer
+    /// stores only the lowest and the highest tick that it routed above the horizon ([`BeyondHorizon`]). When a stored
+    /// tick is no longer above the horizon, the load balancer remembers this tick as routed.
+    pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
+        self.of_mut(lb).set_horizon(horizon);
+    }
+
+    /// Returns the number of packets that a load balancer routed although their ticks were above its horizon, and the
+    /// lowest and the highest stored tick of these packets. The result becomes `None` again when the load balancer is
+    /// reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
+    pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
+        self.of(lb).beyond
+    }
+
+    /// Finds the counters for the members of a new set of tables.
+    fn find_places(&mut self, lb: LbId, at: usize) {
+        match self.counters.places(&self.of(lb).sets[at].tables.clone()) {
+            Some(places) => self.of_mut(lb).sets[at].places = places,
+            None => self.find_all_places(),
+        }
+    }
+
+    fn find_all_places(&mut self) {
+        let all: Vec<_> = self.lbs.iter().flat_map(|of| &of.sets).map(|set| &set.tables).collect();
+        let places = self.counters.all_places(&all);
+        for (set, places) in self.lbs.iter_mut().flat_map(|of| &mut of.sets).zip(places) {
+            set.places = places;
+        }
+    }
+
+    /// Drops the sets of a load balancer that apply only to ticks below `below_tick`, and returns the number of dropped
+    /// sets. A packet with a tick below `below_tick` that arrives after this call is looked up in the oldest remaining
+    /// set.
+    pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
+        let sets = &mut self.of_mut(lb).sets;
+        let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
+        sets.drain(..over);
+        over
+    }
+
+    /// Returns the highest tick that a load balancer remembers as routed. Tables can be staged for ticks above the
+    /// returned tick.
+    pub fn newest_tick(&self, lb: LbId) -> Option<u64> {
+        self.of(lb).newest_tick()
+    }
+
+    /// Forgets old ticks of all load balancers that have no horizon. A tick is old if no packet with this tick was
+    /// routed since the previous call of this function. The caller should make the time between two calls so long that
+    /// an old tick belongs to no event in flight. Because old ticks are forgotten, a wrong tick from a sender whose
+    /// clock was wrong prevents the staging of new tables only for a short time. The caller should call this function
+    /// every few seconds.
+    pub fn age(&mut self) {
+        for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
+            let forgotten = std::mem::replace(&mut of.before, of.newest.take());
+            if of.before.is_none() {
+                of.last = forgotten.or(of.last);
+            }
+        }
+    }
+
+    /// Returns a load balancer's sets, each as its first tick and the number of packets that the set routed. The first
+    /// set also applies to all ticks below the first tick of the second set.
+    pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.of(lb).sets.iter().map(|set| (set.from, set.hits))
+    }
+
+    /// Returns the first tick of the set that applies to a load balancer's next tick, as described for
+    /// [`DataPlane::stage_next`]. If the load balancer has remembered no tick as routed so far, the result is the first
+    /// tick of the current set.
+    pub fn next_set(&self, lb: LbId) -> u64 {
+        let sets = self.of(lb);
+        sets.sets[sets.upcoming()].from
+    }
+
+    /// Returns the route of a UDP datagram with an LB header, which came from the address `from` to the address `to`.
+    /// The counters of bytes count only the payload of the UDP datagram, without IP and UDP headers.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the datagram is dropped.
+    pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+        let Some(lb) = self.destinations.get(to) else {
+            self.counters.unaddressed.add(DropCause::BadIp);
+            return Err(DropCause::BadIp);
+        };
+        let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
+        let (at, found) = self.find_for(lb, from, &header);
+        let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
+        let places = &self.lbs[lb.index()].sets[at].places;
+        let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
+        let route = found.map(RouteRef::route);
+        self.count(at, lb, || from, &header, datagram.len(), sent);
+        route
+    }
+
+    /// Returns the same route as [`DataPlane::route`], without counting the datagram.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the datagram would be dropped.
+    pub fn find(&self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+        let lb = self.destinations.get(to).ok_or(DropCause::BadIp)?;
+        let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
+        self.find_for(lb, from, &header).1.map(RouteRef::route)
+    }
+
+    /// Returns the index of the set that applies to a datagram, and the route from the tables of this set.
+    #[inline]
+    fn find_for(
+        &self,
+        lb: LbId,
+        from: IpAddr,
+        header: &Result<LbHeader, DropCause>,
+    ) -> (usize, Result<RouteRef<'_>, DropCause>) {
+        let sets = &self.lbs[lb.index()];
+        let at = sets.at_of(header);
+        let found = match header {
+            _ if !sets.allows(at, from) => Err(DropCause::BlockedSrc),
+            Err(cause) => Err(*cause),
+            Ok(header) => sets.sets[at].tables.find(version(from), header),
+        };
+        (at, found)
+    }
+
+    /// Returns the member to which the tables send a packet with this LB header. The member is found even if it has an
+    /// address in only one of the two IP versions. This function counts no packets.
+    pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
+        let sets = self.of(lb);
+        let tables = &sets.sets[sets.at(header.tick)].tables;
+        let found = [IpVersion::V4, IpVersion::V6].map(|ip| tables.find(ip, header).ok());
+        found.into_iter().flatten().next().map(|found| found.route().member)
+    }
+
+    /// Forwards a whole IP packet in place, as [`rewrite`] does. The counters of bytes count the whole packet.
+    ///
+    /// # Errors
+    /// Fails with the cause for which the packet is dropped.
+    pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
+        let packet = IpPacket::parse(bytes).inspect_err(|&cause| self.counters.unaddressed.add(cause))?;
+        let Some(lb) = self.destinations.get(packet.to(bytes)) else {
+            self.counters.unaddressed.add(DropCause::BadIp);
+            return Err(DropCause::BadIp);
+        };
+        let header = packet.lb_header(bytes);
+        let sets = &self.lbs[lb.index()];
+        let at = sets.at_of(&header);
+        let Set { tables, places, .. } = &sets.sets[at];
+        let is_allowed = sets.allows(at, packet.from(bytes));
+        let forwarded = rewrite::forward(tables, is_allowed, packet, header, bytes);
+        let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
+        let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
+        // The source address of a dropped packet can still be read, because a dropped packet is not changed.
+        self.count(at, lb, || packet.from(bytes), &header, bytes.len(), sent);
+        forwarded
+    }
+
+    #[inline]
+    fn count(
+        &mut self,
+        at: usize,
+        lb: LbId,
+        from: impl FnOnce() -> IpAddr,
+        header: &Result<LbHeader, DropCause>,
+        bytes: usize,
+        sent: Result<(u32, usize), DropCause>,
+    ) {
+        self.counters.count(lb, header, bytes, sent);
+        if let Ok(header) = header {
+            let of = &mut self.lbs[lb.index()];
+            match sent {
+                Ok(_) => of.routed(at, header.tick),
+                Err(cause) => of.dropped(at, cause, from()),
+            }
+        }
+    }
+
+    /// Returns the counters of one load balancer.
+    pub fn counters(&self, lb: LbId) -> &LbCounters {
+        self.counters.lb(lb)
+    }
+
+    /// Checks which members are out of use. A member is out of use if the tables for ticks above the highest routed
+    /// tick do not have the member, and nothing was sent to the member for a minute. [`DataPlane::members`] omits
+    /// members that are out of use. A member that is out of use loses its counters as soon as the tables for lower
+    /// ticks do not have the member either. The caller should call this function every few seconds. The function does
+    /// nothing if it checked the same tables less than a second ago. If `now` is earlier than in a previous call, the
+    /// time of the previous call is used.
+    pub fn look_at_members(&mut self, now: Time) {
+        let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
+        let all = self.lbs.iter().flat_map(|of| &of.sets);
+        self.counters.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
+    }
+
+    /// Returns the numbers of packets and bytes that were sent to each member. The key of a member is its load balancer
+    /// and its member id. Members that [`DataPlane::look_at_members`] found to be out of use are omitted. Members keep
+    /// their counters when tables change.
+    pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
+        self.counters.members()
+    }
+
+    /// Returns the numbers of packets and bytes that were sent to the members that [`DataPlane::members`] omits. The
+    /// keys of the result are member ids. Members with the same id on different load balancers share one entry.
+    pub fn gone(&self) -> BTreeMap<u16, Traffic> {
+        self.counters.gone()
+    }
+
+    /// Returns the numbers of dropped packets that belong to no load balancer. Packets that belong to no load balancer
+    /// are counted as [`DropCause::NotIp`] or [`DropCause::BadIp`].
+    pub fn unaddressed(&self) -> &Drops {
+        &self.counters.unaddressed
+    }
+}

@@ -1,0 +1,369 @@
+//! The setup of a session in steps: first the connection, then the regions. The methods return at once, except that
+//! [`SessionSetup::reach`] and [`SessionSetup::wait`] block the thread.
+
+use std::{net::SocketAddr, time::Instant};
+
+use mrsp::{
+    CallPlan, HostSession,
+    host::{HostConfig, SetupError},
+    layout::{Layout, LayoutChoice, Placed},
+};
+use verbs::{DeviceAttr, RejectReason, Unreachable};
+
+use crate::{
+    Buffer, Device, Error, Param, Session, SessionConfig,
+    arrange::arrange,
+    connection::{Extra, HostConnection, SessionEvent},
+    overdue::CallTimes,
+    regions::HostRegions,
+};
+
+/// The step that the setup of a session has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SetupStage {
+    /// No connection was requested yet.
+    Idle,
+    /// The host has requested a connection, and the accelerator has not accepted the connection yet.
+    Connecting,
+    /// The connection is set up, and no regions were requested yet.
+    Connected,
+    /// The host has requested regions, and the accelerator has not answered yet.
+    Agreeing,
+    /// The accelerator has granted the regions, so that the session is ready for calls.
+    Agreed,
+}
+
+/// The regions that host and accelerator agree on, with their layout.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) machine: HostSession,
+    pub(crate) regions: HostRegions,
+    pub(crate) plan: CallPlan,
+    /// The locations of the parameters in shared regions, or `None` if each parameter has a region of its own.
+    placed: Option<Placed>,
+    internals: Vec<u64>,
+}
+
+impl Terms {
+    pub(crate) fn layout(&self) -> Layout {
+        self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
+    }
+
+    /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout. `slots` is
+    /// the maximum number of entries that the accelerator supports in a layout block, and each parameter
+    /// needs one entry.
+    fn fit(&mut self, slots: u8, connection: &HostConnection, config: &HostConfig) -> Result<(), Error> {
+        let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
+            return Ok(());
+        };
+        let (peer, layout, params) = (connection.peer, placed.layout, placed.places.len());
+        tracing::warn!(%peer, %layout, params, slots, "the accelerator does not take the layout; using symmetric");
+        self.regions.make_symmetric(&connection.pd)?;
+        self.machine = HostSession::new(config, &self.regions.announced(), &self.internals)?;
+        Ok(())
+    }
+}
+
+/// The setup of a session.
+///
+/// | call | from | to |
+/// |---|---|---|
+/// | [`connect`](Self::connect) | Idle | Connecting |
+/// | [`step`](Self::step) | Connecting | Connected |
+/// | [`agree`](Self::agree), after [`prepare`](Self::prepare) | Connected | Agreeing |
+/// | [`step`](Self::step) | Agreeing | Agreed |
+/// | [`into_session`](Self::into_session) | Agreed | |
+///
+/// An error ends the setup.
+#[derive(Debug)]
+pub struct SessionSetup {
+    stage: SetupStage,
+    /// The number of new queue pairs that may still be tried after the accelerator rejects the current one.
+    spare: usize,
+    room: Room,
+    config: SessionConfig,
+    limits: CallTimes,
+    // This field is before `terms`, so that the queue pair is destroyed before the regions.
+    connection: HostConnection,
+    terms: Option<Terms>,
+    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
+    device: Device,
+}
+
+/// The sizes for which the queue pair was made: the number of WRITEs, and the number of scatter-gather elements in each
+/// WRITE.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    regions: usize,
+    /// The number of WRITEs of a call in addition to one WRITE for each region.
+    further: u64,
+    /// The maximum number of elements in the scatter-gather list of a WRITE.
+    elements: u32,
+}
+
+impl Room {
+    fn of(params: &[Param<'_>], config: &SessionConfig, attr: &DeviceAttr) -> Self {
+        let longest = attr.max_msg;
+        let shared = params.iter().filter(|param| !param.is_internal());
+        let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
+        let may_gather =
+            !matches!(config.layout, LayoutChoice::Fixed(Layout::Symmetric | Layout::Asymmetric));
+        // A WRITE needs one scatter-gather element for each parameter, and can need another element for each gap
+        // between two parameters.
+        let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
+        Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
+    }
+}
+
+/// The number of queue pairs that are tried. A new queue pair is tried if the accelerator rejects a QPN because the
+/// accelerator still remembers an earlier connection with this QPN.
+const QUEUE_PAIRS: usize = 4;
+
+impl SessionSetup {
+    /// Makes the objects that a session with the parameters `params` needs, except the connection and the regions. The
+    /// method reads only the size of each parameter, and whether the parameter is internal.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
+    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is the time limit of calls, but is not a valid time.
+    pub fn new(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        Self::with_extra(device, peer, params, config, Extra::NONE)
+    }
+
+    /// Makes the same objects as [`new`](Self::new), but with room for the additional work requests in `extra`.
+    pub(crate) fn with_extra(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+        extra: Extra,
+    ) -> Result<Self, Error> {
+        let limits = config.limits()?;
+        let room = Room::of(params, config, device.context().attr());
+        let further = u32::try_from(room.further).unwrap_or(u32::MAX);
+        let connection = HostConnection::new(
+            device,
+            peer,
+            room.regions,
+            further,
+            room.elements,
+            extra,
+            config.probe_interval,
+        )?;
+        Ok(Self {
+            stage: SetupStage::Idle,
+            terms: None,
+            spare: QUEUE_PAIRS - 1,
+            room,
+            config: config.clone(),
+            limits,
+            connection,
+            device: device.clone(),
+        })
+    }
+
+    /// Returns the step that the session setup has reached, without handling new completions or CM events.
+    pub fn stage(&self) -> SetupStage {
+        self.stage
+    }
+
+    /// Returns the address of the accelerator.
+    pub fn peer(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    /// Requests a connection from the accelerator if the stage is Idle; in any other stage, the method does nothing.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Device`] if the device fails.
+    pub fn connect(&mut self) -> Result<(), Error> {
+        if self.stage == SetupStage::Idle {
+            self.request_connection()?;
+            self.stage = SetupStage::Connecting;
+        }
+        Ok(())
+    }
+
+    fn request_connection(&mut self) -> Result<(), Error> {
+        self.connection.post_receive()?;
+        self.connection.connect(&self.config.connection(self.config.setup_timeout))
+    }
+
+    /// Registers the regions of `params`. The program must call this method before [`agree`](Self::agree), and again if
+    /// `params` have changed. `buffers` has the memory of the parameters, as for [`Session::connect_with`]; if
+    /// `buffers` is `None`, the memory is allocated.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Setup`] if `params` are not valid for a session, or if `params` need more regions or more
+    /// WRITEs than the parameters that were given to [`new`](Self::new). Fails with [`Error::OutOfBounds`] if the
+    /// initial content of a parameter is longer than the parameter. Fails with [`Error::Buffers`] if the number of
+    /// buffers is wrong, and with [`Error::Buffer`] if the length of a buffer is wrong. Fails with
+    /// [`Error::Environment`] if the layout is chosen by the rule in `NAA_LAYOUT_RULE` and this rule is not valid.
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
+    pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
+        let attr = self.device.context().attr();
+        let room = Room::of(params, &self.config, attr);
+        if room.regions > self.room.regions || room.further > self.room.further {
+            let limit = u8::try_from(self.room.regions).unwrap_or(u8::MAX);
+            return Err(SetupError::TooManyRegions { asked: room.regions, limit }.into());
+        }
+        let shared: Vec<_> = params.iter().filter(|param| !param.is_internal()).collect();
+        let buffers = buffers.map(|buffers| fitting(buffers, &shared)).transpose()?;
+        let (pd, placed) = (&self.connection.pd, arrange(&self.config, self.device.provider(), &shared)?);
+        let internals: Vec<_> =
+            params.iter().filter(|param| param.is_internal()).map(|param| param.len as u64).collect();
+        let config = self.config.host();
+        let (regions, machine) = match &placed {
+            Some(placed) => {
+                let regions = HostRegions::arranged(pd, &shared, buffers, placed)?;
+                let machine = HostSession::arranged(&config, &regions.announced(), &internals, placed)?;
+                (regions, machine)
+            }
+            None => {
+                let regions = HostRegions::symmetric(pd, &shared, buffers)?;
+                let mut machine = HostSession::new(&config, &regions.announced(), &internals)?;
+                let internal = params.iter().filter(|param| param.is_internal());
+                let wire_order = shared.iter().copied().chain(internal);
+                if let Some(addresses) = wire_order.map(|param| param.address).collect::<Option<Vec<_>>>() {
+                    machine.place(&addresses)?;
+                }
+                (regions, machine)
+            }
+        };
+        let plan = CallPlan::with_capacity(shared.len())
+            .with_longest_write(attr.max_msg)
+            .with_most_pieces(self.room.elements);
+        self.terms = Some(Terms { machine, regions, plan, placed, internals });
+        Ok(())
+    }
+
+    /// Sends the accelerator a request for the regions that were prepared. If the accelerator does not support the
+    /// chosen layout, one region for each parameter is requested. Returns true if the request was sent, that is, if the
+    /// stage was Connected and regions were prepared.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Device`] if the device fails, and with [`Error::PeerGone`] if the connection has ended.
+    /// Fails with [`Error::Setup`] if each parameter needs a region of its own and the session would have more regions
+    /// than are allowed.
+    pub fn agree(&mut self) -> Result<bool, Error> {
+        let (SetupStage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
+        terms.fit(self.connection.abilities.slots, &self.connection, &self.config.host())?;
+        let request = terms.machine.start()?;
+        self.connection.send(&request)?;
+        self.stage = SetupStage::Agreeing;
+        Ok(true)
+    }
+
+    /// Handles completions and CM events that have arrived, without waiting.
+    ///
+    /// # Errors
+    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, with
+    /// [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator refuses the regions or
+    /// breaks the protocol, and with [`Error::Device`] if the device fails.
+    pub fn step(&mut self) -> Result<SetupStage, Error> {
+        while matches!(self.stage, SetupStage::Connecting | SetupStage::Agreeing) {
+            match self.connection.next() {
+                Ok(Some(event)) => self.handle(event)?,
+                Ok(None) => break,
+                Err(Error::ConnectionRefused { reason: RejectReason::STALE_CONNECTION, .. })
+                    if self.stage == SetupStage::Connecting && self.spare > 0 =>
+                {
+                    self.spare -= 1;
+                    self.connection.renew()?;
+                    self.request_connection()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.stage)
+    }
+
+    fn handle(&mut self, event: SessionEvent) -> Result<(), Error> {
+        let peer = self.connection.peer;
+        let wrong = |source| Error::Peer { peer, source };
+        match (event, &mut self.terms) {
+            (SessionEvent::Established, _) if self.stage == SetupStage::Connecting => {
+                self.stage = SetupStage::Connected;
+            }
+            (SessionEvent::Message { len }, Some(terms)) if self.stage == SetupStage::Agreeing => {
+                terms.machine.handle_message(&self.connection.message(len)).map_err(wrong)?;
+                // The receive that is posted here will be used by the response to the first call.
+                self.connection.post_receive()?;
+                self.stage = SetupStage::Agreed;
+            }
+            // A message that arrives in any other stage than Agreeing breaks the protocol, so `handle_message` returns
+            // an error.
+            (SessionEvent::Message { len }, Some(terms)) => {
+                terms.machine.handle_message(&self.connection.message(len)).map_err(wrong)?;
+            }
+            (SessionEvent::Response { immediate, bytes }, Some(terms)) => {
+                terms.machine.handle_response(immediate, bytes).map_err(wrong)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until a completion or a CM event has arrived that [`step`](Self::step) can handle, but not longer than
+    /// until the time `until`.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Device`] if the device fails.
+    pub fn wait(&self, until: Instant) -> Result<(), Error> {
+        self.connection.wait(self.config.wait, Some(until)).map(drop)
+    }
+
+    /// Calls [`step`](Self::step) repeatedly and waits between the calls, until `stage` is reached or `deadline`
+    /// passes.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes, and with the same errors
+    /// as [`step`](Self::step).
+    pub fn reach(&mut self, stage: SetupStage, deadline: Instant) -> Result<(), Error> {
+        while self.step()? < stage {
+            if Instant::now() >= deadline {
+                return Err(self.late());
+            }
+            self.wait(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the error for a session setup that was not finished in time.
+    pub fn late(&self) -> Error {
+        match self.stage {
+            SetupStage::Agreeing | SetupStage::Agreed => {
+                Error::SetupTimedOut { peer: self.connection.peer, limit: self.config.setup_timeout }
+            }
+            _ => self.connection.unreachable(Unreachable::NoAnswer),
+        }
+    }
+
+    /// Returns the session if the stage is Agreed, else `None`.
+    pub fn into_session(self) -> Option<Session> {
+        let Self {
+            stage: SetupStage::Agreed, terms: Some(terms), connection, config, limits, device, ..
+        } = self
+        else {
+            return None;
+        };
+        Some(Session::of(terms, connection, (&config, limits), device))
+    }
+}
+
+/// Returns `buffers` if `buffers` and `params` agree in number and in sizes, else an error.
+fn fitting(buffers: Vec<Buffer>, params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
+    if buffers.len() != params.len() {
+        return Err(Error::Buffers { buffers: buffers.len(), params: params.len() });
+    }
+    let mut both = buffers.iter().zip(params).enumerate();
+    match both.find(|(_, (buffer, param))| buffer.len() != param.len) {
+        Some((index, (buffer, param))) => Err(Error::Buffer { index, len: buffer.len(), size: param.len }),
+        None => Ok(buffers),
+    }
+}

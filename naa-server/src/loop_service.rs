@@ -1,0 +1,144 @@
+//! Loop services: code that runs in the server loop beside calls, and writes to hosts that subscribed.
+//!
+//! ```text
+//! call of its function  ─► subscribe(): is it accepted? ─► the response is posted ─► begin(StreamingSession)
+//! each turn of the loop ─► turn() ─► StreamingSession::post()
+//! acknowledgement       ─► completed()
+//! end of the session    ─► ended(): drop the StreamingSession
+//! ```
+//!
+//! A host that subscribed makes no more calls. The loop service writes to the host until the session ends, and the host
+//! may write to the inputs of its session.
+
+use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
+
+use mrsp::RegionRequest;
+use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
+
+use crate::call::{Call, CallFailure};
+
+/// The number of a session whose stream a loop service has. The server never gives the same number to two sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub(crate) u64);
+
+/// One region of a stream.
+#[derive(Clone, Debug)]
+pub struct StreamRegion {
+    /// The server's memory of this region. If the region is an input, the host may write this memory at any time. If
+    /// the region is an output, only the loop service writes this memory.
+    pub memory: Memory,
+    pub(crate) lkey: u32,
+    /// The host's address and RKey of this region.
+    pub remote: RemoteAddr,
+}
+
+impl StreamRegion {
+    /// Returns a scatter-gather element of `length` bytes that starts at `offset` in the server's memory of this
+    /// region.
+    ///
+    /// # Panics
+    /// Panics if the bytes are not inside the region.
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        let len = self.memory.len() as u64;
+        assert!(offset <= len && u64::from(length) <= len - offset, "inside the region");
+        Sge { addr: self.memory.addr() + offset, length, lkey: self.lkey }
+    }
+
+    /// Returns the host's address and RKey for the byte at `offset` in this region.
+    ///
+    /// # Panics
+    /// Panics if `offset` is greater than the length of the region.
+    pub fn remote(&self, offset: u64) -> RemoteAddr {
+        assert!(offset <= self.memory.len() as u64, "inside the region");
+        RemoteAddr { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
+    }
+}
+
+/// The connection to a host that subscribed. Drop the stream when [`LoopService::ended`] is called, because the memory
+/// of the stream is freed only when the stream is dropped.
+#[derive(Debug)]
+pub struct StreamingSession {
+    /// The number of the stream, which is also the number of its session.
+    pub id: StreamId,
+    /// The address of the host.
+    pub peer: SocketAddr,
+    /// The regions in the order in which the host described its parameters.
+    pub regions: Vec<StreamRegion>,
+    /// The maximum number of work requests that may be unfinished at a time, signaled or not.
+    pub most_sends: u32,
+    /// The protection domain of the session's queue pair. Memory from which the loop service writes is registered with
+    /// this protection domain.
+    pub pd: Pd,
+    pub(crate) qp: Arc<Qp>,
+}
+
+impl StreamingSession {
+    /// Returns the number (`wr_id`) that each work request of the stream must have. [`LoopService::completed`] is
+    /// called only for completions of work requests with the stream's number.
+    pub fn number(&self) -> u64 {
+        crate::session::stream_number(self.id.0)
+    }
+
+    /// Posts all of `wrs`.
+    ///
+    /// # Errors
+    /// Fails with the index of the first work request that was not posted, and with the device's error. If this method
+    /// fails, the work requests of `wrs` before the returned index were posted.
+    pub fn post(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        self.qp.post_send(wrs)
+    }
+}
+
+/// A host that requests a subscription.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscribingHost<'a> {
+    /// The address of the host.
+    pub peer: SocketAddr,
+    /// The parameters as the host described them. Each parameter has a region of its own.
+    pub params: &'a [RegionRequest],
+}
+
+/// Code that runs in the server loop. No method may block, and [`turn`](Self::turn) may take some hundred microseconds
+/// at most, because calls wait meanwhile.
+pub trait LoopService: Send + fmt::Debug {
+    /// Decides if a host may subscribe. The server loop calls this method when a host calls a function whose handler is
+    /// a [subscription](crate::function::Handler::Subscription). After success, [`begin`](Self::begin) is called unless
+    /// the session ends first.
+    ///
+    /// # Errors
+    /// Fails with the failure that the host gets as the response. After a failure, the session of the host continues
+    /// without a stream.
+    fn subscribe(&mut self, host: &SubscribingHost<'_>, call: &mut Call<'_>) -> Result<(), CallFailure>;
+
+    /// Starts to write to a host whose subscription was accepted. The response to the host's subscription is already
+    /// posted, so the work requests of the stream follow this response.
+    fn begin(&mut self, stream: StreamingSession, now: Instant);
+
+    /// Notifies the loop service that the oldest signaled and unfinished work request of a stream has completed.
+    fn completed(&mut self, stream: StreamId, now: Instant);
+
+    /// Notifies the loop service that a session ends. If the loop service still has the stream of this session, the
+    /// loop service must drop the stream, and must post no more work requests to the stream.
+    fn ended(&mut self, stream: StreamId, now: Instant);
+
+    /// Does the work that is due. Returns true if work was done. For a short time after `turn` returned true, the
+    /// server loop polls instead of waiting, and calls `turn` again soon.
+    fn turn(&mut self, now: Instant) -> bool;
+
+    /// Notifies the loop service that the server shuts down, so that the loop service takes no new data for hosts.
+    /// Returns true when no data is in transit to hosts. The server loop calls `finish` repeatedly until the result is
+    /// true or the shutdown times out.
+    fn finish(&mut self) -> bool;
+
+    /// Returns the next stream that is to be closed because its host broke the rules, and the reason.
+    fn poll_closing(&mut self) -> Option<(StreamId, String)>;
+
+    /// Returns the time at which the loop service has work even if nothing arrives.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Returns a file descriptor that is readable when the loop service has work.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Notifies the loop service that the server loop has waited and continues.
+    fn woken(&mut self);
+}

@@ -1,0 +1,123 @@
+//! The progress owner of a device, kept in one atomic word.
+//!
+//! | from | on | to |
+//! |---|---|---|
+//! | None | a caller begins to wait | Caller |
+//! | None | no thread was the progress owner for a while | Thread |
+//! | Thread | a caller begins to wait (and wakes the thread, which leaves) | Caller |
+//! | Thread | device closes | None |
+//! | Caller | its wait ends and another caller waits | Caller (the other caller; the word does not change) |
+//! | Caller | its wait ends | None |
+//!
+//! [`ProgressOwnerWord`] stores the role, which says which thread is the progress owner. The progress owner sleeps on
+//! the socket and makes the next turn. The role protects no data, because the engine's lock protects the device's
+//! state. A thread holds the engine's lock for at most one turn, and never while it sleeps. The role changes only with
+//! the engine's lock held, except that the progress thread changes the role from `None` to `Thread` without the lock.
+
+use std::sync::atomic::Ordering;
+
+use crate::{
+    sync::{AtomicBool, AtomicU32},
+    waiters::Waiters,
+};
+
+/// Says which thread is the progress owner: the progress thread, a caller that waits, or no thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressOwner {
+    None,
+    Thread,
+    Caller,
+}
+
+/// The role that a [`ProgressOwnerWord`] stores, and a number that changes with every change of this role.
+pub(crate) type OwnerSnapshot = (ProgressOwner, u32);
+
+#[derive(Debug)]
+pub(crate) struct ProgressOwnerWord {
+    /// The low two bits hold the [`ProgressOwner`]; the other bits count the changes of the role.
+    word: AtomicU32,
+    /// True while the progress thread is in `EmbeddedDevice::watch`, where it may sleep for a second. If `deep` is true
+    /// when a caller's wait ends and no other caller waits, the caller must wake the progress thread.
+    deep: AtomicBool,
+}
+
+impl ProgressOwnerWord {
+    pub(crate) fn new() -> Self {
+        Self { word: AtomicU32::new(0), deep: AtomicBool::new(false) }
+    }
+
+    fn decode(word: u32) -> ProgressOwner {
+        match word & 3 {
+            0 => ProgressOwner::None,
+            1 => ProgressOwner::Thread,
+            _ => ProgressOwner::Caller,
+        }
+    }
+
+    pub(crate) fn get(&self) -> OwnerSnapshot {
+        let word = self.word.load(Ordering::Acquire);
+        (Self::decode(word), word >> 2)
+    }
+
+    /// Changes the role to `to` if `from` accepts the present role. Returns the role before the change. If `from` does
+    /// not accept the present role, returns the present role as an error.
+    fn update(
+        &self,
+        from: impl Fn(ProgressOwner) -> bool,
+        to: ProgressOwner,
+    ) -> Result<ProgressOwner, ProgressOwner> {
+        let bits = match to {
+            ProgressOwner::None => 0,
+            ProgressOwner::Thread => 1,
+            ProgressOwner::Caller => 2,
+        };
+        let step = |word: u32| from(Self::decode(word)).then(|| (word & !3).wrapping_add(4) | bits);
+        let result = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+        result.map(Self::decode).map_err(Self::decode)
+    }
+
+    /// Changes the role from `from` to `to`; returns false if the role has changed meanwhile.
+    pub(crate) fn change(&self, from: ProgressOwner, to: ProgressOwner) -> bool {
+        self.update(|role| role == from, to).is_ok()
+    }
+
+    /// Makes a caller the progress owner when this caller begins to wait. Returns the role before the change, or `None`
+    /// if another caller is the progress owner.
+    pub(crate) fn take(&self) -> Option<ProgressOwner> {
+        self.update(|role| role != ProgressOwner::Caller, ProgressOwner::Caller).ok()
+    }
+
+    /// Makes another waiting thread the progress owner when the wait of a caller that is the progress owner ends. If no
+    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread is in the long
+    /// sleep of `EmbeddedDevice::watch`, and must be woken now.
+    pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
+        if waiters.hand_over() {
+            return false;
+        }
+        self.change(ProgressOwner::Caller, ProgressOwner::None);
+        // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because exchanges of
+        // one atomic variable have a total order. If the exchange in `fall_asleep` happens before the exchange here,
+        // the caller finds `deep` set here and wakes the progress thread. If the exchange here happens before the
+        // exchange in `fall_asleep`, the progress thread sees in `fall_asleep` that the role has changed, and does not
+        // sleep.
+        self.deep.swap(false, Ordering::AcqRel)
+    }
+
+    /// Returns true if the progress thread may begin the long sleep of `EmbeddedDevice::watch`. The progress thread may
+    /// sleep only if the role and its change count are still as in `seen`.
+    pub(crate) fn fall_asleep(&self, seen: OwnerSnapshot) -> bool {
+        self.deep.swap(true, Ordering::AcqRel);
+        let unchanged = self.get() == seen;
+        if !unchanged {
+            self.awake();
+        }
+        unchanged
+    }
+
+    pub(crate) fn awake(&self) {
+        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If the exchange reads
+        // a value that a caller wrote in `pass_on`, the progress thread also sees the role that this caller set before
+        // it wrote `deep`.
+        self.deep.swap(false, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,92 @@
+//! The methods that connect a queue pair or move a queue pair to the error state.
+
+use std::{net::SocketAddr, time::Duration};
+
+use verbs::{Error, QpNum};
+
+use super::Endpoint;
+use crate::{
+    psn::Psn,
+    qp::{Peer, QpConnectionParam, Retry},
+};
+
+/// The parameters on which both ends of a connection have agreed, by the CM or by other means (`ibv_modify_qp` to RTR
+/// and RTS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpAttr {
+    /// The address to which packets are sent: the peer's address and UDP port.
+    pub peer: SocketAddr,
+    /// The number of the peer's queue pair.
+    pub remote_qpn: u32,
+    /// The bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
+    pub path_mtu: u32,
+    /// The first PSN that this end sends.
+    pub send_psn: u32,
+    /// The first PSN that the peer sends.
+    pub recv_psn: u32,
+    /// The number of retries after a time-out or sequence error, 0-7.
+    pub retry_count: u8,
+    /// The number of RNR retries, 0-6, or 7 for retries without limit.
+    pub rnr_retry_count: u8,
+    /// The code of the local ACK timeout, 0-31. A code n stands for 4.096 us * 2^n, and the code 0 for no timeout.
+    pub ack_timeout: u8,
+    /// The maximum number of READs that the peer may have outstanding at this end. The device limits
+    /// `responder_resources` to `Config::max_responder_resources`.
+    pub responder_resources: u8,
+    /// The maximum number of READs that this end may have outstanding at the peer.
+    pub initiator_depth: u8,
+    /// True if the peer runs this stack.
+    pub embedded_peer: bool,
+}
+
+impl Endpoint {
+    /// Connects a queue pair with the parameters `attr`, and sends no CM message.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair was
+    /// connected before, and with [`Error::Invalid`] if the path MTU is invalid or larger than the device's.
+    pub fn connect_qp(&mut self, qp: QpNum, attr: &QpAttr) -> Result<(), Error> {
+        if !matches!(attr.path_mtu, 256 | 512 | 1024 | 2048 | 4096) || attr.path_mtu > self.max_path_mtu {
+            return Err(Error::Invalid("the path MTU is none of 256 to 4096, or beyond the link's"));
+        }
+        let param = QpConnectionParam {
+            peer: Peer {
+                addr: attr.peer,
+                qpn: attr.remote_qpn,
+                mtu: attr.path_mtu,
+                embedded: attr.embedded_peer,
+            },
+            send_psn: Psn::new(attr.send_psn),
+            recv_psn: Psn::new(attr.recv_psn),
+            retry: Retry {
+                count: attr.retry_count.min(7),
+                rnr: attr.rnr_retry_count.min(7),
+                ack_timeout: ack_timeout(attr.ack_timeout),
+            },
+            responder_resources: attr.responder_resources,
+            initiator_depth: attr.initiator_depth,
+        };
+        let id = qp.0.into();
+        let found = self.qps.get_mut(&qp.0).ok_or(Error::NotFound { what: "queue pair", id })?;
+        if !found.connect(&param, &self.shared.config) {
+            return Err(Error::QpState("already connected"));
+        }
+        Ok(())
+    }
+
+    /// Moves a queue pair to the error state; its work requests complete as flushed.
+    pub fn fail_qp(&mut self, qp: QpNum) {
+        if let Some(found) = self.qps.get_mut(&qp.0) {
+            found.fail(None, &mut self.shared);
+        }
+    }
+}
+
+/// Converts the code of the local ACK timeout to a duration. The code 0 gives the duration 0, which stands for no
+/// timeout.
+fn ack_timeout(code: u8) -> Duration {
+    match code & 0x1f {
+        0 => Duration::ZERO,
+        n => Duration::from_nanos(4096 << n),
+    }
+}

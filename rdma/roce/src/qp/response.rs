@@ -1,0 +1,221 @@
+//! The responses that a responder still has to send: acknowledgements and READ responses. Responses are sent in the
+//! order of their requests, because an acknowledgement between the responses of one READ is a fatal error for the
+//! requester.
+
+use std::collections::VecDeque;
+
+use super::{DeviceTables, Peer};
+use crate::{
+    memory::Piece,
+    mr_table::{MrRef, Want},
+    opcode,
+    psn::Psn,
+    transmit::Transmit,
+    wire::{Aeth, Bth, NakCode, Syndrome, pad_of},
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PendingResponse {
+    Ack {
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+    },
+    /// The next response packet to be sent is number `packet` of `packets`, counted from 0. `source` is `None` for a
+    /// READ of no bytes. If `repeated` is true, the response does not count towards the limit of outstanding READs,
+    /// because the network may duplicate a READ request without a fault of the peer.
+    Read {
+        psn: Psn,
+        packet: u32,
+        packets: u32,
+        source: Option<(MrRef, u64)>,
+        len: u32,
+        msn: u32,
+        repeated: bool,
+    },
+}
+
+impl PendingResponse {
+    pub(super) fn with_msn(mut self, new: u32) -> Self {
+        match &mut self {
+            Self::Ack { msn, .. } | Self::Read { msn, .. } => *msn = new,
+        }
+        self
+    }
+
+    fn takes_resource(&self) -> bool {
+        matches!(self, Self::Read { repeated: false, .. })
+    }
+
+    /// Returns the last PSN that an ACK acknowledges; `None` if the response is a NAK, RNR NAK or READ response.
+    fn acknowledged(&self) -> Option<Psn> {
+        match self {
+            Self::Ack { psn, syndrome: Syndrome::Ack(_), .. } => Some(*psn),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PendingResponses {
+    queue: VecDeque<PendingResponse>,
+    reads: usize,
+}
+
+impl PendingResponses {
+    /// The maximum number of responses that may wait. The limit is higher than the number of responses that a requester
+    /// can cause in one window. When the queue is full, a further response is dropped, and the requester repeats its
+    /// request.
+    const MAX: usize = 256;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns true if each response in the queue is an ACK. The result is also true if the queue is empty.
+    pub(super) fn are_acks(&self) -> bool {
+        self.queue.iter().all(|response| response.acknowledged().is_some())
+    }
+
+    /// Returns the number of outstanding READs, without repeated READs.
+    pub(super) fn reads(&self) -> usize {
+        self.reads
+    }
+
+    pub(super) fn push(&mut self, response: PendingResponse) {
+        // An ACK also acknowledges all earlier PSNs, so a new ACK replaces an ACK that is the last response in the
+        // queue.
+        if let Some(back) = self.queue.back_mut()
+            && let (Some(new), Some(old)) = (response.acknowledged(), back.acknowledged())
+        {
+            if new.since(old) >= 0 {
+                *back = response;
+            }
+            return;
+        }
+        if self.queue.len() >= Self::MAX {
+            return;
+        }
+        self.reads += usize::from(response.takes_resource());
+        self.queue.push_back(response);
+    }
+
+    /// Returns the response that was pushed last; `None` if the queue is empty, or if this response was returned
+    /// before. If the returned response is an ACK, NAK or RNR NAK, it is removed from the queue. The response to a READ
+    /// stays in the queue until [`PendingResponses::finish_oldest`] removes it.
+    pub(super) fn take_newest(&mut self) -> Option<PendingResponse> {
+        match self.queue.back_mut()? {
+            PendingResponse::Ack { .. } => self.queue.pop_back(),
+            response => {
+                let newest = *response;
+                let PendingResponse::Read { packet: packet @ 0, .. } = response else { return None };
+                *packet = 1;
+                Some(newest)
+            }
+        }
+    }
+
+    /// Withdraws the ACK of packet `psn` if this ACK is the newest response in the queue.
+    pub(super) fn withdraw_ack(&mut self, psn: Psn) {
+        if self.queue.back().and_then(PendingResponse::acknowledged) == Some(psn) {
+            self.queue.pop_back();
+        }
+    }
+
+    /// Removes the oldest response, which has been sent. Returns true if the removed response counted towards the limit
+    /// of outstanding READs.
+    pub(super) fn finish_oldest(&mut self) -> bool {
+        let took = self.queue.pop_front().is_some_and(|response| response.takes_resource());
+        self.reads -= usize::from(took);
+        took
+    }
+
+    /// Removes all READ responses whose PSNs overlap `from..end`, and adds the response to a repeated READ with the
+    /// PSNs `from..end`.
+    pub(super) fn restart_read(&mut self, from: Psn, end: Psn, response: PendingResponse) {
+        self.queue.retain(|queued| match queued {
+            PendingResponse::Read { psn, packets, .. } => {
+                psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0
+            }
+            PendingResponse::Ack { .. } => true,
+        });
+        self.reads = self.queue.iter().filter(|r| r.takes_resource()).count();
+        self.push(response);
+    }
+
+    /// Builds the next packet of the oldest response. Returns `Ok(false)` if no response waits. Returns `Err` if the
+    /// region of a READ was deregistered, or its access rights revoked, before all responses were sent.
+    pub(super) fn next_packet(
+        &mut self,
+        peer: &Peer,
+        shared: &mut DeviceTables,
+        out: &mut Transmit,
+    ) -> Result<bool, ()> {
+        let Some(front) = self.queue.front_mut() else { return Ok(false) };
+        out.begin(peer.addr);
+        let finished = match front {
+            PendingResponse::Ack { psn, syndrome, msn } => {
+                header(
+                    out,
+                    peer,
+                    opcode::ACKNOWLEDGE,
+                    *psn,
+                    0,
+                    Some(Aeth { syndrome: *syndrome, msn: *msn }),
+                );
+                true
+            }
+            PendingResponse::Read { psn, packet, packets, source, len, msn, .. } => {
+                let Some(piece) = response_piece(*packet, *source, *len, peer.mtu, shared) else {
+                    let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
+                    *front = PendingResponse::Ack { psn: psn.plus(*packet), syndrome, msn: *msn };
+                    self.queue.truncate(1);
+                    self.reads = 0;
+                    return Err(());
+                };
+                let (first, last) = (*packet == 0, *packet + 1 == *packets);
+                let op = match (first, last) {
+                    (true, true) => opcode::READ_RESPONSE_ONLY,
+                    (true, false) => opcode::READ_RESPONSE_FIRST,
+                    (false, false) => opcode::READ_RESPONSE_MIDDLE,
+                    (false, true) => opcode::READ_RESPONSE_LAST,
+                };
+                let aeth = (first || last).then_some(Aeth { syndrome: Syndrome::ACK, msn: *msn });
+                header(out, peer, op, psn.plus(*packet), pad_of(piece.len as usize), aeth);
+                if piece.len > 0 {
+                    out.pieces.push(piece);
+                    out.copy_first = true;
+                }
+                *packet += 1;
+                last
+            }
+        };
+        if finished {
+            self.finish_oldest();
+        }
+        shared.counters.sent_pkts += 1;
+        Ok(true)
+    }
+}
+
+fn response_piece(
+    packet: u32,
+    source: Option<(MrRef, u64)>,
+    len: u32,
+    mtu: u32,
+    shared: &DeviceTables,
+) -> Option<Piece> {
+    let Some((mr, base)) = source else {
+        return Some(Piece { region: crate::memory::RegionId(0), offset: 0, len: 0 });
+    };
+    let region = shared.mrs.still(mr, Want::RemoteRead)?;
+    let start = packet * mtu;
+    Some(Piece { region, offset: base + u64::from(start), len: (len - start).min(mtu) })
+}
+
+fn header(out: &mut Transmit, peer: &Peer, opcode: u8, psn: Psn, pad: u8, aeth: Option<Aeth>) {
+    out.header.push(&Bth { opcode, psn, pad, ..peer.bth() }.encode());
+    if let Some(aeth) = aeth {
+        out.header.push(&aeth.encode());
+    }
+}
