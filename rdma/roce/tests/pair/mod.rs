@@ -29,8 +29,7 @@ pub(crate) const PSN_A: u32 = 100;
 /// The PSN of B's first request packet.
 pub(crate) const PSN_B: u32 = 5000;
 pub(crate) const PORT: u16 = 12_345;
-/// A test fails if one run of the pair makes this number of steps, or if an end sends this number of packets at one
-/// time.
+/// A test fails if one run of the pair makes this number of steps, or if an end sends this number of packets at once.
 const MANY: usize = 20_000;
 
 /// The two ends. In most tests, `A` is the requester and `B` is the responder.
