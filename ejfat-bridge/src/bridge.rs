@@ -36,20 +36,21 @@ use kept::Kept;
 use lengths::{LoggedLengths, TooLong};
 use report::level;
 
-/// The maximum number of batches that are received from one port before other ports and the RDMA device are served.
+/// The maximum number of calls of [`Intake::receive`] for one port before the bridge serves other ports and
+/// the RDMA device.
 const TURNS: usize = 4;
 /// The longest time that an incomplete event is kept after its time-out, because the bridge may still have to receive
 /// segments that arrived in time.
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The shortest interval (`SOON`) and the longest interval (`LATER`) after which the server loop wakes up to read
-/// credits while workers have unreleased events. The interval between two reads of credits is an eighth of the time
-/// that has passed since segments or credits last arrived, but at least `SOON` and at most `LATER`.
+/// The shortest (`SOON`) and the longest (`LATER`) time between two reads of credits while workers have
+/// unreleased events. The server loop wakes up for each read. Between these limits, the time is an eighth of
+/// the time that has passed since segments or credits last arrived.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The longest interval after which the server loop wakes up to read credits while workers have unreleased events and
-/// other events wait for room.
+/// The longest time between two reads of credits while workers have unreleased events and other events wait
+/// for room.
 const STARVED: Duration = Duration::from_millis(1);
 /// The time after which a remote worker counts as dead if the bridge waits for acknowledgements of WRITEs and receives
 /// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.
@@ -339,8 +340,9 @@ impl Bridge {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.transport {
-            // A segment is sent from its receive buffer only while enough buffers are free for the next batch, because
-            // the segment's receive buffer stays in use until the worker acknowledges the WRITE.
+            // A WRITE reads the segment from its receive buffer only if enough other buffers are free for the
+            // next `Ports::BATCH` super-packets. The receive buffer of the segment stays in use until the
+            // worker acknowledges the WRITE.
             RingTransport::Rdma(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }

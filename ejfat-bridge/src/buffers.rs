@@ -7,17 +7,19 @@ use std::io::{self, IoSliceMut};
 use ejfat_udp::Ports;
 use verbs::{Access, Memory, Mr, Pd};
 
-/// Receive buffers of [`Ports::BUFFER`] bytes.
+/// Receive buffers of [`Ports::BUFFER`] bytes. Each buffer takes one super-packet, which contains one or more
+/// segments. A batch is the super-packets that one call of [`Buffers::take`] receives.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: Memory,
     /// The numbers of the free buffers. The buffers in `taken` are not in `free`.
     free: Vec<u32>,
-    /// The number of users of each buffer. The users of a buffer are the WRITEs that read the buffer, and the last
-    /// batch while the bridge handles the batch's segments in the buffer.
+    /// The number of users of each buffer. Each WRITE that reads the buffer is a user. The bridge itself is a
+    /// user while it handles the segments in the buffer.
     users: Vec<u32>,
-    /// The numbers of the buffers that [`Buffers::take`] has taken from `free`. Until [`Buffers::done`] is called, the
-    /// buffers at the front of this list contain the last batch, and all other buffers in the list are empty.
+    /// The numbers of the buffers that [`Buffers::take`] has taken from `free`. The buffers at the front of
+    /// this list contain the last batch until [`Buffers::done`] is called. All other buffers in the list are
+    /// empty.
     taken: Vec<u32>,
 }
 
@@ -35,8 +37,8 @@ impl Buffers {
         pd.reg_mr(&self.memory, Access::default())
     }
 
-    /// Returns the number of buffers into which the next batch can be received. A buffer of the batch that is being
-    /// handled does not count as free.
+    /// Returns the number of buffers into which super-packets can be received. A buffer does not count as
+    /// free while a WRITE reads it or the bridge handles the segments in it.
     pub(crate) fn free(&self) -> usize {
         let in_hand = |&&buffer: &&u32| self.users[buffer as usize] > 0;
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
@@ -56,10 +58,10 @@ impl Buffers {
         let mut slices = arrayvec::ArrayVec::<_, { Ports::BATCH }>::new();
         for &buffer in &self.taken {
             let start = buffer as usize * Ports::BUFFER;
-            // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not overlap,
-            // because the numbers in `taken` are different from each other. No WRITE reads a buffer in `taken`, because
-            // `done` has removed the buffers of the last batch from `taken`. No other slice of the memory exists,
-            // because this method has `&mut self`.
+            // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not
+            // overlap, because the numbers in `taken` are different from each other. No WRITE reads a buffer
+            // in `taken`, because `done` has removed the buffers of the previous batch from `taken`. No other
+            // slice of the memory exists, because this method has `&mut self`.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
             slices.push(IoSliceMut::new(bytes));
@@ -69,13 +71,13 @@ impl Buffers {
         Ok(used)
     }
 
-    /// Returns the number of the buffer with the index `at` in the batch that the last call of [`Buffers::take`]
-    /// received.
+    /// Returns the number of the buffer that contains the super-packet with the index `at` in the last batch.
     pub(crate) fn received(&self, at: usize) -> u32 {
         self.taken[at]
     }
 
-    /// Returns all bytes of the buffer with the number `buffer`. Panics if neither a batch nor a WRITE uses the buffer.
+    /// Returns all bytes of the buffer with the number `buffer`. Panics if no WRITE reads the buffer and the
+    /// bridge does not handle segments in it.
     pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;
@@ -95,7 +97,8 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Ends one use of the buffer by a WRITE or by a batch. The buffer becomes free when its last use ends.
+    /// Removes one user of the buffer: a WRITE that has completed, or the bridge, which has handled the
+    /// segments in the buffer. The buffer becomes free when it has no user any more.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);
@@ -104,8 +107,8 @@ impl Buffers {
         }
     }
 
-    /// Ends the handling of the last batch, which used `used` buffers. Each of these buffers becomes free if no WRITE
-    /// reads the buffer.
+    /// Notes that the bridge has handled the last batch, which has `used` super-packets. Each buffer of this
+    /// batch becomes free, unless a WRITE reads the buffer.
     pub(crate) fn done(&mut self, used: usize) {
         for at in 0..used {
             let buffer = self.taken[at];

@@ -51,8 +51,9 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// Receives a batch of segments from a port. Returns the number of buffers that the batch uses. The caller must
-    /// call [`Buffers::done`] with the returned number after the batch is handled.
+    /// Receives super-packets of segments from a port. Returns the number of receive buffers that were
+    /// filled. After the caller has handled the segments in these buffers, it must call [`Buffers::done`]
+    /// with the returned number.
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);

@@ -15,13 +15,14 @@ use crate::buffers::Buffers;
 
 /// The maximum number of scatter-gather elements of a WRITE.
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
-/// The maximum number of queued entries that are posted by one call of [`StreamingSession::post`].
+/// The maximum number of queued WRITEs and announcements of events that one call of
+/// [`StreamingSession::post`] posts.
 const TOGETHER: usize = 16;
 /// The maximum number of bytes of a WRITE. An event of more than `LONGEST` bytes is written by several WRITEs, so that
 /// the acknowledgements of these WRITEs show that the worker is alive.
 const LONGEST: u32 = 1 << 20;
-/// If more than this number of entries are queued for a worker, the worker gets no new events until at most half as
-/// many entries are queued.
+/// If more than this number of WRITEs and announcements of events are queued for a worker, the worker gets no
+/// new events until at most half of this number are queued.
 const BEHIND: usize = 4096;
 
 /// A WRITE to one contiguous range of the worker's ring.
@@ -34,7 +35,8 @@ struct RingWrite {
     buffer: Option<u32>,
 }
 
-/// An entry of the queue for a worker: a WRITE, or the announcement of an event.
+/// A WRITE of event bytes, or the announcement of an event. Each worker has a queue of such WRITEs and
+/// announcements.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -51,7 +53,7 @@ enum Post {
 }
 
 impl Post {
-    /// Returns the number of work requests that this entry of the queue needs.
+    /// Returns the number of work requests that this WRITE or announcement needs.
     fn cost(&self) -> u32 {
         match self {
             Self::Write(_) | Self::Event { whole: false, .. } => 1,
@@ -60,7 +62,8 @@ impl Post {
     }
 }
 
-/// The kind of a posted entry, which decides what happens when the entry completes.
+/// The kind of a posted [`Post`], which decides what the bridge does when the WRITEs of this `Post` have
+/// completed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteKind {
     Bytes { buffer: Option<u32> },
@@ -74,7 +77,7 @@ pub(crate) struct RdmaRing {
     /// The maximum number of bytes of a WRITE to this worker.
     longest: u32,
     elements: usize,
-    /// The entries that were not posted yet, in the order in which they will be posted.
+    /// The WRITEs and announcements that are not posted yet, in the order in which they will be posted.
     waiting: VecDeque<Post>,
     posted: VecDeque<(WriteKind, u32)>,
     /// The time since which the bridge waits for the next acknowledgement of a WRITE. `progress` is set when a WRITE is
@@ -261,8 +264,8 @@ impl RdmaRing {
         wrs
     }
 
-    /// Removes and returns the oldest posted entry. The caller calls this function when the last WRITE of the oldest
-    /// posted entry has completed.
+    /// Removes the oldest posted [`Post`] and returns its kind. The caller calls this function when the last
+    /// WRITE of this `Post` has completed.
     pub(crate) fn completed(&mut self) -> Option<WriteKind> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;

@@ -7,10 +7,10 @@ use verbs::Memory;
 
 use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
-/// If a ring has more than this number of credit words, the bridge reads the credit words at most once in the time
-/// `REST`. If a ring has at most `MANY` credit words, the bridge reads the credit words after each change of the count
-/// in the first word of the credits. A worker changes the count in the first word of the credits after it has written
-/// credit words.
+/// The maximum number of credit words that the bridge reads as often as they change. The worker of a ring
+/// counts the credits that it has written, and the bridge reads the credit words when this count has changed.
+/// If a ring has more than `MANY` credit words, reading all of them takes long, so the bridge reads them at
+/// most once in the time `REST`.
 const MANY: usize = 4096;
 /// The least time between two reads of the credit words of a ring with more than `MANY` credit words. If `in_any_case`
 /// is true, [`Credits::look`] reads the credit words even if less than `REST` has passed since the last read.
@@ -41,9 +41,10 @@ impl Credits {
         }
     }
 
-    /// Reads and returns the credit words. Returns `None` if `in_any_case` is false and the count in the first word of
-    /// the credits has not changed since the last read. If `in_any_case` is false and the ring has more than `MANY`
-    /// credit words, the result is also `None` until the time `REST` has passed since the last read.
+    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` as long as
+    /// the worker's count of credits has not changed since the last read. If `in_any_case` is false and the
+    /// ring has more than `MANY` credit words, the function also returns `None` until the time `REST` has
+    /// passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

@@ -115,8 +115,8 @@ pub enum LocalError {
         /// The number of requested regions that are not internal.
         params: usize,
     },
-    /// A part in the list of parts does not lie inside its parameter, the list is too long, or the first output is
-    /// smaller than the status bytes of a failed call.
+    /// The caller of [`AcceleratorSession::respond`] gave a part that does not lie inside its parameter, more
+    /// parts than the session has parameters, or more status bytes than the first output can contain.
     #[error(transparent)]
     Part(#[from] PartError),
 }
@@ -276,9 +276,10 @@ impl AcceleratorSession {
     /// Plans the WRITEs of the call's response. The caller must post the receive for the next call before it posts the
     /// WRITEs of the response.
     ///
-    /// If the call succeeded, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not `None`, only
-    /// the part `parts[i]` of the output is sent. Internal regions have no entry in `parts`. Outputs without an entry
-    /// in `parts` are sent whole.
+    /// If the call succeeded, `result` is `Ok(parts)`. If parameter i is an output and `parts[i]` is not
+    /// `None`, only the part `parts[i]` of the output is sent. `parts` has no elements for internal regions.
+    /// If `parts` has fewer elements than the session has parameters, the outputs without an element are sent
+    /// whole.
     ///
     /// If the call failed, `result` is the return code that the host gets. The response to a failed call contains the
     /// first `status_bytes` bytes of the first output, which hold a status block or the header of a catalogue. If
@@ -380,8 +381,9 @@ fn plan_success(
     Ok(())
 }
 
-/// Plans the WRITEs of a failed call's response. The immediate is on a WRITE of no bytes after the status block,
-/// because the host's program could take the length of the WRITE with the immediate for the length of an output.
+/// Plans the WRITEs of a failed call's response. The status block is sent by one WRITE, and the immediate by
+/// another WRITE, which has no bytes. If the WRITE with the immediate contained the status block, the host's
+/// program could take the length of this WRITE for the length of an output.
 fn plan_failure(
     params: &[RegionRequest],
     code: ReturnCode,

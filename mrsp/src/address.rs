@@ -19,7 +19,7 @@ pub struct AddressPlan {
 }
 
 impl AddressPlan {
-    /// Creates a plan whose first region begins at the accelerator address `start`.
+    /// Creates an address plan. The first region that is placed gets the accelerator address `start`.
     pub fn new(start: NaaAddress) -> Self {
         Self { next: start.get() }
     }

@@ -8,10 +8,12 @@
 //!
 //! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! A message must have exactly as many entries as the count in its header says. The C library does not check the length
-//! of a message, but only the count in its header, so a message with too few entries makes the C library read beyond
-//! its buffer. The decoder accepts unknown flag bits and every value of address, RKey and size. The decoder accepts any
-//! bytes as padding, because the C library does not clear the padding of an ERR.
+//! An AAR has one entry for each requested region, and an A has one entry for each granted region that is not
+//! internal. A message must have exactly as many entries as the count in its header says. The C library does
+//! not check the length of a message, but only the count in its header, so a message with too few entries
+//! makes the C library read beyond its buffer. The decoder accepts unknown flag bits and every value of
+//! address, RKey and size. The decoder accepts any bytes as padding, because the C library does not clear the
+//! padding of an ERR.
 
 use crate::{
     layout::block::{self, LayoutEntry},
@@ -30,7 +32,7 @@ pub enum DecodeError {
     /// The message is shorter than its header of 4 bytes. The value is the length of the message in bytes.
     #[error("an MRSP message of {0} bytes is shorter than its header")]
     Short(usize),
-    /// The message has a type that MRSP does not define. The value is the type.
+    /// The message has a type that MRSP does not define. The value is the type of the message.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
     /// The length of the message is not the length that its header requires.
@@ -48,7 +50,7 @@ pub enum DecodeError {
 #[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);
 
-/// The entries of an AAR, as received and not yet decoded.
+/// The region requests of an AAR, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionRequests<'a>(&'a [[[u8; 8]; 3]]);
 
@@ -63,7 +65,7 @@ impl<'a> RegionRequests<'a> {
         self.0.is_empty()
     }
 
-    /// Returns an iterator that decodes the entries one by one, in the order of the AAR.
+    /// Returns an iterator that decodes the region requests one by one, in the order of the AAR.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RegionRequest> + Clone + use<'a> {
         self.0.iter().map(|words| {
             let [info, addr, rest] = words.map(u64::from_be_bytes);
@@ -76,7 +78,7 @@ impl<'a> RegionRequests<'a> {
     }
 }
 
-/// The entries of an advertisement (A), as received and not yet decoded.
+/// The announced regions of an advertisement (A), as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegions<'a>(&'a [[[u8; 8]; 2]]);
 
@@ -91,7 +93,7 @@ impl<'a> RemoteRegions<'a> {
         self.0.is_empty()
     }
 
-    /// Returns an iterator that decodes the entries one by one, in the order of the advertisement.
+    /// Returns an iterator that decodes the announced regions one by one, in the order of the advertisement.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RemoteRegion> + Clone + use<'a> {
         self.0.iter().map(|words| region(words.map(u64::from_be_bytes)))
     }
@@ -131,7 +133,7 @@ fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
 
-/// Splits `body` into `count` entries of `WORDS` 64-bit words.
+/// Splits the body of a message into `count` entries of `WORDS` 64-bit words, one for each region.
 fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WORDS]], DecodeError> {
     let expected = usize::from(count) * WORDS * 8;
     if body.len() != expected {

@@ -102,7 +102,8 @@ pub enum CallError {
         /// The name of a state in which the called method is allowed.
         needed: &'static str,
     },
-    /// A part in the list of parts does not lie inside its parameter, or the list is too long.
+    /// The caller of [`HostSession::begin_call`] gave a part that does not lie inside its parameter, or more
+    /// parts than the session has parameters.
     #[error(transparent)]
     Part(#[from] PartError),
 }
@@ -152,9 +153,10 @@ impl State {
 /// The state machine of one connection to an accelerator.
 #[derive(Debug)]
 pub struct HostSession {
-    /// The entries of the AAR in their order on the wire. The internal regions come after all other regions.
+    /// The region requests of the AAR in their order on the wire. The internal regions come after all other
+    /// regions.
     requests: Vec<RegionRequest>,
-    /// The number of entries in `requests` that are not internal regions.
+    /// The number of region requests in `requests` that are not for internal regions.
     shared: usize,
     /// The layout of the parameters; `None` for the symmetric layout.
     arranged: Option<Arranged>,
@@ -201,8 +203,9 @@ impl HostSession {
         Ok(Self { requests, shared, arranged, dialect, state: State::Idle })
     }
 
-    /// Sets the accelerator addresses that the session requests, in the order of [`requests`](Self::requests). Regions
-    /// for which `addresses` has no entry keep the consecutive addresses that the session has computed.
+    /// Sets the accelerator addresses that the session requests, in the order of
+    /// [`requests`](Self::requests). If `addresses` has fewer elements than there are regions, the other
+    /// regions keep the consecutive addresses that the session has computed.
     ///
     /// # Errors
     /// Returns an error if a region does not end inside the accelerator's address space.
@@ -285,8 +288,9 @@ impl HostSession {
     /// Plans the WRITEs that start a call. The caller must first post the receive for the response, and must then post
     /// the WRITEs in the order of the plan.
     ///
-    /// If parameter i is sent and `parts[i]` is not `None`, the call sends only the part `parts[i]` of this parameter.
-    /// Parameters without an entry in `parts` are sent whole.
+    /// If parameter i is sent and `parts[i]` is not `None`, the call sends only the part `parts[i]` of this
+    /// parameter. If `parts` has fewer elements than the session has parameters, the parameters without an
+    /// element are sent whole.
     ///
     /// # Errors
     /// Returns an error if the session is not ready, if a part is not inside its parameter, or if `parts` has more

@@ -1,5 +1,6 @@
-//! The abilities of a side, which are part of the private data of the CM handshake. Abilities are this project's
-//! extension of MRSP. Programs that do not know abilities send none, and ignore the abilities that they receive.
+//! The abilities of a side, which are part of the private data in the CM messages that set up a connection.
+//! Abilities are this project's extension of MRSP. Programs that do not know abilities send none, and ignore
+//! the abilities that they receive.
 //!
 //! ```text
 //! "naa" 0 | version u8 = 1 | slots u8 | zero u16

@@ -14,7 +14,7 @@ use mrsp::{
     plan::Part,
 };
 
-/// Returns valid messages of each type, and two messages that have no entries.
+/// Returns a valid message of each type, and an AAR and an advertisement without regions.
 fn messages() -> Vec<Vec<u8>> {
     let params: Vec<_> = (0..5).map(|i| param(i, IN_OUT, 100)).collect();
     let mut host = HostSession::new(&HostConfig::default(), &params, &[5000]).unwrap();

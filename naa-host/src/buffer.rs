@@ -316,11 +316,11 @@ impl HostRegion {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: the region is not lent and not in reach, so peers have no access to the region, because
-        // `Registered::new` and `take_back` close the registration. If several regions share one registration, they are
-        // lent and taken back only by code that has `&mut` to all regions of the session. While the slice exists,
-        // nobody writes to the region: peers have no access, the device writes only what peers send, and the program
-        // needs `&mut self` to write.
+        // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region
+        // is not in reach, `Registered::new` and `take_back` have revoked the access rights, and only `lend`
+        // gives them back. If several regions share one registration, they are lent and taken back only by
+        // code that has `&mut` to all regions of the session. The device writes only what peers send, and the
+        // program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 

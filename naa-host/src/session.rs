@@ -36,8 +36,8 @@ pub struct CallOutcome {
     pub peer: SocketAddr,
     /// The code of the function that the host called.
     pub function: FunctionCode,
-    /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next), the value is
-    /// always [`CallResponse::User`], even if the function failed.
+    /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next),
+    /// `answer` is always [`CallResponse::User`], even if the function failed.
     pub answer: CallResponse,
     /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,
@@ -99,8 +99,8 @@ pub struct Session {
     plan: CallPlan,
     parts: Vec<Option<Part>>,
     running: Option<Running>,
-    /// The error that ended the session, or `None` if no error has ended the session. The value contains the party that
-    /// has to remove the cause of the error, and the text of the error.
+    /// The error that ended the session, or `None` if no error has ended the session. The [`Party`] is the
+    /// one that has to remove the cause of the error. The `String` is the text of the error.
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,

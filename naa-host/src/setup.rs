@@ -49,9 +49,9 @@ impl Terms {
         self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
     }
 
-    /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout. `slots` is
-    /// the maximum number of entries that the accelerator supports in a layout block, and each parameter
-    /// needs one entry.
+    /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout.
+    /// `slots` is the maximum number of layout entries that the accelerator supports in a layout block, and
+    /// each parameter needs one layout entry.
     fn fit(&mut self, slots: u8, connection: &HostConnection, config: &HostConfig) -> Result<(), Error> {
         let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
             return Ok(());

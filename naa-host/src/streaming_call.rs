@@ -173,9 +173,10 @@ impl StreamingCall {
         }
     }
 
-    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
-    /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
-    /// acknowledged. During the wait, the accelerator is probed at intervals of `probe_interval` of the configuration.
+    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has
+    /// arrived when the deadline passes. The method may also return `None` before the deadline, for example
+    /// when a WRITE is acknowledged. During the wait, the host probes the accelerator if nothing has arrived
+    /// from it for the time `probe_interval` of the configuration.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).

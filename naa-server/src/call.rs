@@ -200,8 +200,8 @@ impl CallFailure {
     }
 }
 
-/// The deadline of a call, and a flag that is set when the call is abandoned. A function that runs for a long time
-/// calls [`Stop::check`] at intervals.
+/// The deadline of a call, and a flag that is set when the call is abandoned. A function that runs for a long
+/// time calls [`Stop::check`] regularly.
 #[derive(Debug)]
 pub struct Stop {
     deadline: Option<Instant>,

@@ -23,9 +23,9 @@ pub fn handlers(kernels: &Arc<Kernels>) -> impl Iterator<Item = Handler> {
     kernels.kernels().into_iter().map(Handler::from)
 }
 
-/// Runs `kernel` in the session's `process`, and waits for the end of the call. Returns one element for each parameter.
-/// The element for an output or an in-out parameter is the part that the kernel produced, and the element for an input
-/// is `None`.
+/// Runs `kernel` in the session's `process`, and waits for the end of the call. The returned list has one
+/// element for each parameter of the session. The element of an output or in-out parameter is the part of the
+/// parameter that the kernel produced. The element of an input is `None`.
 pub(crate) fn run(
     kernel: &Kernel,
     process: &SessionProcess,
@@ -89,9 +89,10 @@ fn check(declared: &[ParamInfo], regions: &SessionRegions) -> Result<(), String>
     Ok(())
 }
 
-/// Checks the reply of a kernel. Returns one element for each parameter. The element for an output or an in-out
-/// parameter is the part that the kernel produced, and the element for an input is `None`. If the kernel failed, the
-/// error is the return code for the host and a text that describes the failure.
+/// Checks the result of a kernel. The returned list has one element for each parameter of the session. The
+/// element of an output or in-out parameter is the part of the parameter that the kernel produced. The
+/// element of an input is `None`. If the kernel failed, the error is the return code for the host and a text
+/// that describes the failure.
 fn checked(
     outcome: KernelResult,
     sizes: &[(Direction, u64)],

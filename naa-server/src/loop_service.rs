@@ -121,8 +121,8 @@ pub trait LoopService: Send + fmt::Debug {
     /// loop service must drop the stream, and must post no more work requests to the stream.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does the work that is due. Returns true if work was done. For a short time after `turn` returned true, the
-    /// server loop polls instead of waiting, and calls `turn` again soon.
+    /// Does the work that is due. Returns true if work was done. After `turn` has returned true, the server
+    /// loop polls for a short time instead of waiting, and calls `turn` again soon.
     fn turn(&mut self, now: Instant) -> bool;
 
     /// Notifies the loop service that the server shuts down, so that the loop service takes no new data for hosts.

@@ -175,8 +175,9 @@ impl Quota {
         self.budget.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the files of the process that runs the session's kernels. If the allocations of the budget are not
-    /// files, open files are not limited, and the method charges nothing and returns `None`.
+    /// Charges the open files of the process that runs the session's kernels to the session's source network
+    /// and to the server. If the budget does not limit open files, the method charges nothing and returns
+    /// `None`. The budget limits open files only if each allocation is a file.
     ///
     /// # Errors
     /// Fails with [`AllocationError::Files`] or [`AllocationError::ServersFiles`] if the source network or the server

@@ -141,8 +141,9 @@ struct State {
     pool_threads: ThreadCounts,
     extra_threads: ThreadCounts,
     closed: bool,
-    /// The log limit for warnings that no thread could be started in place of the thread of an abandoned call. Without
-    /// a limit, a host that repeatedly calls and disconnects could cause any number of log lines.
+    /// The log limit for warnings that no thread could be started in place of the thread of an abandoned
+    /// call. If there were no limit, a host that repeatedly calls and disconnects could cause any number of
+    /// log lines.
     stuck: LogLimit<()>,
 }
 
@@ -169,13 +170,13 @@ struct Open {
     peer: SourceNetwork,
     deadline: Instant,
     stop: Arc<Stop>,
-    /// The thread that runs the call, the kind of the thread, and the time at which the call started. The value is
-    /// `None` while the call waits.
+    /// The thread that runs the call, the kind of the thread, and the time at which the call started. The
+    /// field is `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The time by which the deadline of a kernel's call is extended once, so that the session's process can be killed.
-    /// The value is `None` if the call runs no kernel, or if the deadline was already extended. At the deadline of the
-    /// call, the pool thread that waits for the process kills the process. If the process still runs at the extended
-    /// deadline, the call is abandoned.
+    /// The time for which the pool waits after the deadline of a kernel's call for the end of the call. At
+    /// the deadline, the thread that runs the call kills the process that runs the kernel. If the call has
+    /// not ended when this time has passed, too, the call is abandoned. The field is `None` if the call runs
+    /// no kernel, or if the deadline has passed and was extended by this time.
     kill_time: Option<Duration>,
 }
 

@@ -55,13 +55,13 @@ pub(crate) struct Lent<'a> {
     pub(crate) status_bytes: &'a mut u32,
 }
 
-/// The regions of a session in the order of the host's MRSP message. Without a layout, each region is a parameter or an
-/// internal region.
+/// The regions of a session in the order of the host's MRSP message. If the message has no layout block, each
+/// region is a parameter or an internal region.
 #[derive(Debug, Default)]
 pub struct SessionRegions {
     regions: Vec<SessionRegion>,
     views: Option<Arc<Views>>,
-    /// The quota for scratch memory of calls. Without a quota, scratch memory is not limited.
+    /// The quota for scratch memory of calls. If there is no quota, scratch memory is not limited.
     quota: Option<Quota>,
     /// The number of status bytes that the host gets if the call on these regions fails. The status bytes are the first
     /// bytes of the first output.

@@ -54,7 +54,7 @@ pub enum SessionEnd {
     /// The host sent a message or a call after it had subscribed.
     #[error("the host sent a message or a call though it had subscribed")]
     Subscribed,
-    /// The loop service closed the session, for the reason in the text.
+    /// The loop service closed the session. The text is the reason.
     #[error("{0}")]
     LoopService(String),
     /// The host did not acknowledge a message, a response or a liveness probe in time.

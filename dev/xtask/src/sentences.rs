@@ -8,8 +8,12 @@ pub(crate) struct Sentence {
     /// The line on which the comment begins, from 1.
     pub(crate) line: usize,
     pub(crate) text: String,
-    /// The first line of code behind the comment.
+    /// The sentences before it in its paragraph.
+    pub(crate) before: String,
+    /// The code behind the comment, up to the end of a signature; of a comment on a module, nothing.
     pub(crate) item: String,
+    /// The line of code that the item is in, such as `pub struct Config {`. Empty if it is in none.
+    pub(crate) parent: String,
 }
 
 /// A comment: lines one below the other that begin in the same way.
@@ -24,17 +28,50 @@ pub(crate) fn of_comments(text: &str) -> Vec<Sentence> {
     let lines: Vec<_> = text.lines().collect();
     let mut sentences = Vec::new();
     for comment in comments(text) {
-        let behind = lines.iter().skip(comment.line - 1 + comment.lines.len());
-        let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim().starts_with(['#', '/']);
-        let item = behind.clone().find(is_code).map(|line| line.trim().to_owned()).unwrap_or_default();
-        let paragraphs = paragraphs(&comment.lines);
-        sentences.extend(paragraphs.iter().flat_map(|paragraph| split(paragraph)).map(|text| Sentence {
-            line: comment.line,
-            text,
-            item: item.clone(),
-        }));
+        let line = comment.line;
+        let (above, rest) = lines.split_at(line - 1);
+        let (item, parent) = match comment.marker {
+            "//!" => Default::default(),
+            _ => (item(&rest[comment.lines.len()..]), parent(above, rest[0])),
+        };
+        for paragraph in paragraphs(&comment.lines) {
+            let all = split(&paragraph);
+            for (at, text) in all.iter().cloned().enumerate() {
+                let (before, item, parent) = (all[..at].join(" "), item.clone(), parent.clone());
+                sentences.push(Sentence { line, text, before, item, parent });
+            }
+        }
     }
     sentences
+}
+
+/// Returns the first line of code and, if it begins a signature or a list, the lines up to its end, but at most six.
+fn item(lines: &[&str]) -> String {
+    let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim().starts_with(['#', '/']);
+    let mut item = String::new();
+    for line in lines.iter().filter(is_code).take(6) {
+        item.push_str(if item.is_empty() || item.ends_with('(') { "" } else { " " });
+        item.push_str(line.trim());
+        if !item.ends_with(['(', ',']) || !item.contains('(') || item.ends_with("),") {
+            break;
+        }
+    }
+    item
+}
+
+/// Returns the first line of the nearest item above whose block `of` is indented in.
+fn parent(above: &[&str], of: &str) -> String {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let opens = |line: &&str| line.ends_with('{') && indent(line) < indent(of);
+    let Some(at) = above.iter().rposition(opens) else { return String::new() };
+    // A signature of several lines ends with a line such as `) -> u8 {`, which is indented like its first line.
+    let begins = |line: &&str| indent(line) == indent(above[at]) && !line.trim().is_empty();
+    let begins = |line: &&str| begins(line) && !line.trim().starts_with([')', '/', '#']);
+    above[..=at]
+        .iter()
+        .rev()
+        .find(|line| begins(line))
+        .map_or_else(String::new, |line| line.trim().to_owned())
 }
 
 fn comments(text: &str) -> Vec<Comment<'_>> {
@@ -101,15 +138,32 @@ mod tests {
     fn sentences_are_found_with_the_item_below() {
         let source = "//! One. Two\n//! goes on.\n\nuse x;\n\n/// Counts. `a` is b.\n///\n/// # Errors\n/// - If it\n///   fails.\n\
                       /// ```\n/// let x = 1;\n/// ```\n#[inline]\nfn f() { \"// no comment\"; // Beside it.\n}\n";
-        let found: Vec<_> = of_comments(source).into_iter().map(|of| (of.line, of.text, of.item)).collect();
+        let found = of_comments(source);
+        let found: Vec<_> =
+            found.iter().map(|of| (of.line, &of.text[..], &of.before[..], &of.item[..])).collect();
+        let item = "fn f() { \"// no comment\"; // Beside it.";
         let expected = [
-            (1, "One.", "use x;"),
-            (1, "Two goes on.", "use x;"),
-            (6, "Counts.", "fn f() { \"// no comment\"; // Beside it."),
-            (6, "`a` is b.", "fn f() { \"// no comment\"; // Beside it."),
-            (6, "If it fails.", "fn f() { \"// no comment\"; // Beside it."),
-            (15, "Beside it.", "}"),
+            (1, "One.", "", ""),
+            (1, "Two goes on.", "One.", ""),
+            (6, "Counts.", "", item),
+            (6, "`a` is b.", "Counts.", item),
+            (6, "If it fails.", "", item),
+            (15, "Beside it.", "", "}"),
         ];
-        assert_eq!(found, expected.map(|(line, text, item)| (line, text.to_owned(), item.to_owned())));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_item_is_whole_and_has_its_parent() {
+        let source = "pub struct A {\n    /// One.\n    pub b: u8,\n}\n\nimpl A {\n    /// Two.\n    fn f(\n        a: u8,\n\
+                      \x20       b: u8,\n    ) -> u8 {\n        // Three.\n        a\n    }\n}\n\n/// Four.\nfn g() {}\n";
+        let found: Vec<_> = of_comments(source).into_iter().map(|of| (of.item, of.parent)).collect();
+        let expected = [
+            ("pub b: u8,", "pub struct A {"),
+            ("fn f(a: u8, b: u8, ) -> u8 {", "impl A {"),
+            ("a", "fn f("),
+            ("fn g() {}", ""),
+        ];
+        assert_eq!(found, expected.map(|(item, parent)| (item.to_owned(), parent.to_owned())));
     }
 }

@@ -13,7 +13,8 @@ Examples:
   cargo xtask words --seed 7 > sentences.txt
   cargo xtask words --count 50 --within naa --within tests
 
-A reader marks each sentence that is not understood at first reading. Of 200 at most 4 may be marked.";
+A reader marks each numbered sentence that is not understood at first reading. In parentheses stand the sentences before
+it in the same comment, below it the item and what the item is in. Of 200 at most 4 may be marked.";
 
 /// The folders whose sentences are held to most.
 const FOLDERS: [&str; 6] = ["rdma", "mrsp", "naa-host", "naa-server", "ejfat-bridge", "ejfat/ejfat"];
@@ -48,8 +49,12 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let mut random = Random::new(options.seed, 0);
     for number in 1..=options.count.min(all.len()) {
         let drawn = random.below(all.len() as u64) as usize;
-        let (path, Sentence { line, text, item }) = all.swap_remove(drawn);
-        println!("{number:3}  {text}\n     {}:{line}: {item}\n", path.display());
+        let (path, Sentence { line, text, before, item, parent }) = all.swap_remove(drawn);
+        if !before.is_empty() {
+            println!("     ({before})");
+        }
+        println!("{number:3}  {text}\n     {}:{line}: {item}", path.display());
+        println!("{}", if parent.is_empty() { String::new() } else { format!("     in {parent}\n") });
     }
     Ok(ExitCode::SUCCESS)
 }

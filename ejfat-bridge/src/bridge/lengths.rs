@@ -18,8 +18,9 @@ const MOST: usize = 64;
 /// accepts are dropped.
 #[derive(Debug, Default)]
 pub(super) struct TooLong {
-    /// A list of at most [`MOST`] events that were recently counted as too long. New entries are added at the front.
-    /// Each entry has the address of the event's sender, the event key, and the time of the event's last segment.
+    /// A list of at most [`MOST`] events that were recently counted as too long. New events are added at the
+    /// front. Each event is stored as the address of its sender, its event key, and the time of its last
+    /// segment.
     recent: VecDeque<(IpAddr, EventKey, Time)>,
     events: u64,
 }

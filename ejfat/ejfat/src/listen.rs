@@ -46,8 +46,8 @@ pub enum PortChoice {
     },
 }
 
-/// The maximum number of ports for one address, which is the number of UDP ports to which an EJFAT data plane accepts
-/// packets.
+/// The maximum number of UDP ports at which segments are received on one address. A data plane accepts
+/// packets only to this number of UDP ports, which are the ports 16384 to 32767.
 pub const MOST_PORTS: u16 = 16_384;
 
 /// The reason why a text is not a valid address or choice of ports.
@@ -61,11 +61,11 @@ pub enum ListenError {
         "{text:?} is no IP address with a port: put brackets around the IPv6 address, as in [{ip}]:{port}"
     )]
     Brackets {
-        /// The text as it was given.
+        /// The text that is not a valid address.
         text: String,
-        /// The IPv6 address in the text.
+        /// The IPv6 address with which `text` begins.
         ip: String,
-        /// The port in the text.
+        /// The UDP port with which `text` ends.
         port: u16,
     },
     /// The text is neither a number of ports from 1 to [`MOST_PORTS`] nor a range of at most [`MOST_PORTS`] ports.

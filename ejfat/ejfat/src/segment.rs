@@ -50,7 +50,7 @@ pub enum SegmentError {
     /// The event has no bytes, so it would have no segment.
     #[error("an event of no bytes has no segment")]
     Empty,
-    /// The length of the event does not fit into 32 bits. The value is the length in bytes.
+    /// The length of the event does not fit into 32 bits. The value is the length of the event in bytes.
     #[error("an event of {0} bytes is too long, its length has 32 bits; send it as several")]
     TooLong(u64),
 }
@@ -63,8 +63,8 @@ impl SegmentSize {
     /// The minimum MTU that is accepted. By RFC 791, every IPv4 host accepts datagrams of 576 bytes.
     pub const LEAST_MTU: u16 = 576;
 
-    /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE headers. For an
-    /// MTU of 1500 over IPv4, the payload has 1436 bytes.
+    /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE
+    /// headers. If the MTU is 1500 and the packet is IPv4, the payload has 1436 bytes.
     ///
     /// # Errors
     /// Fails with [`SegmentError::Mtu`] if `mtu` is below [`Self::LEAST_MTU`].

@@ -81,7 +81,7 @@ pub enum UriError {
     /// The text at the position of the host is not a host name or an IP address.
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
     HostName(String),
-    /// The path is not `/lb/` with the id of a reservation. The value is the path.
+    /// The path is not `/lb/` with the id of a reservation. The value is the path of the URI.
     #[error("the path {0:?} is not /lb/<id>")]
     Path(String),
     /// A percent sign is not followed by two hexadecimal digits, or the decoded bytes are not UTF-8.

@@ -18,7 +18,7 @@ pub enum BlockError {
         /// The name and the magic bytes of the expected block, for the text of the error.
         expected: &'static str,
     },
-    /// The block has a version that this crate does not support. The value is the version.
+    /// The block has a version that this crate does not support. The value is the version of the block.
     #[error("the block has version {0}, this side speaks version {VERSION}")]
     Version(u8),
     /// The function code is not from 1 to 127, or [`Arguments`](super::Arguments) has no variant for the function. The

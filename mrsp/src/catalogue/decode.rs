@@ -12,7 +12,8 @@ pub enum CatalogueError {
     /// The region does not begin with the four bytes "NAAC".
     #[error("the region does not begin with a catalogue; the accelerator may not have one")]
     Magic,
-    /// The catalogue has a version that this crate does not support. The value is the version.
+    /// The catalogue has a version that this crate does not support. The value is the version of the
+    /// catalogue.
     #[error("the accelerator's catalogue has version {0}, this side reads version {VERSION}")]
     Version(u16),
     /// The region is smaller than the catalogue.
@@ -23,10 +24,10 @@ pub enum CatalogueError {
         /// The size in bytes of the region that contains the start of the catalogue.
         actual: usize,
     },
-    /// The catalogue ends inside its header or inside an entry.
+    /// The catalogue ends inside its header or inside the data of a function.
     #[error("the accelerator's catalogue ends inside an entry")]
     Truncated,
-    /// The catalogue has bytes after its last entry. The value is the number of bytes after the last entry.
+    /// The catalogue has bytes after the data of its last function. The value is the number of these bytes.
     #[error("the accelerator's catalogue has {0} bytes after its last entry")]
     Trailing(usize),
     /// A field has a value that version 1 of the catalogue does not define.

@@ -3,7 +3,8 @@
 use super::{Catalogue, FunctionInfo, HEADER_BYTES, MAGIC, POOLED, ParamInfo, VERSION, is_printable};
 use crate::immediate::FunctionCode;
 
-/// The error for a catalogue that cannot be encoded, because an entry or the order of the functions is invalid.
+/// The error for a catalogue that cannot be encoded, because the data of a function or the order of the
+/// functions is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A name, a description or a list of parameters is longer than its length field can express.

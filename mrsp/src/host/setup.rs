@@ -1,4 +1,4 @@
-//! Converts a program's parameters to the entries of an AAR.
+//! Converts a program's parameters to the region requests of an AAR.
 
 use crate::{
     address::{AddressPlan, OutOfAddresses},
@@ -95,8 +95,8 @@ pub enum SetupError {
 const PARAM_FLAGS: RegionFlags =
     RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
 
-/// Returns the entries of the AAR. Parameters come before internal regions, but internal regions have the lower
-/// accelerator addresses.
+/// Returns the region requests of the AAR. Parameters come before internal regions, but internal regions have
+/// the lower accelerator addresses.
 pub(super) fn requests(
     config: &HostConfig,
     params: &[AnnouncedParam],
@@ -105,8 +105,8 @@ pub(super) fn requests(
     entries(config, internals, params.len(), |index| describe(index, &params[index]))
 }
 
-/// Returns the entries of an AAR in which parameters share regions. Element i of `bytes` is the size in bytes of shared
-/// region i.
+/// Returns the region requests of an AAR in which parameters share regions. Element i of `bytes` is the size
+/// in bytes of shared region i.
 pub(super) fn regions(
     config: &HostConfig,
     bytes: &[u32],

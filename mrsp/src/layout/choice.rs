@@ -19,7 +19,7 @@ pub enum Layout {
     /// copied if its size is at most `threshold`. A parameter that is not an output is copied if its size is at most a
     /// [sixteenth](Layout::INPUT_SHARE) of `threshold`.
     Packed {
-        /// The maximum size in bytes of an output that is copied together with other outputs.
+        /// The maximum size in bytes of an output that is copied through the staging region.
         threshold: u32,
     },
 }
@@ -28,12 +28,13 @@ impl Layout {
     /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying an output of
     /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// In the packed layout, a parameter that is not an output is copied if its size is at most the threshold divided
-    /// by this number. Copying an output together with other outputs saves a WRITE. Copying an input saves only a
-    /// scatter-gather element, so the threshold for inputs is smaller than the threshold for outputs.
+    /// In the packed layout, a parameter that is not an output is copied through the staging region if its
+    /// size is at most the threshold divided by this number. Copying an output together with other outputs
+    /// saves a WRITE. Copying an input saves only a scatter-gather element, so the threshold for inputs is
+    /// smaller than the threshold for outputs.
     pub const INPUT_SHARE: u32 = 16;
 
-    /// Returns true if a parameter of `bytes` bytes is copied together with other parameters.
+    /// Returns true if the host copies a parameter of `bytes` bytes through its staging region.
     pub fn copies(self, flags: RegionFlags, bytes: u32) -> bool {
         let Self::Packed { threshold } = self else { return false };
         let comes_back = flags.contains(RegionFlags::OUTPUT);

@@ -21,15 +21,16 @@ pub struct Placed {
     pub regions: Vec<u32>,
     /// The location of each parameter, in the order of the parameters.
     pub places: Vec<ParamLocation>,
-    /// The size in bytes of the part at the start of region 0 that contains the parameters which are copied together.
+    /// The size in bytes of the part at the start of region 0 that contains the parameters which the host
+    /// copies through its staging region.
     pub staged: u32,
 }
 
 impl Placed {
     /// Returns the size in bytes of the staging region, which the host has in addition to the regions of its
-    /// parameters. In the staging region, the parameters that are copied together lie at the same offsets as in the
-    /// accelerator's region 0. The end of the staging region contains zeros, which the host sends for the gaps between
-    /// parameters.
+    /// parameters. The parameters that the host copies through the staging region lie there at the same
+    /// offsets as in the accelerator's region 0. The end of the staging region contains zeros, which the host
+    /// sends for the gaps between parameters.
     pub fn staging_bytes(&self) -> u32 {
         match self.layout {
             Layout::Packed { .. } | Layout::Gathered => self.zeros() + ALIGNMENT,
@@ -42,7 +43,7 @@ impl Placed {
         self.staged.next_multiple_of(ALIGNMENT)
     }
 
-    /// Returns true if the parameter of `bytes` bytes at `place` is copied together with other parameters.
+    /// Returns true if the host copies the parameter of `bytes` bytes at `place` through its staging region.
     pub fn is_staged(&self, place: ParamLocation, bytes: u32) -> bool {
         place.region == 0 && u64::from(place.offset) + u64::from(bytes) <= u64::from(self.staged)
     }
@@ -62,9 +63,10 @@ pub enum Unplaceable {
 
 /// Places the parameters whose flags and sizes in bytes are in `params`. Each size must be at most 2 GiB.
 ///
-/// The parameters that the host copies through its staging region lie before all other parameters. In each region, the
-/// parameters that the host sends with every call lie side by side. In each region, the copied outputs lie side by
-/// side, and so do the outputs that are not copied.
+/// The host copies some parameters through its staging region, as [`Layout::copies`] decides. These
+/// parameters lie before all other parameters. In each region, the parameters that the host sends with every
+/// call lie side by side. In each region, the outputs that the host copies through its staging region lie
+/// side by side, and so do all other outputs.
 ///
 /// # Errors
 /// Returns an error if there are too many parameters, or if the parameters need too many regions.
@@ -91,8 +93,9 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the key by which [`place`] sorts a parameter among the copied parameters, or among the parameters that are
-/// not copied. The keys sort the parameters into the following order:
+/// Returns the key by which [`place`] sorts a parameter among the parameters with the same value of `copied`.
+/// `copied` is true if the host copies the parameter through its staging region. The keys sort the parameters
+/// into the following order:
 ///
 /// | parameters | order |
 /// |---|---|

@@ -109,9 +109,9 @@ impl Function for Builtin {
             return Err(CallFailure::OutputTooSmall { output: 0, needed: Some(BLOCK_BYTES as u64) });
         }
         call.set_status(BLOCK_BYTES as u32);
-        // A failure is written into the status block before the computation, so that the host does not get the status
-        // block of an earlier call if the computation panics. The arguments are read before this failure is written,
-        // because input 0 may be the same region as output 0.
+        // A failure is written into the status block before the computation, so that the host does not get
+        // the status block of an earlier call if the computation panics. The arguments in input 0 are read
+        // before the status block is written to output 0, because both may be the same region.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(CallFailure::Internal("panicked".into())));
         let (stop, quota) = (call.stop(), call.scratch_quota());

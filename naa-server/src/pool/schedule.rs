@@ -78,8 +78,9 @@ impl SourceCalls {
 /// than its share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// The duration is the absolute difference between [`SourceCalls::served`] and [`Schedule::clock`] when the source
-    /// network was added to this map.
+    /// The duration is the absolute difference between the source network's [`SourceCalls::served`] and
+    /// [`Schedule::clock`]. The difference is computed when the source network is added to this map, and does
+    /// not change later.
     peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
@@ -87,9 +88,9 @@ struct Absent {
 /// Says if a source network in [`Absent`] was served for more than its share, or for less than its share.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The duration is the value of [`SourceCalls::served`] when
-    /// the source network was added to [`Absent`]. When the source network makes its next call, its
-    /// [`SourceCalls::served`] becomes this duration or [`Schedule::clock`], whichever is greater.
+    /// The source network was served for more than its share. The duration is the [`SourceCalls::served`]
+    /// that the source network had when it was added to [`Absent`]. When the source network makes its next
+    /// call, its [`SourceCalls::served`] becomes this duration or [`Schedule::clock`], whichever is greater.
     More(Duration),
     /// The source network was served for less than its share. When the source network makes its next call, its
     /// [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference in [`Absent::peers`].

@@ -57,7 +57,8 @@ pub(super) struct Serving {
     stats: Arc<ServerCounters>,
     budget: MemoryBudget,
     pool: Pool,
-    /// Sessions are boxed, so that an empty entry of the map takes the memory of a pointer instead of a session.
+    /// Sessions are boxed, so that an unused place in the hash map takes the memory of a pointer instead of a
+    /// session.
     sessions: HashMap<CmId, Box<ServerSession>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,

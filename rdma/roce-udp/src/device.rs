@@ -196,9 +196,9 @@ impl EmbeddedDevice {
         })
     }
 
-    /// Makes turns of the engine until an object of `on` is ready, the wait is interrupted, `beside` is readable, or
-    /// `deadline` has passed. The calling thread is the progress owner when the function is called, and is not the
-    /// progress owner any more when the function returns.
+    /// Makes turns of the engine until an object of `on` is ready, another thread ends the wait by
+    /// `interrupt`, `beside` is readable, or `deadline` has passed. The calling thread is the progress owner
+    /// when the function is called, and is not the progress owner any more when the function returns.
     fn drive(
         &self,
         on: WaitOn,
@@ -257,9 +257,10 @@ impl EmbeddedDevice {
         std::hint::spin_loop();
     }
 
-    /// The thread that has `role` sleeps until the first of these events: the socket or the file descriptor `beside`
-    /// becomes readable, a timer of the engine becomes due, the time `until` comes, or the waker of `role` is used.
-    /// Returns true if `beside` became readable.
+    /// Makes the calling thread, which is the progress owner, sleep until the first of these events: the
+    /// socket or the file descriptor `beside` becomes readable, a timer of the engine becomes due, the time
+    /// `until` comes, or the thread's waker is used. `role` says if the calling thread is the progress thread
+    /// or a caller. Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -301,8 +302,8 @@ impl EmbeddedDevice {
         /// The time after which the progress thread checks again which thread is the progress owner. If a caller waits
         /// again within this time, the caller usually becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// The progress thread sleeps in `watch` if the role is `Caller` and did not change in more than this number of
-        /// consecutive checks.
+        /// The progress thread sleeps in `watch` if a caller is the progress owner, and if more than this
+        /// number of consecutive checks found no change of the progress owner.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -453,9 +454,9 @@ impl EngineGuard<'_> {
         &mut self.state.engine
     }
 
-    /// Sends the acknowledgements that the last turn held back, and returns the engine for work that may cause packets
-    /// to be sent. The acknowledgements are sent before the engine is returned, because the work on the returned engine
-    /// may end the connection to which the acknowledgements belong.
+    /// Sends the acknowledgements that the last turn did not send, and returns the engine for work that may
+    /// cause packets to be sent. The acknowledgements are sent before the engine is returned, because the
+    /// work on the returned engine may end the connection to which the acknowledgements belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;
@@ -494,7 +495,8 @@ impl Drop for EngineGuard<'_> {
 }
 
 impl EmbeddedDevice {
-    /// Returns the waker that ends the sleep of the thread that has `role`.
+    /// Returns the waker that ends the sleep of the progress owner. `role` says if the progress owner is the
+    /// progress thread or a caller.
     fn waker(&self, role: ProgressOwner) -> &Waker {
         match role {
             ProgressOwner::Thread => &self.thread_waker,
@@ -518,7 +520,8 @@ impl EmbeddedDevice {
         Ok(true)
     }
 
-    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
+    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
+    /// any thread.
     pub(crate) fn interrupt(&self, on: WaitOn) {
         let Ok(mut guard) = self.guard() else { return };
         let waiters = &mut guard.engine().waiters;

@@ -45,9 +45,10 @@ pub(crate) struct Engine {
     receive: RecvBatch,
     send: SendBatch,
     transmit: Transmit,
-    /// True if the packet in `transmit` did not fit into the batch and still has to be added to it.
+    /// True if the packet in `transmit` did not fit into the send batch and still has to be added to it.
     pending: bool,
-    /// True if the last turn held acknowledgements back, so that they are sent together with the next packets.
+    /// True if the last turn did not send acknowledgements, so that they are sent together with the next
+    /// message.
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
@@ -110,12 +111,12 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If an object of `on` is ready and the device has only acknowledgements to send, the turn holds these
-    /// acknowledgements back. The acknowledgements are then sent together with the next message of the waiting thread.
-    /// A server, for example, sends its response and the acknowledgement of the request with one system call. If the
-    /// waiting thread sends no message, the next turn sends the acknowledgements that were held back. The turn after a
-    /// turn that held acknowledgements back is made by the next thread that waits on the device, or by the progress
-    /// thread if no thread waits.
+    /// If an object of `on` is ready and the device has only late acknowledgements to send, the turn does not
+    /// send them yet. The thread whose wait ends usually sends a message next, and the acknowledgements are
+    /// sent together with this message. A server, for example, sends its response and the acknowledgement of
+    /// the request with one system call. If the thread sends no message, the next turn of the engine sends
+    /// the acknowledgements. The next thread that waits on the device makes this next turn. If no thread
+    /// waits, the progress thread makes it.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
         // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
@@ -161,7 +162,8 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn held back, because it is not certain that another turn follows.
+    /// Sends the acknowledgements that the last turn did not send. The caller does not wait for the next
+    /// turn, because it is not certain that another turn follows.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }
@@ -194,7 +196,8 @@ impl Engine {
         turn
     }
 
-    /// Adds the packet in `transmit` to the batch; returns false if the batch has no room for the packet.
+    /// Adds the packet in `transmit` to the send batch; returns false if the send batch has no room for the
+    /// packet.
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
@@ -206,11 +209,11 @@ impl Engine {
         build(&mut self.send, packet, flow, &self.regions)
     }
 
-    /// Sends the batch; returns false if the socket's send buffer is full.
+    /// Sends the packets of the send batch; returns false if the socket's send buffer is full.
     fn flush(&mut self, turn: &mut Turn) -> bool {
         while !self.send.is_empty() {
-            // If the socket cannot be used, the packets of the batch are dropped without an error, as if the network
-            // had lost them.
+            // If the socket cannot be used, the packets of the send batch are dropped without an error, as if
+            // the network had lost them.
             let Ok(outcome) = self.send.flush(&self.port) else {
                 self.send.clear();
                 return true;
@@ -274,8 +277,9 @@ impl Engine {
         self.notifiers.notify(ready);
     }
 
-    /// Removes the eventfds of destroyed objects. Also removes the calls of `EmbeddedDevice::interrupt` that were for
-    /// destroyed objects and have not ended a wait yet. The closure `gone` returns true for a destroyed object.
+    /// Removes what was kept for destroyed objects: their eventfds, and the requests of
+    /// `EmbeddedDevice::interrupt` that have not ended a wait yet. The closure `gone` returns true for a
+    /// destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.notifiers.forget(gone);

@@ -1,8 +1,9 @@
 //! Runs the model checker over every order in which callers start and end their waits while the progress thread runs.
 //!
-//! The model replaces the device's lock, the sleep on the socket, and the packets; the role word, the waiters and the
-//! parking are the crate's own code. Parking has no time-out in the model, so the model checker finds a lost wake-up as
-//! a deadlock.
+//! The model uses the crate's own code for the word that stores the progress owner ([`ProgressOwnerWord`]),
+//! for the waiters, and for the parking of threads. Simple types replace the device's lock, the sleep on the
+//! socket, and the packets. Parking has no time-out in the model, so the model checker finds a lost wake-up
+//! as a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},

@@ -9,10 +9,11 @@
 //! | Caller | its wait ends and another caller waits | Caller (the other caller; the word does not change) |
 //! | Caller | its wait ends | None |
 //!
-//! [`ProgressOwnerWord`] stores the role, which says which thread is the progress owner. The progress owner sleeps on
-//! the socket and makes the next turn. The role protects no data, because the engine's lock protects the device's
-//! state. A thread holds the engine's lock for at most one turn, and never while it sleeps. The role changes only with
-//! the engine's lock held, except that the progress thread changes the role from `None` to `Thread` without the lock.
+//! [`ProgressOwnerWord`] stores a [`ProgressOwner`], which says which thread is the progress owner. The
+//! progress owner sleeps on the socket and makes the next turn. The stored value protects no data, because
+//! the engine's lock protects the device's state. A thread holds the engine's lock for at most one turn, and
+//! never while it sleeps. The stored value changes only with the engine's lock held, except that the progress
+//! thread changes it from `None` to `Thread` without the lock.
 
 use std::sync::atomic::Ordering;
 
@@ -29,12 +30,13 @@ pub(crate) enum ProgressOwner {
     Caller,
 }
 
-/// The role that a [`ProgressOwnerWord`] stores, and a number that changes with every change of this role.
+/// The [`ProgressOwner`] that a [`ProgressOwnerWord`] stores, and a number that changes whenever another
+/// [`ProgressOwner`] is stored.
 pub(crate) type OwnerSnapshot = (ProgressOwner, u32);
 
 #[derive(Debug)]
 pub(crate) struct ProgressOwnerWord {
-    /// The low two bits hold the [`ProgressOwner`]; the other bits count the changes of the role.
+    /// The low two bits hold the [`ProgressOwner`]; the other bits count its changes.
     word: AtomicU32,
     /// True while the progress thread is in `EmbeddedDevice::watch`, where it may sleep for a second. If `deep` is true
     /// when a caller's wait ends and no other caller waits, the caller must wake the progress thread.
@@ -59,8 +61,8 @@ impl ProgressOwnerWord {
         (Self::decode(word), word >> 2)
     }
 
-    /// Changes the role to `to` if `from` accepts the present role. Returns the role before the change. If `from` does
-    /// not accept the present role, returns the present role as an error.
+    /// Stores `to` if `from` accepts the stored value. Returns the value that was stored before. If `from`
+    /// does not accept the stored value, returns this value as an error.
     fn update(
         &self,
         from: impl Fn(ProgressOwner) -> bool,
@@ -76,13 +78,13 @@ impl ProgressOwnerWord {
         result.map(Self::decode).map_err(Self::decode)
     }
 
-    /// Changes the role from `from` to `to`; returns false if the role has changed meanwhile.
+    /// Stores `to` if `from` is stored; returns false if another value is stored.
     pub(crate) fn change(&self, from: ProgressOwner, to: ProgressOwner) -> bool {
         self.update(|role| role == from, to).is_ok()
     }
 
-    /// Makes a caller the progress owner when this caller begins to wait. Returns the role before the change, or `None`
-    /// if another caller is the progress owner.
+    /// Makes a caller the progress owner when this caller begins to wait. Returns the previous progress
+    /// owner, or `None` if another caller is the progress owner.
     pub(crate) fn take(&self) -> Option<ProgressOwner> {
         self.update(|role| role != ProgressOwner::Caller, ProgressOwner::Caller).ok()
     }
@@ -95,16 +97,16 @@ impl ProgressOwnerWord {
             return false;
         }
         self.change(ProgressOwner::Caller, ProgressOwner::None);
-        // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because exchanges of
-        // one atomic variable have a total order. If the exchange in `fall_asleep` happens before the exchange here,
-        // the caller finds `deep` set here and wakes the progress thread. If the exchange here happens before the
-        // exchange in `fall_asleep`, the progress thread sees in `fall_asleep` that the role has changed, and does not
-        // sleep.
+        // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because
+        // exchanges of one atomic variable have a total order. If the exchange in `fall_asleep` happens
+        // before the exchange here, the caller finds `deep` set here and wakes the progress thread. If the
+        // exchange here happens before the exchange in `fall_asleep`, the progress thread sees in
+        // `fall_asleep` that the progress owner has changed, and does not sleep.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns true if the progress thread may begin the long sleep of `EmbeddedDevice::watch`. The progress thread may
-    /// sleep only if the role and its change count are still as in `seen`.
+    /// Returns true if the progress thread may begin the long sleep of `EmbeddedDevice::watch`. The progress
+    /// thread may sleep only if the progress owner and the number of its changes are still as in `seen`.
     pub(crate) fn fall_asleep(&self, seen: OwnerSnapshot) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -115,9 +117,9 @@ impl ProgressOwnerWord {
     }
 
     pub(crate) fn awake(&self) {
-        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If the exchange reads
-        // a value that a caller wrote in `pass_on`, the progress thread also sees the role that this caller set before
-        // it wrote `deep`.
+        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If the
+        // exchange reads a value that a caller wrote in `pass_on`, the progress thread also sees the progress
+        // owner that this caller stored before it wrote `deep`.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

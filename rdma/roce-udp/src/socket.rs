@@ -105,7 +105,8 @@ impl Port {
         self.gro
     }
 
-    /// Returns true if super-packets may be sent. The value becomes false when the interface refuses a super-packet.
+    /// Returns true if super-packets may be sent. The result is false after the interface has refused a
+    /// super-packet.
     pub fn gso(&self) -> bool {
         self.gso.load(Ordering::Relaxed)
     }

@@ -129,8 +129,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait. If no wait on `on` is in
-    /// progress, several calls end only one wait: the next one.
+    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
+    /// any thread. If no wait on `on` is in progress, several calls end only one wait: the next one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).wake(INTERRUPTED);
@@ -139,8 +139,8 @@ impl Waiters {
         }
     }
 
-    /// Forgets the earlier calls of [`Self::interrupt`] for destroyed objects. `gone` returns true for a destroyed
-    /// object.
+    /// Forgets the requests of [`Self::interrupt`] to end the next wait on a destroyed object. `gone` returns
+    /// true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }

@@ -32,8 +32,8 @@ const V6_LEN: usize = LRH + IPV6 + UDP + Bth::LEN;
 /// The offset of the IPv4 identification in the pseudo-header.
 const V4_ID: usize = LRH + 4;
 
-/// The addresses and UDP ports of the packets that one sender sends to one receiver. A `Flow` contains packet headers
-/// in the form that the ICRC covers. A flow is made once for many packets.
+/// The headers that all packets from one address and UDP port to another have in common, in the form that the
+/// ICRC covers. A `Flow` is made once for many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The pseudo-header that the ICRC covers; its lengths, its identification and its BTH are still zero.
@@ -218,10 +218,10 @@ impl Solver {
 
     /// Checks the ICRC of `datagram`, a UDP payload that the source address of `flow` sent to the destination address.
     ///
-    /// `hint` is the likely IPv4 identification, for example the index of the datagram in the super-packet in which it
-    /// was received. If `hint` is the identification, the solver need not compute the identification. A wrong `hint`
-    /// costs time, but does not change the result. IPv6 packets have no identification, so all 32 bits of the ICRC
-    /// check them.
+    /// `hint` is the likely IPv4 identification, for example the index of the datagram in the super-packet in
+    /// which it was received. If `hint` is the identification, the solver need not compute the
+    /// identification. A wrong `hint` costs time, but does not change the result. An IPv6 packet has no
+    /// identification, so all 32 bits of its ICRC serve to detect errors.
     ///
     /// # Errors
     /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, or if the ICRC is wrong with every
@@ -236,8 +236,8 @@ impl Solver {
         self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
     }
 
-    /// Checks `datagram` as [`Self::verify`] does. The caller keeps `warm` for later packets of the same flow, because
-    /// `warm` contains a cache of ICRC states.
+    /// Checks `datagram` as [`Self::verify`] does. The caller keeps `warm` for later packets with the same
+    /// addresses and UDP ports, because `warm` has a cache that saves time.
     ///
     /// # Errors
     /// Fails like [`Self::verify`].

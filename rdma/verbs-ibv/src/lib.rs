@@ -59,7 +59,8 @@ pub fn load() -> Result<(), Error> {
     sys::load().map(drop)
 }
 
-/// Opens the device that has the address `local`. `owner` is the device's entry in sysfs, which [`owner_of`] returns.
+/// Opens the device that has the address `local`. `owner` is the RDMA port that [`owner_of`] found for this
+/// address, if any.
 ///
 /// # Errors
 /// Returns [`Error::NoDevice`] if rdma-core, a device or the address is missing. Returns [`Error::Io`] if the device

@@ -23,7 +23,8 @@ pub(crate) fn waker() -> Result<Waker, Error> {
     Waker::new().map_err(|e| Error::io("cannot make an eventfd", e))
 }
 
-/// A flag and a waker that end a wait on a completion queue or on an event channel.
+/// The request of `Driver::interrupt` to end one wait on a completion queue or on an event channel. The
+/// request is a flag, and `waker` wakes the thread that sleeps in the wait.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     set: AtomicBool,
@@ -40,7 +41,7 @@ impl Interrupt {
         self.waker.wake();
     }
 
-    /// Takes the pending interrupt. Returns true if an interrupt was pending.
+    /// Clears the request of another thread to end the wait. Returns true if there was such a request.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
         // often. This function does not drain the waker, because a drain could come too early: `set` sets the flag

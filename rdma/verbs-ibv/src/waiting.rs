@@ -113,8 +113,8 @@ impl Waiting<'_> {
             if let Some(queue) = self.queue {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
-            // The interrupt, the queue and the channel are polled once more, because completions that arrived before
-            // the queue was armed are not announced.
+            // The request to end the wait, the queue and the channel are checked once more, because
+            // completions that arrived before the queue was armed are not announced.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }

@@ -1,5 +1,5 @@
-//! Decides how many connections of each source are admitted, and which connection must be closed to make room for a new
-//! connection.
+//! Decides how many connections of each source are admitted, and which connection must be closed to make room
+//! for a new connection. The source of a connection is usually its source network.
 //!
 //! A server admits a fixed number of connections. An [`Admission`] can also count connection requests that the server
 //! has not accepted yet, as if they were connections. A source with many connections must not keep other sources out.
@@ -293,8 +293,9 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Decision::InPlaceOf(hog));
             server.admission.set(server.next - 1, Activity::Idle);
         }
-        // A source with at most half of all connections loses its busy connections last. The source 10.0.0.1 has 16 of
-        // 32 connections now, so the new connection displaces the oldest idle connection of all sources.
+        // If a source network has at most half of all connections, its busy connections are displaced after
+        // the idle connections of all source networks. The source network 10.0.0.1 has 16 of 32 connections
+        // now, so the new connection displaces the oldest idle connection of all.
         assert_eq!(server.arrive("10.0.3.1"), Decision::InPlaceOf(0));
     }
 

@@ -321,7 +321,8 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`Error::Invalid`] if the embedded provider has made no file descriptor for `on`.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
-    /// Ends one wait on `on`: a wait that is in progress, or otherwise the next wait.
+    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
+    /// any thread.
     fn interrupt(&self, on: WaitOn);
 
     /// Returns the name and the value of each counter of the device. If rxe has the same counter in its hw_counters,

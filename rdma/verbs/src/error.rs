@@ -14,10 +14,10 @@ pub enum Error {
         /// A text that says who holds the address, and what the user can do.
         holder: String,
     },
-    /// The device cannot receive connection requests, for the reason in the text.
+    /// The device cannot receive connection requests. The text is the reason.
     #[error("this device cannot listen: {0}")]
     CannotListen(String),
-    /// No device serves the address, for the reason in the text.
+    /// No device serves the address. The text is the reason.
     #[error("no device: {0}")]
     NoDevice(String),
     /// A limit of the device, of its configuration or of the operating system was reached.
@@ -25,7 +25,8 @@ pub enum Error {
     Exhausted {
         /// The name of the resource that is used up, for example "memory regions".
         what: &'static str,
-        /// The limit that was reached: a number of objects or entries, or a number of bytes if the resource is memory.
+        /// The limit that was reached. The limit is a number of bytes if the resource is memory, and
+        /// otherwise a number of things, for example of memory regions.
         limit: u64,
         /// The action by which the user or the program can free the resource or raise the limit.
         remedy: &'static str,

@@ -241,7 +241,8 @@ impl Cq {
         Ok(if self.poll(&mut one)? == 1 { Some(one[0]) } else { None })
     }
 
-    /// Waits until the completion queue has a completion, until `deadline`, or until the wait is interrupted.
+    /// Waits until the completion queue has a completion, until `deadline`, or until a call of
+    /// [`Driver::interrupt`] ends the wait.
     ///
     /// # Errors
     /// Fails like [`Context::wait`].
@@ -324,7 +325,8 @@ impl Channel {
         self.driver().next_event(self.0.id)
     }
 
-    /// Waits until the channel has a CM event, until `deadline`, or until the wait is interrupted.
+    /// Waits until the channel has a CM event, until `deadline`, or until a call of [`Driver::interrupt`]
+    /// ends the wait.
     ///
     /// # Errors
     /// Fails like [`Context::wait`].

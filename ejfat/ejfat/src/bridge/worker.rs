@@ -36,8 +36,9 @@ pub(super) struct SubscribedWorker {
     /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
     /// workers had when they ended.
     pub(super) redelivery: bool,
-    /// For each slot, the newest announced event that begins in the slot, if the bridge's memory has a copy of the
-    /// event. The list ends with the highest slot at which an announced event ever began.
+    /// The newest announced event that begins in each slot, or `None` if there is no such event or the
+    /// bridge's memory has no copy of it. The list ends with the highest slot at which an announced event
+    /// ever began.
     announced: Vec<Option<AnnouncedEvent>>,
     pub(super) ready: bool,
     pub(super) behind: bool,

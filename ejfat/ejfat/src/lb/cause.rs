@@ -23,7 +23,7 @@ pub enum DropCause {
     EpochAssignMiss,
     /// The slot of the packet has no member in the epoch's calendar.
     LbCalendarMiss,
-    /// The member has no entry for the packet's IP version.
+    /// The member has no rule for the packet's IP version.
     MbrInfoMiss,
     /// The member is soft-evicted, so nothing is sent to the member.
     MbrDropSoftEvicted,

@@ -25,9 +25,10 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// If `sorted` is false, the array of all calendars has the member of the slot s at the index `first` + s, for each
-    /// slot number s below `len`. If `sorted` is true, the `len` entries of the array of all calendars from the index
-    /// `first` on are slot numbers in ascending order, and the next `len` entries are the members of these slots.
+    /// False if the calendar is stored as an array, and true if it is stored as a sorted list. The array has
+    /// one element for each slot number below `len`: the member of this slot. The sorted list has `len` slot
+    /// numbers in ascending order, followed by the members of these slots. Both begin at the index `first` of
+    /// the array of all calendars.
     sorted: bool,
 }
 

@@ -402,21 +402,22 @@ impl DataPlane {
         self.counters.lb(lb)
     }
 
-    /// Checks which members are out of use. A member is out of use if the tables for ticks above the highest routed
-    /// tick do not have the member, and nothing was sent to the member for a minute. [`DataPlane::members`] omits
-    /// members that are out of use. A member that is out of use loses its counters as soon as the tables for lower
-    /// ticks do not have the member either. The caller should call this function every few seconds. The function does
-    /// nothing if it checked the same tables less than a second ago. If `now` is earlier than in a previous call, the
-    /// time of the previous call is used.
+    /// Finds unused members. A member is unused if the tables for ticks above the highest routed tick have no
+    /// rule for the member, and if no packet was sent to the member for a minute. [`DataPlane::members`]
+    /// omits unused members, and [`DataPlane::gone`] has their packets instead. Tables for lower ticks may
+    /// still have a rule for an unused member. As soon as no tables have a rule for it, the member loses its
+    /// own counters. The caller should call this function every few seconds. The function does nothing if it
+    /// checked the same tables less than a second ago. If `now` is earlier than in a previous call, the time
+    /// of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
         self.counters.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// Returns the numbers of packets and bytes that were sent to each member. The key of a member is its load balancer
-    /// and its member id. Members that [`DataPlane::look_at_members`] found to be out of use are omitted. Members keep
-    /// their counters when tables change.
+    /// Returns the numbers of packets and bytes that were sent to each member. The key of a member is its
+    /// load balancer and its member id. Unused members are omitted; [`DataPlane::look_at_members`] finds
+    /// them. Members keep their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.counters.members()
     }

@@ -74,10 +74,10 @@ pub struct EngineCounters {
     /// The number of packets to which each set of tables applied. The key of a set is its load balancer and its first
     /// tick.
     pub sets: BTreeMap<(LbId, u64), SetCounters>,
-    /// For each load balancer, the highest forwarded tick that is not above the horizon.
+    /// The highest tick, not above the horizon, that each load balancer forwarded.
     pub newest: BTreeMap<LbId, u64>,
-    /// For each load balancer that forwarded packets with ticks above its horizon, the number and the ticks of these
-    /// packets.
+    /// The number and the ticks of the packets that each load balancer forwarded although their ticks were
+    /// above its horizon.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 

@@ -79,10 +79,11 @@ impl ImageTable {
     }
 }
 
-/// The number of parts (ways) of an address table. The hash of an address selects one row in each way.
+/// The number of parts of which an address table consists. The hash of an address selects one row in each
+/// part, and the address is stored in one of these rows.
 const WAYS: usize = 4;
-/// The number of rows of each of the [`WAYS`] ways of an address table. In hardware, the table of destinations has only
-/// the first [`DESTINATION_ROWS`] rows.
+/// The number of rows of each of the [`WAYS`] parts of an address table. In hardware, the table of
+/// destinations has only the first [`DESTINATION_ROWS`] rows.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;
@@ -308,8 +309,8 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // Each replacement uses another of the `WAYS` ways of the table than the previous replacement, so that
-                // two addresses do not replace each other for ever.
+                // The next address that is replaced is in another part of the table than the address that was
+                // replaced before, so that two addresses do not replace each other for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
@@ -429,11 +430,11 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // A look-up counts the entries of `ImageTable::Begins` that are not above the packet's load balancer and tick.
-        // The count is the index of the range in `ImageTable::Ranges`. Unused entries of `ImageTable::Begins` contain
-        // the highest tick of the last load balancer, so a look-up of exactly this tick also counts the unused entries,
-        // and finds the last entry of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` becomes a copy of
-        // the last used entry, so that the look-up finds the right range.
+        // A look-up searches the tree for the range of ticks that contains a packet's tick, and finds the
+        // index of this range in `ImageTable::Ranges`. Unused nodes of the tree contain the highest tick of
+        // the last load balancer. A search for exactly this tick passes all unused nodes, too, and finds the
+        // last index of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` becomes a copy of the
+        // last used entry, so that this search also finds the right range.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
@@ -467,8 +468,8 @@ fn member_entry(member: Option<Member>) -> ImageEntry {
     entry.add(forward.keep_lb_header.into(), 1).add(kind, 2).entry
 }
 
-/// Returns the hash of an address. Each byte of the hash selects one row in one of the [`WAYS`] ways of an address
-/// table.
+/// Returns the hash of an address. Each byte of the hash selects one row in one of the [`WAYS`] parts of an
+/// address table.
 fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
     let (bits, is_v6) = address_bits(address);
     let upper = u32::from(is_v6) | u32::from(lb.map_or(0, LbId::get)) << 1;

@@ -26,10 +26,10 @@ pub(super) struct PacketCounters {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The counters of forgotten members. The key is the member id, so members with the same id on different load
-    /// balancers share one entry of this map.
+    /// The counters of members that were forgotten because no tables have a rule for them. The key is the
+    /// member id, so members with the same id on different load balancers share one entry of this map.
     forgotten: BTreeMap<u16, Traffic>,
-    /// The members that the tables of new ticks do not have.
+    /// The members for which the tables for ticks above the highest routed tick have no rule.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
     /// The time at which [`PacketCounters::look`] last compared members with tables, or `None` if the tables have
@@ -38,8 +38,8 @@ pub(super) struct PacketCounters {
     pub(super) unaddressed: Drops,
 }
 
-/// The number of packets that were sent to a leaving member, and the time since which this number has not changed. A
-/// leaving member is a member that the tables of new ticks do not have.
+/// The number of packets that were sent to a leaving member, and the time since which this number has not
+/// changed. A member is leaving if the tables for ticks above the highest routed tick have no rule for it.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     packets: u64,
@@ -53,9 +53,9 @@ impl Leaving {
 }
 
 impl PacketCounters {
-    /// The time without a packet after which [`PacketCounters::members`] omits a leaving member. A leaving member is a
-    /// member that the tables of new ticks do not have. A member that is registered again within this time keeps its
-    /// counters.
+    /// The time without a packet after which [`PacketCounters::members`] omits a leaving member. A member is
+    /// leaving if the tables for ticks above the highest routed tick have no rule for it. A member that is
+    /// registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
     /// The minimum time between two comparisons of the members with the tables in [`PacketCounters::look`], if the
@@ -128,11 +128,12 @@ impl PacketCounters {
         }
     }
 
-    /// Updates the list of leaving members, which are the members that none of the tables in `live` has. The tables in
-    /// `live` apply to the ticks after the highest routed tick. A leaving member is forgotten if no packet was sent to
-    /// the member for the time [`PacketCounters::REMEMBERED`] and the member is in none of the tables in `all`. The
-    /// tables in `all` include the tables of earlier ticks, which may still route a late packet. Does nothing if the
-    /// members were compared with the same tables less than a second ago.
+    /// Updates the list of leaving members, which are the members for which none of the tables in `live` has
+    /// a rule. The tables in `live` apply to the ticks after the highest routed tick. A leaving member is
+    /// forgotten if no packet was sent to the member for the time [`PacketCounters::REMEMBERED`] and none of
+    /// the tables in `all` has a rule for the member. The tables in `all` include the tables of earlier
+    /// ticks, which may still route a late packet. Does nothing if the members were compared with the same
+    /// tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -84,7 +84,8 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The maximum number of slot bits. The calendar table of ESnet's P4 data plane has room for 2^14 slots.
+    /// The maximum of [`Epoch::slot_bits`]. The calendar table of ESnet's P4 data plane has room for 2^14
+    /// slots.
     pub const MOST_BITS: u8 = 14;
 
     /// Creates an epoch with 512 slots, the default.
@@ -102,15 +103,15 @@ pub struct Forward {
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
-    /// The number of port bits. The sum of `port` and the lowest `port_bits` bits of a packet's entropy or port select
-    /// is the UDP port to which the packet is sent.
+    /// The number of bits of a packet's entropy or port select that choose one of the member's UDP ports. The
+    /// packet is sent to the UDP port `port` plus the number in the lowest `port_bits` bits.
     pub port_bits: u8,
     /// True if packets to the member keep the LB header.
     pub keep_lb_header: bool,
 }
 
 impl Forward {
-    /// The maximum number of port bits, with which a member has 2^14 UDP ports.
+    /// The maximum of [`Forward::port_bits`], with which a member has 2^14 UDP ports.
     pub const MOST_BITS: u8 = 14;
 }
 
@@ -127,7 +128,7 @@ pub enum Member {
     Deregistered,
 }
 
-/// One entry of one table.
+/// A rule of the data plane, which is one entry of one of its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Packets to this address belong to the load balancer.

@@ -88,9 +88,10 @@ pub struct BeyondHorizon {
     /// The number of packets whose ticks were above the horizon when the packets were routed. A packet still counts
     /// when the horizon has risen to the packet's tick or higher, but is still below `highest`.
     pub packets: u64,
-    /// The lowest stored tick above the horizon. Only the ticks `lowest` and `highest` are stored. When the horizon
-    /// rises to `lowest` or higher but stays below `highest`, `lowest` is set to `highest`, which is then the only
-    /// stored tick above the horizon.
+    /// The lowest stored tick above the horizon. A load balancer does not store each tick that it routed
+    /// above its horizon, but only the lowest and the highest of them. When the horizon rises to `lowest` or
+    /// higher but stays below `highest`, `lowest` is set to `highest`, which is then the only stored tick
+    /// above the horizon.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,

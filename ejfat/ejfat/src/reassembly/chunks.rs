@@ -9,9 +9,9 @@ use super::lists::NONE;
 
 /// The number of segments for which one bitmap block has bits.
 pub(super) const SEGMENTS: u32 = 512;
-/// The number of entries of `Chain::recent`. A bitmap block that has an entry is found without a look-up in
-/// `Chunks::index`. Several blocks have an entry, because successive segments may have bits in different blocks if
-/// segments arrive out of order.
+/// The number of bitmap blocks that `Chain::recent` remembers. A remembered block is found without a look-up
+/// in `Chunks::index`. If segments arrive out of order, successive segments may have bits in different
+/// blocks, so several blocks are remembered.
 const RECENT: usize = 4;
 
 /// The bitmap of one event, as a linked list of blocks.

@@ -1,14 +1,20 @@
 //! The record of which bytes of an event have arrived.
 //!
-//! An interval is a range of bytes that have arrived. A few intervals are enough for events whose segments arrive
-//! nearly in order, whatever the lengths of the segments are. The stride of an event is the length of a segment that
-//! begins at a multiple of this length. The length of a segment that is shorter than [`LEAST_STRIDE`], or that ends at
-//! the end of the event, does not become the stride. If several segments could give the stride, the first of them to
-//! arrive gives it. A cell is a range of an event's bytes that begins at a multiple of the stride. Every cell is as
-//! long as the stride, but the last cell of an event may be shorter. Each cell has one bit in a bitmap. If the bit of a
-//! cell is set, all bytes of the cell have arrived. When an event has reached the maximum number of intervals, a
-//! segment that fills exactly one cell and touches no interval is recorded by the bit of this cell. Every accepted byte
-//! is in one interval or in one cell whose bit is set.
+//! The record has two parts: a list of intervals, and a bitmap. Each byte that has arrived is recorded in
+//! exactly one of the two parts.
+//!
+//! An interval is a range of bytes that have all arrived. A few intervals are enough for an event whose
+//! segments arrive nearly in order, whatever the lengths of the segments are.
+//!
+//! The bitmap divides the event into cells, which are ranges of equal length. Only the last cell of an event
+//! may be shorter. Each cell has one bit, which is set if all bytes of the cell have arrived. The length of a
+//! cell is called the stride of the event. The stride is the length of the first segment to arrive that has
+//! at least [`LEAST_STRIDE`] bytes, begins at a multiple of its own length, and does not end at the end of
+//! the event.
+//!
+//! The bitmap is used when the list of intervals is full. All intervals that consist of whole cells are then
+//! moved to the bitmap. After that, a segment that is exactly one cell is recorded in the bitmap, unless the
+//! segment touches an interval.
 
 use std::ops::Range;
 
@@ -20,16 +26,18 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum of [`Cover::stride`] in bytes. An event with a shorter stride would need more bitmap blocks, so a sender
-/// of short segments could take all bitmap blocks. With any permitted MTU, the segments of a long event are longer than
-/// this minimum.
+/// The minimum of [`Cover::stride`], which is the number of an event's bytes for which one bit of the event's
+/// bitmap stands. If one bit could stand for fewer bytes, a bitmap could need more blocks, and a sender of
+/// short segments could take all bitmap blocks. With any permitted MTU, the segments of a long event are
+/// longer than this minimum.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
     /// The ranges of bytes that have arrived, in ascending order. The ranges neither touch nor overlap each other.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// The number of bytes for which one bit of the event's bitmap stands, or 0 if the event has no stride yet.
+    /// The number of bytes for which one bit of the event's bitmap stands, or 0 if no segment has decided
+    /// this number yet.
     stride: u32,
     received: u32,
     cells: Chain,
@@ -181,15 +189,17 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// Returns true if `bytes` begin at a multiple of the stride, and end at a multiple of the stride or at the end of
-    /// the event.
+    /// Returns true if `bytes` are exactly the bytes for which some bits of the event's bitmap stand. Such
+    /// bytes begin at a multiple of [`Cover::stride`], and end at a multiple of it or at the end of the
+    /// event.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Moves the intervals that consist of whole cells from `intervals` to the bitmap. If no bitmap block is free for a
-    /// cell, this cell and the rest of its interval stay in `intervals`.
+    /// Moves intervals from `intervals` to the event's bitmap. An interval can be moved if it consists of
+    /// whole cells, which are the ranges of bytes for which the single bits of the bitmap stand. If the
+    /// bitmap needs another block and no block is free, the rest of the interval stays in `intervals`.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

@@ -541,7 +541,8 @@ impl Reassembler {
         self.senders.total()
     }
 
-    /// Returns the counters of each sender. The first entry has the counters of unknown senders.
+    /// Returns the counters of each sender. The first element has the common counters of all senders that
+    /// have no counters of their own.
     pub fn senders(&self) -> impl Iterator<Item = SenderCounters> + '_ {
         self.senders.stats()
     }

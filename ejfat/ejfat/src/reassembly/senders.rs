@@ -10,7 +10,8 @@ use super::{
 };
 use crate::Time;
 
-/// The time for which a sender that completed an event keeps its entry after its last datagram.
+/// The time for which a sender that completed an event keeps its entry in the [`SenderTable`] after its last
+/// datagram.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// The counters of segments and events. The number of opened events is the sum of complete, timed out, evicted,
@@ -79,7 +80,8 @@ impl Counters {
     }
 }
 
-/// The index of a sender's entry, and a generation that changes when the entry is given to another sender.
+/// The index of a sender's entry in the [`SenderTable`], and a generation that changes when the entry is
+/// given to another sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SenderId {
     pub(super) at: u32,
@@ -97,11 +99,11 @@ struct SenderIdentity {
 /// The counters of one sender.
 #[derive(Clone, Debug)]
 pub struct SenderCounters {
-    /// The address of the sender, or `None` in the entry of unknown senders. The unknown senders are all senders
-    /// without an entry of their own.
+    /// The address of the sender, or `None` if these are the common counters of all unknown senders. An
+    /// unknown sender is a sender without counters of its own.
     pub address: Option<IpAddr>,
-    /// The data id of the stream with [`LimitsBy::Stream`], or `None` with [`LimitsBy::Address`] and in the entry of
-    /// unknown senders.
+    /// The data id of the stream with [`LimitsBy::Stream`]. With [`LimitsBy::Address`], and for the counters
+    /// of all unknown senders, the data id is `None`.
     pub data_id: Option<u16>,
     /// The time at which the last datagram of the sender arrived.
     pub last_received: Time,

@@ -15,7 +15,8 @@ pub enum GeometryError {
     /// The number of slots is not from 1 to 65536. The value is the number of slots.
     #[error("a ring of {0} slots; it has 1 to {most}", most = Geometry::MOST_SLOTS)]
     Slots(u32),
-    /// The size of a slot is 0 or not a multiple of [`Geometry::UNIT`]. The value is the size in bytes.
+    /// The size of a slot is 0 or not a multiple of [`Geometry::UNIT`]. The value is the size of a slot in
+    /// bytes.
     #[error("slots of {0} bytes; they are multiples of {unit} bytes", unit = Geometry::UNIT)]
     SlotBytes(u32),
     /// The ring has 4 GiB or more. The value is the size of the ring in bytes.

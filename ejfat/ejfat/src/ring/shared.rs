@@ -12,12 +12,12 @@
 //! credits   count u32 | asleep u32 | reserved 56 | for each slot: generation u32
 //! ```
 //!
-//! The word `head` is the sequence number of the newest event. For each event, the bridge first writes the descriptor,
-//! then writes the sequence number into `head`, and then reads `asleep`. A worker that is about to sleep sets `asleep`
-//! to 1 and reads `head` once more afterwards. The bridge has a sequentially consistent fence between writing `head`
-//! and reading `asleep`. The worker has a sequentially consistent fence between writing `asleep` and reading `head`. No
-//! wake-up is lost, because the two fences ensure that the bridge reads 1 from `asleep`, or the worker reads the new
-//! value of `head`.
+//! The word `head` is the sequence number of the newest event. The bridge first writes the descriptor of an
+//! event, then writes the sequence number into `head`, and then reads `asleep`. A worker that is about to
+//! sleep sets `asleep` to 1 and reads `head` once more afterwards. The bridge has a sequentially consistent
+//! fence between writing `head` and reading `asleep`. The worker has a sequentially consistent fence between
+//! writing `asleep` and reading `head`. No wake-up is lost, because the two fences ensure that the bridge
+//! reads 1 from `asleep`, or the worker reads the new value of `head`.
 
 use super::{BLOCK, CREDIT};
 

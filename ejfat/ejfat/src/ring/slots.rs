@@ -64,14 +64,14 @@ pub struct RingSlots {
     /// with low numbers are used first, because CPU caches are likely to contain them.
     lowest: u32,
     states: Vec<State>,
-    /// For each slot, the generation of the last event that began in this slot.
+    /// The generation of the last event that began in each slot.
     generations: Vec<u32>,
     /// The values of the credit words when they were last read.
     seen: Vec<u32>,
     /// The number of slots that are in use by events that were not sent yet.
     filling: u32,
-    /// A search for this number of adjacent free slots, or for more, would fail. The value is `u32::MAX` if no search
-    /// has failed since slots last became free.
+    /// The smallest number of adjacent free slots for which a search has failed since slots last became free;
+    /// `u32::MAX` if no search has failed. A search for this number of slots, or for more, would fail again.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,

@@ -162,7 +162,7 @@ pub struct SubscribeResponse {
 /// The reason why a block is not a valid message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The block has a version other than 1 and 2. The value is the version.
+    /// The block has a version other than 1 and 2. The value is the version of the block.
     #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
     Version(u32),
     /// The geometry in a subscription is not valid.
@@ -335,7 +335,8 @@ impl SubscribeResponse {
     /// Decodes a response that accepts or refuses a subscription.
     ///
     /// # Errors
-    /// Fails if the version or another field is not valid. For a valid refusal, the result is `Ok(Err(refusal))`.
+    /// Fails if the version or another field is not valid. If the block is a valid refusal, the result is
+    /// `Ok(Err(refusal))`.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, SubscribeRefusal>, Malformed> {
         let mut fields = Fields(bytes);
         let redelivery = decode_version(fields.u32())?;

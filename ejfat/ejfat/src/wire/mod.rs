@@ -25,14 +25,14 @@ pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The bytes are shorter than the header. A sync datagram that is longer than a sync header is refused
-    /// with this variant, too. The value is the number of bytes.
+    /// with this variant, too. The value is the number of bytes that were to be decoded.
     #[error("{0} bytes are too short for the header")]
     Short(usize),
     /// The first two bytes are not the magic bytes of the header. The value is the first two bytes as a big-endian
     /// number.
     #[error("the header begins with {0:#06x}, which is another protocol's")]
     Magic(u16),
-    /// The version of the header is not accepted. The value is the version.
+    /// The version of the header is not accepted. The value is the version in the header.
     #[error("version {0} of the header is not known here")]
     Version(u8),
 }

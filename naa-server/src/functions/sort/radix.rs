@@ -1,7 +1,7 @@
-//! Sorts large arrays of integers in place (American flag sort), and calls [`Stop::check`] at short intervals. The
-//! elements are put into 256 buckets by eight bits, which are the highest bit in which elements differ and the seven
-//! bits below it. Each bucket of more than `SMALL` elements is divided into buckets again, and each smaller bucket is
-//! sorted by the standard library.
+//! Sorts large arrays of integers in place (American flag sort), and calls [`Stop::check`] often. The
+//! elements are put into 256 buckets by eight bits, which are the highest bit in which elements differ and
+//! the seven bits below it. Each bucket of more than `SMALL` elements is divided into buckets again, and each
+//! smaller bucket is sorted by the standard library.
 
 use crate::{
     call::{CallFailure, Stop},

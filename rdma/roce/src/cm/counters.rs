@@ -64,8 +64,8 @@ counters! {
     rx_stale_req,
     /// The number of REQs that were rejected because no listener had the TCP-space port that the REQ named.
     no_listener,
-    /// The number of REQs that were rejected because a backlog or a table was full, or because their source network
-    /// already had half of the entries for half-open requests.
+    /// The number of REQs that were rejected because a backlog or a table was full, or because their source
+    /// network already had half of the allowed half-open requests.
     no_room,
     /// The number of half-open requests that were displaced by a REQ from another source network.
     displaced,

@@ -80,8 +80,8 @@ use crate::{
     wire::mad::{Answered, CmMessage, CommIds, MAD_LEN, Mad, Mra, Rej},
 };
 
-/// The time after which a message without a response is repeated for the first time. Each later interval is twice the
-/// interval before, up to [`RESEND_MAX`].
+/// The time after which a message without a response is repeated for the first time. The time between two
+/// repetitions doubles with each repetition, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
 /// The maximum number of MRAs that are accepted for a REQ or REP. The limit is equal to the value of the field Max CM

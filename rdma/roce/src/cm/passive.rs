@@ -141,9 +141,10 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// Returns true if there is room for a new request from `from`. If necessary, the function removes a half-open
-    /// request of another source network to make room. A source network gets at most half of the entries for half-open
-    /// requests, and a request is never removed to make room for a new request of its own source network.
+    /// Returns true if there is room for a new request from `from`. If necessary, the function removes a
+    /// half-open request of another source network to make room. A source network can have at most half of
+    /// the allowed half-open requests, and a request is never removed to make room for a new request of its
+    /// own source network.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();

@@ -115,7 +115,8 @@ impl Retry {
         self.next(now + self.interval)
     }
 
-    /// Doubles the interval, and returns the time of the next repetition of a message that is repeated at `now`.
+    /// Doubles the time between repetitions, up to [`RESEND_MAX`]. Returns the time of the next repetition of
+    /// a message that is repeated at `now`.
     pub(super) fn repeat(&mut self, now: Time) -> Time {
         self.interval = (self.interval * 2).min(RESEND_MAX);
         self.first(now)

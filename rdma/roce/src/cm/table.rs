@@ -138,7 +138,7 @@ impl CmTable {
         if let Some(key) = conn.request {
             self.by_request.remove(&key);
         }
-        // The index entry of the peer's queue pair may already belong to a newer connection.
+        // The map `by_remote_qp` may already have a newer connection for the peer's queue pair.
         if let Some(remote) = conn.remote.filter(|remote| self.by_remote_qp.get(&remote.qp) == Some(&id)) {
             self.by_remote_qp.remove(&remote.qp);
         }

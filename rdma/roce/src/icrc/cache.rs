@@ -1,5 +1,6 @@
-//! Caches of recently used flows and of their ICRC states. The lengths and IP identifications of a flow's packets often
-//! repeat, so the ICRC state for a packet is often in the cache.
+//! Caches that save time when ICRCs are computed. The packets from one address and UDP port to another often
+//! have the same lengths and IP identifications. Intermediate values of their ICRCs are therefore kept and
+//! used again.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,22 +9,25 @@ use crc32fast::Hasher;
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow with a cache of ICRC states. An ICRC state is the intermediate value of the ICRC that covers only the bytes
-/// before the BTH. An ICRC state depends only on the flow, the length of the datagram and the IP identification.
+/// A [`Flow`] with a cache of intermediate values of ICRCs. An intermediate value covers only the bytes of a
+/// packet before the BTH. The value depends only on the addresses and UDP ports of the packet, the length of
+/// the datagram, and the IP identification.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// A direct-mapped cache of ICRC states, whose index is the IP identification modulo 16. An entry is a key (length
-    /// of the datagram and IP identification) and the ICRC state for this key.
+    /// A direct-mapped cache of intermediate values of ICRCs, whose index is the IP identification modulo 16.
+    /// An entry is a key (length of the datagram and IP identification) and the intermediate value for this
+    /// key.
     states: [(u32, u32); 16],
 }
 
-/// The key of an empty entry in a cache of ICRC states. No packet has this key, because the upper 16 bits of a key are
-/// the length of the datagram, and a datagram of 65535 bytes does not fit into an IP packet.
+/// The key of an empty entry in the cache of a [`WarmFlow`]. No packet has this key, because the upper 16
+/// bits of a key are the length of the datagram, and a datagram of 65535 bytes does not fit into an IP
+/// packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
-    /// Makes a flow with an empty cache.
+    /// Makes a `WarmFlow` with an empty cache.
     pub const fn new(flow: Flow) -> Self {
         Self { flow, states: [(NEVER, 0); 16] }
     }
@@ -32,7 +36,7 @@ impl WarmFlow {
         &self.flow
     }
 
-    /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached ICRC state if possible.
+    /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached intermediate value if possible.
     pub fn begin(&mut self, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let key = u32::from(datagram_len as u16) << 16 | u32::from(ip_id);
         let slot = &mut self.states[usize::from(ip_id) % 16];
@@ -55,8 +59,9 @@ pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
 
 const SLOTS: usize = 32;
 
-/// A direct-mapped cache of the flows of recent packets. The index of a flow is computed from the UDP ports and the
-/// last byte of each IP address, which differ between peers. Only the constructor allocates memory.
+/// A direct-mapped cache of the [`Flow`]s of recent packets. The index of a [`Flow`] is computed from the UDP
+/// ports and the last byte of each IP address, which differ between peers. Only the constructor allocates
+/// memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 

@@ -72,7 +72,7 @@ impl Peer {
     }
 }
 
-/// The parameters on which the handshake agreed.
+/// The parameters of a connection, which are chosen when the connection is set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpConnectionParam {
     pub(crate) peer: Peer,

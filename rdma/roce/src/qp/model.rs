@@ -228,9 +228,9 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the last response packet of the oldest READ was sent. Returns true if the oldest READ counted towards
-    /// [`QpConfig::reads`], the maximum number of outstanding READs. A READ that repeats an earlier READ does not count
-    /// towards [`QpConfig::reads`].
+    /// Notes that the last response packet of the oldest READ was sent. The maximum number of outstanding
+    /// READs ([`QpConfig::reads`]) does not apply to a READ that repeats an earlier READ. The function
+    /// returns false for such a READ, and true for any other READ.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.responses.finish_oldest())

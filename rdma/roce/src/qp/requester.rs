@@ -21,7 +21,7 @@ use crate::{
     wire::{Bth, Reth, pad_of},
 };
 
-/// The retry limits on which the connection's handshake agreed.
+/// The retry limits and the ACK timeout, which are chosen when the connection is set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     /// The number of consecutive ACK timeouts after which the requester still resends, 0-7.

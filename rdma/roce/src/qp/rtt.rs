@@ -1,7 +1,10 @@
-//! The round-trip time and the retransmission interval. When a peer is silent for the ACK timeout of the handshake, one
-//! of the retries is used up. The last packet is resent as a tail probe long before the ACK timeout, so the loss of the
-//! end of a message is soon detected. The interval before a tail probe is computed from the measured round-trip time. A
-//! tail probe uses up no retry.
+//! The round-trip time of a connection and the retransmission interval, which is the time for which the
+//! requester waits for an acknowledgement before it resends packets.
+//!
+//! The ACK timeout is chosen when the connection is set up. If the peer is silent for a whole ACK timeout,
+//! the requester uses up one of its retries. The requester resends the last packet as a tail probe long
+//! before the end of the ACK timeout, so the loss of the end of a message is soon detected. The time before a
+//! tail probe is computed from the measured round-trip time. A tail probe uses up no retry.
 
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ pub(super) struct Rtt {
     backoff: u32,
     min_probe: Duration,
     min: Duration,
-    /// The ACK timeout on which the handshake agreed; `Duration::MAX` for no timeout.
+    /// The ACK timeout of the connection; `Duration::MAX` for no timeout.
     full: Duration,
 }
 
@@ -28,7 +31,9 @@ impl Rtt {
     /// does not fail when its peer is silent.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
-    /// The number of consecutive expiries of the retransmission timer at which only the last packet is resent.
+    /// The number of consecutive expiries of the retransmission timer at which only the last packet is
+    /// resent, as a tail probe. If the ACK timeout ends before a tail probe is due, all unacknowledged
+    /// packets are resent instead.
     const PROBES: u32 = 2;
     /// The maximum number of times that the retransmission interval is doubled after the tail probes. With this number
     /// of doublings, an interval of a few milliseconds becomes longer than the longest ACK timeout, 4.096 us * 2^31.
@@ -65,11 +70,11 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // A tail probe resends only one packet, so the interval before it can be short. A short interval soon
-            // detects the loss of the end of a message.
+            // A tail probe resends only one packet, so the time before it can be short. The loss of the end
+            // of a message is then soon detected.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // After the tail probes, the interval is long, because resending all packets of the window costs much, and
-            // because a slow peer needs time to respond.
+            // After the tail probes, the retransmission interval is long. It costs much to resend all packets
+            // of the window, and a slow peer needs time to respond.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
@@ -83,7 +88,9 @@ impl Rtt {
         }
     }
 
-    /// Returns true if the next expiry of the retransmission timer resends only the last packet.
+    /// Returns true if the next expiry of the retransmission timer resends only the last packet, as a tail
+    /// probe. If [`Self::expired`] returns true for this expiry, all unacknowledged packets are resent
+    /// instead.
     pub(super) fn probes_tail(&self) -> bool {
         self.backoff < Self::PROBES
     }

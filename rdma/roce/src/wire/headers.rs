@@ -26,7 +26,7 @@ pub struct Bth {
     pub tver: u8,
     /// The partition key; 0xffff is the default partition.
     pub p_key: u16,
-    /// The bit FECN: a switch on the way noticed congestion.
+    /// The bit FECN: a switch between the peers noticed congestion.
     pub fecn: bool,
     /// The bit BECN: the receiver of the packets in the other direction noticed congestion.
     pub becn: bool,
@@ -122,11 +122,12 @@ impl Reth {
 pub enum Syndrome {
     /// An ACK. The value is the 5-bit code of end-to-end credits; 0x1f means that the ACK has no credits.
     Ack(u8),
-    /// An RNR NAK: the responder has no posted receive. The value is the 5-bit timer code.
+    /// An RNR NAK: the responder has no posted receive. The value is the 5-bit code of the time for which the
+    /// requester must wait before it sends the request again.
     RnrNak(u8),
     /// A NAK: the responder refuses the request, or packets before the request are missing.
     Nak(NakCode),
-    /// A value that the specification reserves. The value is the whole syndrome, 8 bits.
+    /// A syndrome that the specification reserves. The value is all 8 bits of the syndrome.
     Reserved(u8),
 }
 
