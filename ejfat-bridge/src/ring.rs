@@ -7,7 +7,7 @@ use verbs::Memory;
 
 use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
-/// The maximum number of credit words that the bridge reads as often as they change. The worker of a ring
+/// The maximum number of credit words of a ring whose credit words are read after each change. The worker of a ring
 /// counts the credits that it has written, and the bridge reads the credit words when this count has changed.
 /// If a ring has more than `MANY` credit words, reading all of them takes long, so the bridge reads them at
 /// most once in the time `REST`.

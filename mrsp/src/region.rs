@@ -20,8 +20,8 @@ pub const fn message_buffer_bytes(max_regions: u8) -> usize {
     4 + 24 * max_regions as usize
 }
 
-/// The size in bytes of a receive buffer for every message that a host may send. The largest message has a layout block
-/// after its regions.
+/// The size in bytes of a receive buffer that is large enough for any message of a host. The largest message has a
+/// layout block after its regions.
 pub const HOST_MESSAGE_BYTES: usize =
     message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
 

@@ -17,11 +17,11 @@ use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
 use crate::call::{Call, CallFailure};
 
-/// The number of a session whose stream a loop service has. The server never gives the same number to two sessions.
+/// The number of a session whose streaming call a loop service serves. The server never gives the same number to two sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 
-/// One region of a stream.
+/// One region of a session with a streaming call.
 #[derive(Clone, Debug)]
 pub struct StreamRegion {
     /// The server's memory of this region. If the region is an input, the host may write this memory at any time. If

@@ -130,7 +130,7 @@ fn functions_allocate_no_more_than_their_bounds_say() {
     for (arguments, inputs, output) in greedy() {
         let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
         let bound = bounds::extra_bytes(&arguments);
-        // The session's quota for scratch memory is exactly the bound.
+        // The session's quota for scratch memory is exactly the number of bytes that the function may allocate.
         let mut call = TestCall::of_limited("", arguments, &inputs, output, bound as u64);
         let before = call.quota.used();
         let mut result = None;

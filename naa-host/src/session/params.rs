@@ -1,4 +1,5 @@
-//! Methods of a session that read and write parameters, and that set which parts of inputs calls send.
+//! Methods of a session that read and write parameters, and that choose the part of an input that the next calls
+//! send.
 
 use std::{
     borrow::Cow,

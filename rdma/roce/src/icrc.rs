@@ -202,7 +202,9 @@ pub enum Mismatch {
     IpId(u16),
 }
 
-/// Checks the ICRC of received packets and computes their IPv4 identifications, without allocating memory.
+/// Checks the ICRC of received packets, without allocating memory. The ICRC depends on the IPv4 identification, which a
+/// UDP socket does not show to the receiver. So the solver computes the IPv4 identification with which the ICRC of a
+/// packet is right.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
     /// A direct-mapped cache of results of the function `retreat_by`. An entry is an argument of `retreat_by` and the

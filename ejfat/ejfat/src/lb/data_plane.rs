@@ -122,8 +122,9 @@ impl DataPlane {
     /// Stages tables for a load balancer's next tick and all later ticks, and returns the first tick of the staged
     /// tables. The next tick is one above the highest tick that the load balancer remembers as routed. If no tick is
     /// remembered, the next tick is one above the highest tick that was remembered before [`DataPlane::age`] forgot all
-    /// ticks of the load balancer. The new tables replace the set that applies to the next tick, and get the first tick
-    /// of this set, if this set has routed no packet or if no tick is remembered as routed.
+    /// ticks of the load balancer. If the set that applies to the next tick has routed no packet, or if no tick is
+    /// remembered as routed, the new tables replace this set and begin at the first tick of this set. Otherwise the new
+    /// tables begin at the next tick.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although packets with ticks above

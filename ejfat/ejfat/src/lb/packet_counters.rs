@@ -26,8 +26,8 @@ pub(super) struct PacketCounters {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The counters of members that were forgotten because no tables have a rule for them. The key is the
-    /// member id, so members with the same id on different load balancers share one entry of this map.
+    /// The sums of the counters of former members, for which no tables have a rule any more. The key is the
+    /// member id, so members with the same id on different load balancers share one sum.
     forgotten: BTreeMap<u16, Traffic>,
     /// The members for which the tables for ticks above the highest routed tick have no rule.
     leaving: BTreeMap<(LbId, u16), Leaving>,

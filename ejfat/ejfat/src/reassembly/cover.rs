@@ -13,8 +13,8 @@
 //! the event.
 //!
 //! The bitmap is used when the list of intervals is full. All intervals that consist of whole cells are then
-//! moved to the bitmap. After that, a segment that is exactly one cell is recorded in the bitmap, unless the
-//! segment touches an interval.
+//! moved to the bitmap. After that, a segment that fills exactly one cell is recorded in the bitmap, unless the
+//! segment overlaps an interval or begins where an interval ends or the other way round.
 
 use std::ops::Range;
 

@@ -352,8 +352,8 @@ impl Reassembler {
         }
         let lacks = self.lacks_addresses(length);
         if lacks > 0 {
-            // The claimed lengths are checked before any eviction, so that nothing is evicted for an event that cannot
-            // be opened.
+            // This call fails if evictions cannot make room for the length of the new event. It comes before the first
+            // eviction, so that no event is evicted for a new event that cannot be opened.
             self.claim_victims(lacks)?;
         }
         self.make_room(None, first, length)?;

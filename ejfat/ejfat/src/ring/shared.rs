@@ -21,11 +21,11 @@
 
 use super::{BLOCK, CREDIT};
 
-/// The offset of the sequence number of the newest event (`head`) in the file of events, in bytes.
+/// The offset of the sequence number of the newest event (`head`) in the shared file of events, in bytes.
 pub const HEAD_AT: usize = 0;
-/// The offset of the first descriptor in the file of events, in bytes.
+/// The offset of the first descriptor in the shared file of events, in bytes.
 pub const DESCRIPTORS_AT: usize = BLOCK;
-/// The alignment of the ring in the file of events, in bytes. The alignment is at least the page size of every
+/// The alignment of the ring in the shared file of events, in bytes. The alignment is at least the page size of every
 /// supported machine.
 pub const PAGE: usize = 1 << 16;
 

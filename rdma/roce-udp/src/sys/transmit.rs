@@ -288,15 +288,16 @@ impl SendBatch {
     }
 }
 
-/// A datagram being built: its pieces in the order of the wire. If a segment is dropped before
-/// [`finish`](Self::finish), the batch stays as it was before the segment.
+/// A datagram being built: its pieces in the order of the wire. If the builder is dropped before
+/// [`finish`](Self::finish), the batch stays as it was before the builder was made.
 #[derive(Debug)]
 pub struct DatagramBuilder<'a> {
     batch: &'a mut SendBatch,
     to: SocketAddr,
     len: usize,
     written: usize,
-    /// The number of segments of the message that this segment joins; 0 if this segment starts a message.
+    /// The number of datagrams in the super-packet to which this datagram is added; 0 if this datagram begins a
+    /// super-packet.
     grouped: usize,
     pieces_before: usize,
     copied_before: usize,

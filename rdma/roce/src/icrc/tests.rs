@@ -121,7 +121,7 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// A packet with one wrong bit behind the IPv4 identification is never accepted as a packet with another
+/// If a bit after the IPv4 identification is wrong, the packet is never accepted as an intact packet with another
 /// identification. The test checks for each wrong bit that a receiver computes a wrong fragment word (the IPv4 flags
 /// and the fragment offset) from the ICRC. With the rule `Any`, [`Solver::verify`] refuses a packet with a wrong
 /// fragment word.
