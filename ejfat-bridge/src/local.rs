@@ -29,7 +29,7 @@ use rustix::{
 };
 use verbs::{
     Memory,
-    admission::{Admission, Decision},
+    admission::{Admission, AdmissionDecision},
 };
 
 use crate::{Error, wake_set::WakeSet, word::Word};
@@ -219,7 +219,7 @@ impl Listener {
             // If too many connections have not subscribed yet, `admit` returns the socket of the connection that must
             // be ended. The socket that `admit` returns is read once more, because a subscription may have arrived
             // since the last read.
-            let lost = self.admit(socket, now).map(|lost| self.read_subscription(lost));
+            let lost = self.admit(socket, now).map(|socket| self.read_subscription(socket));
             if let Some(PendingState::Wants(applicant)) = lost {
                 return Some(applicant);
             }
@@ -246,9 +246,9 @@ impl Listener {
     fn admit(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
         let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let lost = match self.admission.decide(MOST_PENDING, user) {
-            Decision::Admit => None,
-            Decision::InPlaceOf(key) => self.leave(key),
-            Decision::Refuse => return Some(socket),
+            AdmissionDecision::Admit => None,
+            AdmissionDecision::InPlaceOf(key) => self.leave(key),
+            AdmissionDecision::Refuse => return Some(socket),
         };
         self.arrived += 1;
         self.admission.admit(self.arrived, user);

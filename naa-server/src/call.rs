@@ -431,7 +431,7 @@ pub enum CallWork {
 
 /// A call that the server has to execute.
 #[derive(Debug)]
-pub struct WaitingCall {
+pub struct PoolCall {
     /// What the call executes.
     pub work: CallWork,
     /// The regions of the session, which belong to the call until the call ends.
@@ -444,7 +444,7 @@ pub struct WaitingCall {
     pub deadline: Instant,
 }
 
-impl WaitingCall {
+impl PoolCall {
     /// Runs the function of the call on this thread, or waits on this thread until the session's process has run the
     /// kernel of the call. Returns the part of each output that is sent to the host. The returned vector has one
     /// element for each parameter, and `None` stands for the whole parameter.

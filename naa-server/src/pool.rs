@@ -22,7 +22,7 @@ use mrsp::plan::Part;
 use verbs::{log_limit::LogLimit, source_network::SourceNetwork};
 
 use crate::{
-    call::{CallFailure, CallWork, SessionRegions, Stop, WaitingCall},
+    call::{CallFailure, CallWork, PoolCall, SessionRegions, Stop},
     priority::{self, Thread},
 };
 pub use schedule::Calls;
@@ -86,7 +86,7 @@ pub struct RefusedCall {
     /// The reason of the refusal.
     pub why: PoolRefusal,
     /// The call, which did not start.
-    pub call: WaitingCall,
+    pub call: PoolCall,
 }
 
 /// The end of a call, which is reported once.
@@ -128,7 +128,7 @@ struct State {
     next_id: u64,
     schedule: Schedule,
     /// The calls that wait.
-    waiting: BTreeMap<CallId, WaitingCall>,
+    waiting: BTreeMap<CallId, PoolCall>,
     /// The calls that wait or run, except those in quarantine.
     open: BTreeMap<CallId, Open>,
     deadlines: BTreeSet<(Instant, CallId)>,
@@ -184,7 +184,7 @@ struct Open {
 struct RunningCall {
     id: CallId,
     peer: SourceNetwork,
-    call: WaitingCall,
+    call: PoolCall,
     stop: Arc<Stop>,
 }
 
@@ -253,7 +253,7 @@ impl Pool {
     /// # Errors
     /// Returns the call together with the reason of the refusal if the pool is full, the source network has too many
     /// calls, the quarantine is full, or the pool is closed.
-    pub fn submit(&self, call: WaitingCall) -> Result<CallId, Box<RefusedCall>> {
+    pub fn submit(&self, call: PoolCall) -> Result<CallId, Box<RefusedCall>> {
         let mut state = self.0.lock();
         let state = &mut *state;
         if state.closed {

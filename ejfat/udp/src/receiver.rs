@@ -162,10 +162,10 @@ impl Receiver {
     /// # Errors
     /// Fails if this process may have no more open files.
     pub fn gauge(&mut self) -> Result<Gauge, Error> {
-        let memory = self.reassembler.config().memory;
+        let memory_bytes = self.reassembler.config().memory;
         let levels = match &self.levels {
             Some(levels) => levels.clone(),
-            None => Arc::new(Levels::new(self.ports.sample(SAMPLE)?, memory)),
+            None => Arc::new(Levels::new(self.ports.sample(SAMPLE)?, memory_bytes)),
         };
         Ok(Gauge(self.levels.insert(levels).clone()))
     }

@@ -11,7 +11,7 @@ use mrsp::{
     plan::Part,
 };
 use naa_server::{
-    call::{CallFailure, CallWork, SessionRegion, Stop, WaitingCall},
+    call::{CallFailure, CallWork, PoolCall, SessionRegion, Stop},
     memory_budget::{MemoryBudget, Quota},
 };
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +24,7 @@ const SEED: u64 = 0x6e61_6103;
 /// A call that can be made several times, unless it works in place.
 pub(crate) struct TestCall {
     pub(crate) what: String,
-    call: WaitingCall,
+    call: PoolCall,
     pub(crate) quota: Quota,
 }
 
@@ -55,7 +55,7 @@ impl TestCall {
         });
         let regions: naa_server::call::SessionRegions = regions.collect();
         let deadline = Instant::now() + Duration::from_secs(3600);
-        let call = WaitingCall {
+        let call = PoolCall {
             work: CallWork::Function { function: super::function(code), process: None },
             regions: regions.with_quota(quota.clone()),
             peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),

@@ -26,7 +26,7 @@ pub(crate) enum RemoteDeliveryMode {
 
 /// What decides who may have an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WorkerSelection {
+pub(crate) enum WorkerSelectionArg {
     /// Anybody: the one whose ring is least filled
     LeastFilled,
     /// The least filled of those who take its data id
@@ -37,7 +37,7 @@ pub(crate) enum WorkerSelection {
 
 /// What happens to events that find no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackPressure {
+pub(crate) enum BackPressureArg {
     /// They wait, up to --waiting and --hold; then newer ones are lost
     Hold,
     /// They are lost
@@ -46,12 +46,12 @@ pub(crate) enum BackPressure {
     DropOldest,
 }
 
-impl From<BackPressure> for bridge::BackPressure {
-    fn from(pressure: BackPressure) -> Self {
+impl From<BackPressureArg> for bridge::BackPressure {
+    fn from(pressure: BackPressureArg) -> Self {
         match pressure {
-            BackPressure::Hold => Self::Hold,
-            BackPressure::DropNewest => Self::DropNewest,
-            BackPressure::DropOldest => Self::DropOldest,
+            BackPressureArg::Hold => Self::Hold,
+            BackPressureArg::DropNewest => Self::DropNewest,
+            BackPressureArg::DropOldest => Self::DropOldest,
         }
     }
 }
@@ -71,11 +71,11 @@ pub(crate) struct BridgeArgs {
     #[arg(long, value_enum, hide_possible_values = false)]
     placing: Option<RemoteDeliveryMode>,
     /// Which worker gets an event
-    #[arg(long, value_enum, default_value_t = WorkerSelection::LeastFilled)]
-    route: WorkerSelection,
+    #[arg(long, value_enum, default_value_t = WorkerSelectionArg::LeastFilled)]
+    route: WorkerSelectionArg,
     /// What happens to events whose worker has no room
-    #[arg(long, value_enum, default_value_t = BackPressure::Hold)]
-    pressure: BackPressure,
+    #[arg(long, value_enum, default_value_t = BackPressureArg::Hold)]
+    pressure: BackPressureArg,
     /// Complete events that wait for room, at most
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     waiting: u32,
@@ -133,7 +133,7 @@ impl BridgeArgs {
     }
 
     pub(crate) fn uses_tables(&self) -> bool {
-        self.route == WorkerSelection::Tables
+        self.route == WorkerSelectionArg::Tables
     }
 
     pub(crate) fn max_workers(&self) -> usize {
@@ -173,13 +173,13 @@ impl BridgeArgs {
             ..bridge::Config::default()
         };
         let route = match (self.route, plane) {
-            (WorkerSelection::LeastFilled, _) => BridgeSelection::LeastFilled,
-            (WorkerSelection::DataId, _) => BridgeSelection::DataId,
-            (WorkerSelection::Tables, Some(plane)) => {
+            (WorkerSelectionArg::LeastFilled, _) => BridgeSelection::LeastFilled,
+            (WorkerSelectionArg::DataId, _) => BridgeSelection::DataId,
+            (WorkerSelectionArg::Tables, Some(plane)) => {
                 let lb = LbId::new(0).expect("the first one");
                 BridgeSelection::Tables(Arc::new(Members { plane: plane.clone(), lb }))
             }
-            (WorkerSelection::Tables, None) => return Err(Usage::error("--route tables wants tables")),
+            (WorkerSelectionArg::Tables, None) => return Err(Usage::error("--route tables wants tables")),
         };
         Ok(BridgeConfig {
             buffer: Some(self.buffer as usize),

@@ -54,12 +54,12 @@ pub(crate) struct Engine {
     loss: Option<Dropper>,
     trace: Option<Trace>,
     origin: Instant,
-    pub(crate) counters: EngineCounters,
+    pub(crate) counters: TurnCounters,
 }
 
 /// The counters that a device has in addition to the endpoint's counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EngineCounters {
+pub(crate) struct TurnCounters {
     pub(crate) turns: u64,
     /// The number of datagrams that could not be sent, for example because there is no route to their destination, or
     /// because the datagrams were too long.
@@ -96,7 +96,7 @@ impl Engine {
             loss: options.loss.map(Dropper::new),
             trace: options.trace.clone(),
             origin: Instant::now(),
-            counters: EngineCounters::default(),
+            counters: TurnCounters::default(),
         }
     }
 

@@ -29,7 +29,7 @@ pub enum Activity {
 
 /// The decision whether a new connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision<K> {
+pub enum AdmissionDecision<K> {
     /// The connection is admitted, because the limit is not reached.
     Admit,
     /// The new connection is admitted if the connection with this key is closed first.
@@ -125,16 +125,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
     /// progress must be closed first. A new connection can replace a connection of the same source, so that a restarted
     /// program can connect before the server notices the end of the program's earlier connections. If no connection can
     /// be closed, the new connection is refused.
-    pub fn decide(&self, most: usize, source: S) -> Decision<K> {
+    pub fn decide(&self, most: usize, source: S) -> AdmissionDecision<K> {
         if self.len() < most {
-            return Decision::Admit;
+            return AdmissionDecision::Admit;
         }
         let own = || {
             let own = self.admitted.iter().filter(|(_, admitted)| admitted.source == source);
             let waiting = own.filter(|(_, admitted)| admitted.activity < Activity::Busy);
             waiting.min_by_key(|(key, admitted)| (admitted.activity, **key)).map(|(key, _)| *key)
         };
-        self.displaced_by(source, |_| true).or_else(own).map_or(Decision::Refuse, Decision::InPlaceOf)
+        self.displaced_by(source, |_| true)
+            .or_else(own)
+            .map_or(AdmissionDecision::Refuse, AdmissionDecision::InPlaceOf)
     }
 
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
@@ -191,12 +193,12 @@ mod tests {
     }
 
     impl ServerModel {
-        fn arrive(&mut self, from: &str) -> Decision<u64> {
+        fn arrive(&mut self, from: &str) -> AdmissionDecision<u64> {
             let decision = self.admission.decide(MOST, source(from));
-            if let Decision::InPlaceOf(key) = decision {
+            if let AdmissionDecision::InPlaceOf(key) = decision {
                 self.admission.leave(key);
             }
-            if decision != Decision::Refuse {
+            if decision != AdmissionDecision::Refuse {
                 self.admission.admit(self.next, source(from));
                 self.next += 1;
             }
@@ -220,7 +222,7 @@ mod tests {
         let mut server = ServerModel::flood("10.0.0.1");
         assert_eq!(server.of("10.0.0.1"), MOST);
         let oldest = server.admission.keys().next().unwrap();
-        assert_eq!(server.arrive("10.0.0.2"), Decision::InPlaceOf(oldest));
+        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(oldest));
         for _ in 0..100 {
             server.arrive("10.0.0.2");
             server.arrive("10.0.0.1");
@@ -242,7 +244,7 @@ mod tests {
     fn a_few_seats_are_safe_from_whoever_takes_many() {
         let mut server = ServerModel::default();
         let few = [server.arrive("10.0.0.2"), server.arrive("10.0.0.2")];
-        assert_eq!(few, [Decision::Admit; 2]);
+        assert_eq!(few, [AdmissionDecision::Admit; 2]);
         (0..500).for_each(|_| _ = server.arrive("10.0.0.1"));
         assert_eq!((server.of("10.0.0.1"), server.of("10.0.0.2")), (MOST - 2, 2));
         assert!(server.admission.keys().take(2).eq([0, 1]));
@@ -251,13 +253,18 @@ mod tests {
     #[test]
     fn a_newcomer_displaces_the_oldest_of_its_own_source_when_that_has_most() {
         let mut server = ServerModel::default();
-        (0..MOST as u64)
-            .for_each(|n| assert_eq!((server.arrive("10.0.0.1"), server.next), (Decision::Admit, n + 1)));
+        (0..MOST as u64).for_each(|n| {
+            assert_eq!((server.arrive("10.0.0.1"), server.next), (AdmissionDecision::Admit, n + 1))
+        });
         server.admission.set(0, Activity::Busy);
         server.admission.set(1, Activity::Idle);
-        assert_eq!(server.arrive("10.0.0.1"), Decision::InPlaceOf(2), "those without any request go first");
+        assert_eq!(
+            server.arrive("10.0.0.1"),
+            AdmissionDecision::InPlaceOf(2),
+            "those without any request go first"
+        );
         (0..40).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.1"), Decision::Refuse, "no request of its own is cut off");
+        assert_eq!(server.arrive("10.0.0.1"), AdmissionDecision::Refuse, "no request of its own is cut off");
     }
 
     #[test]
@@ -266,19 +273,23 @@ mod tests {
         let keys: Vec<_> = server.admission.keys().collect();
         keys.iter().for_each(|&key| server.admission.set(key, Activity::Busy));
         server.admission.set(keys[7], Activity::Idle);
-        assert_eq!(server.arrive("10.0.0.2"), Decision::InPlaceOf(keys[7]), "the one that is idle");
-        let oldest = Decision::InPlaceOf(keys[0]);
+        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(keys[7]), "the one that is idle");
+        let oldest = AdmissionDecision::InPlaceOf(keys[0]);
         assert_eq!(server.arrive("10.0.0.3"), oldest, "the oldest of the source with most");
         (200..202).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.2"), Decision::InPlaceOf(keys[1]), "the next one");
+        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(keys[1]), "the next one");
 
         let mut server = ServerModel::default();
         for n in 0..MOST {
             server.arrive(&format!("10.0.1.{n}"));
         }
-        assert_eq!(server.arrive("10.0.0.1"), Decision::InPlaceOf(0), "each has one: the oldest goes");
+        assert_eq!(
+            server.arrive("10.0.0.1"),
+            AdmissionDecision::InPlaceOf(0),
+            "each has one: the oldest goes"
+        );
         (0..64).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.2"), Decision::Refuse, "each has one request in progress");
+        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::Refuse, "each has one request in progress");
     }
 
     #[test]
@@ -290,13 +301,13 @@ mod tests {
         let hogs: Vec<_> = server.admission.keys().skip(3).collect();
         hogs.iter().for_each(|&key| server.admission.set(key, Activity::Busy));
         for (n, hog) in hogs.into_iter().take(13).enumerate() {
-            assert_eq!(server.arrive(&format!("10.0.2.{n}")), Decision::InPlaceOf(hog));
+            assert_eq!(server.arrive(&format!("10.0.2.{n}")), AdmissionDecision::InPlaceOf(hog));
             server.admission.set(server.next - 1, Activity::Idle);
         }
         // If a source network has at most half of all connections, its busy connections are displaced after
         // the idle connections of all source networks. The source network 10.0.0.1 has 16 of 32 connections
         // now, so the new connection displaces the oldest idle connection of all.
-        assert_eq!(server.arrive("10.0.3.1"), Decision::InPlaceOf(0));
+        assert_eq!(server.arrive("10.0.3.1"), AdmissionDecision::InPlaceOf(0));
     }
 
     #[test]
@@ -334,6 +345,6 @@ mod tests {
         keys.into_iter().for_each(|key| server.admission.leave(key));
         let Admission { numbers, by_number, .. } = &server.admission;
         assert!(server.admission.is_empty() && numbers.is_empty() && by_number.is_empty());
-        assert_eq!(server.arrive("10.0.0.1"), Decision::Admit);
+        assert_eq!(server.arrive("10.0.0.1"), AdmissionDecision::Admit);
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 use tonic::transport::server::Connected;
-use verbs::admission::{Activity, Admission, Decision};
+use verbs::admission::{Activity, Admission, AdmissionDecision};
 
 /// How long [`accept`] waits after it failed to accept: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,15 +74,15 @@ impl Shared {
     fn admit(&self, most: usize, from: IpAddr) -> Option<(AdmissionGuard, oneshot::Receiver<()>)> {
         let mut table = self.table();
         match table.admission.decide(most, from.into()) {
-            Decision::Admit => {}
-            Decision::InPlaceOf(key) => {
+            AdmissionDecision::Admit => {}
+            AdmissionDecision::InPlaceOf(key) => {
                 table.admission.leave(key);
                 if let Some(admitted) = table.connections.remove(&key) {
                     // Nobody receives this if the connection has ended already.
                     let _ = admitted.lost.send(());
                 }
             }
-            Decision::Refuse => return None,
+            AdmissionDecision::Refuse => return None,
         }
         let key = table.next;
         table.next += 1;

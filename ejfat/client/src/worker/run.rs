@@ -30,7 +30,7 @@ pub(super) struct Task {
 }
 
 /// A worker session, with a connection that shows the session's token.
-struct WorkerSession {
+struct RegisteredSession {
     id: String,
     connection: Connection,
 }
@@ -76,7 +76,7 @@ impl Task {
         }
     }
 
-    async fn register(&self, session: &mut Option<WorkerSession>) -> Result<(), ClientError> {
+    async fn register(&self, session: &mut Option<RegisteredSession>) -> Result<(), ClientError> {
         let request = self.registration.request(&self.lb);
         let call = async move |mut client: crate::connection::Client| client.register(request).await;
         let reply = self.connection.ask_and_explain(ApiCall::Register, call).await?;
@@ -86,16 +86,16 @@ impl Task {
         } else {
             self.connection.with_token(&reply.token)?
         };
-        *session = Some(WorkerSession { id: reply.session_id, connection });
+        *session = Some(RegisteredSession { id: reply.session_id, connection });
         Ok(())
     }
 
     async fn send_state(
         &self,
-        session: Option<&WorkerSession>,
+        session: Option<&RegisteredSession>,
         may_be_ready: bool,
     ) -> Result<StepAnswer, ClientError> {
-        let Some(WorkerSession { id, connection }) = session else {
+        let Some(RegisteredSession { id, connection }) = session else {
             return Ok(StepAnswer::Unknown(String::new()));
         };
         let request = (self.state)().request(id, &self.lb, SystemTime::now(), may_be_ready);
@@ -105,7 +105,7 @@ impl Task {
 
     /// Asks how many slots the session has. It uses the token that registered the worker, because a session's token may not read
     /// the reservation.
-    async fn look(&self, session: Option<&WorkerSession>) -> Result<StepAnswer, ClientError> {
+    async fn look(&self, session: Option<&RegisteredSession>) -> Result<StepAnswer, ClientError> {
         let request = LoadBalancerStatusRequest { lb_id: self.lb.clone() };
         let call =
             async move |mut client: crate::connection::Client| client.load_balancer_status(request).await;
@@ -114,8 +114,8 @@ impl Task {
         Ok(StepAnswer::Slots(slots(&status, id, &self.registration)))
     }
 
-    async fn deregister(&self, session: Option<&WorkerSession>) -> Result<StepAnswer, ClientError> {
-        let Some(WorkerSession { id, connection }) = session else { return Ok(StepAnswer::Done) };
+    async fn deregister(&self, session: Option<&RegisteredSession>) -> Result<StepAnswer, ClientError> {
+        let Some(RegisteredSession { id, connection }) = session else { return Ok(StepAnswer::Done) };
         let request = DeregisterRequest { lb_id: self.lb.clone(), session_id: id.clone() };
         let call = async move |mut client: crate::connection::Client| client.deregister(request).await;
         connection.ask(ApiCall::Deregister, QUICK, call).await.map(|_| StepAnswer::Done)
@@ -126,7 +126,7 @@ impl Task {
         &mut self,
         step: Step,
         life: &Life,
-        session: Option<&WorkerSession>,
+        session: Option<&RegisteredSession>,
         answer: Result<StepAnswer, ClientError>,
         notice: Option<Notice>,
     ) {

@@ -470,7 +470,7 @@ impl Planes {
                 return self.fail(plane, "it took no tables for long");
             }
         }
-        let answered = |target, answer| Effect::Answered { target, plane, answer };
+        let answered = |target, plane_answer| Effect::Answered { target, plane, answer: plane_answer };
         match (purpose, answer.outcome) {
             (Purpose::Claim, Outcome::State(state)) => {
                 self.set(plane, State::Claimed(state));
@@ -481,22 +481,22 @@ impl Planes {
                     of.packets = packets;
                 }
                 let routed = |(lb, _): Target| state.routed.get(&lb).copied();
-                let answer = target.map(|target| answered(target, PlaneAnswer::Looked(routed(target))));
+                let effect = target.map(|target| answered(target, PlaneAnswer::Looked(routed(target))));
                 let beyond = Effect::Beyond { plane, beyond: state.beyond };
-                [Effect::Routed(state.routed), beyond].into_iter().chain(answer).collect()
+                [Effect::Routed(state.routed), beyond].into_iter().chain(effect).collect()
             }
             (Purpose::Rules(target), Outcome::Done { .. }) => vec![answered(target, PlaneAnswer::Ruled)],
             (Purpose::Stage(target), Outcome::Done { routed }) => {
-                let answer = answered(target, PlaneAnswer::Staged { took: true });
-                routed.map(Effect::Routed).into_iter().chain([answer]).collect()
+                let effect = answered(target, PlaneAnswer::Staged { took: true });
+                routed.map(Effect::Routed).into_iter().chain([effect]).collect()
             }
             (Purpose::Stage(target), Outcome::Routed { .. }) => {
                 vec![answered(target, PlaneAnswer::Staged { took: false })]
             }
             (Purpose::Stage(target), Outcome::Refused { why }) => {
                 let report = Report::Refused { plane, lb: target.0, why };
-                let answer = answered(target, PlaneAnswer::Staged { took: false });
-                vec![Effect::Do(Action::Report(report)), answer]
+                let effect = answered(target, PlaneAnswer::Staged { took: false });
+                vec![Effect::Do(Action::Report(report)), effect]
             }
             (Purpose::Withdraw(target), Outcome::Done { .. }) => {
                 vec![answered(target, PlaneAnswer::Withdrawn { gave: true })]

@@ -8,7 +8,7 @@ use verbs::{CmId, source_network::SourceNetwork};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, CallFailure, CallWork, Stop, WaitingCall},
+    call::{Call, CallFailure, CallWork, PoolCall, Stop},
     counters::Cut,
     function::{Execution, Handler},
     loop_service::SubscribingHost,
@@ -55,7 +55,7 @@ impl Serving {
             _ => Execution::Pooled,
         };
         let deadline = now + self.config.call_time;
-        let mut call = WaitingCall { work, regions, peer, user: request.user, deadline };
+        let mut call = PoolCall { work, regions, peer, user: request.user, deadline };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {
             let begun = self.peers.is_shared().then(Instant::now);
             let result = call.run(&Stop::at(call.deadline));

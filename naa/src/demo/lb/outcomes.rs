@@ -10,7 +10,7 @@ const WAITED: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum EventOutcome {
+pub(super) enum SentEventOutcome {
     /// The worker that the tables name got it once, with the digest that the sender told.
     Whole,
     /// It was sent to the killed worker before that worker's death, and the worker did not tell of it.
@@ -29,7 +29,7 @@ pub(super) enum EventOutcome {
     Unexplained,
 }
 
-impl EventOutcome {
+impl SentEventOutcome {
     pub(super) const LOSSES: [Self; 3] = [Self::HeldByKilled, Self::SentToKilled, Self::PlaneAway];
     pub(super) const FAULTS: [Self; 4] = [Self::Repeated, Self::Wrong, Self::Misrouted, Self::Unexplained];
 
@@ -55,7 +55,7 @@ pub(super) struct SentEvent {
     pub(super) tick: u64,
     /// The index of the worker that took it; if none did, of the worker that the tables name.
     pub(super) worker: Option<usize>,
-    pub(super) outcome: EventOutcome,
+    pub(super) outcome: SentEventOutcome,
 }
 
 /// Determines the outcomes of all events of a team, sender by sender, in the order in which each sender sent them.
@@ -67,10 +67,10 @@ pub(super) fn determine(team: &EndedTeam) -> Vec<SentEvent> {
         let came = came.get(&(data_id, event)).map(Vec::as_slice);
         let outcome = match came {
             None => missing(team, belongs, tick),
-            Some([(n, _)]) if Some(*n) != belongs => EventOutcome::Misrouted,
-            Some([(_, one)]) if one.has_bytes_of(sent) => EventOutcome::Whole,
-            Some([_]) => EventOutcome::Wrong,
-            Some(_) => EventOutcome::Repeated,
+            Some([(n, _)]) if Some(*n) != belongs => SentEventOutcome::Misrouted,
+            Some([(_, one)]) if one.has_bytes_of(sent) => SentEventOutcome::Whole,
+            Some([_]) => SentEventOutcome::Wrong,
+            Some(_) => SentEventOutcome::Repeated,
         };
         let worker = came.and_then(|came| came.first()).map(|(n, _)| *n).or(belongs);
         SentEvent { data_id, event, tick, worker, outcome }
@@ -93,11 +93,11 @@ fn belongs(team: &EndedTeam, tick: u64) -> Option<usize> {
 }
 
 /// The outcome of an event that no worker printed. `belongs` is the worker that the tables name.
-fn missing(team: &EndedTeam, belongs: Option<usize>, tick: u64) -> EventOutcome {
+fn missing(team: &EndedTeam, belongs: Option<usize>, tick: u64) -> SentEventOutcome {
     match belongs.map(|n| team.workers[n].part) {
-        Some(Part::Killed(at)) if tick < at => EventOutcome::HeldByKilled,
-        Some(Part::Killed(_)) => EventOutcome::SentToKilled,
-        _ => EventOutcome::Unexplained,
+        Some(Part::Killed(at)) if tick < at => SentEventOutcome::HeldByKilled,
+        Some(Part::Killed(_)) => SentEventOutcome::SentToKilled,
+        _ => SentEventOutcome::Unexplained,
     }
 }
 
@@ -107,10 +107,10 @@ fn while_away(team: &EndedTeam, events: &mut [SentEvent]) {
     let Some(outage) = &team.outage else { return };
     let since = outage.killed.saturating_sub(WAITED);
     let is_missing =
-        |of: &SentEvent| matches!(of.outcome, EventOutcome::Unexplained | EventOutcome::SentToKilled);
-    let begin = events.iter().position(|of| of.tick >= since && of.outcome == EventOutcome::Unexplained);
+        |of: &SentEvent| matches!(of.outcome, SentEventOutcome::Unexplained | SentEventOutcome::SentToKilled);
+    let begin = events.iter().position(|of| of.tick >= since && of.outcome == SentEventOutcome::Unexplained);
     let run = begin.map(|begin| &mut events[begin..]).into_iter().flatten();
-    run.take_while(|of| is_missing(of)).for_each(|of| of.outcome = EventOutcome::PlaneAway);
+    run.take_while(|of| is_missing(of)).for_each(|of| of.outcome = SentEventOutcome::PlaneAway);
 }
 
 /// Marks as unexplained the missing events that a sender sent to the killed worker before one that this worker took: a worker
@@ -118,12 +118,12 @@ fn while_away(team: &EndedTeam, events: &mut [SentEvent]) {
 fn killed_took_all_before(team: &EndedTeam, events: &mut [SentEvent]) {
     for (n, worker) in team.workers.iter().enumerate() {
         let Part::Killed(_) = worker.part else { continue };
-        let is_whole = |of: &SentEvent| of.outcome == EventOutcome::Whole && of.worker == Some(n);
+        let is_whole = |of: &SentEvent| of.outcome == SentEventOutcome::Whole && of.worker == Some(n);
         let last = events.iter().rposition(is_whole).unwrap_or(0);
         let early = events[..last].iter_mut();
         early
-            .filter(|of| of.worker == Some(n) && EventOutcome::LOSSES.contains(&of.outcome))
-            .for_each(|of| of.outcome = EventOutcome::Unexplained);
+            .filter(|of| of.worker == Some(n) && SentEventOutcome::LOSSES.contains(&of.outcome))
+            .for_each(|of| of.outcome = SentEventOutcome::Unexplained);
     }
 }
 
@@ -192,13 +192,13 @@ mod tests {
         }
     }
 
-    fn outcomes(team: &EndedTeam) -> Vec<EventOutcome> {
+    fn outcomes(team: &EndedTeam) -> Vec<SentEventOutcome> {
         determine(team).into_iter().map(|of| of.outcome).collect()
     }
 
     #[test]
     fn what_the_killed_worker_did_not_tell_is_lost_from_the_last_one_that_it_told_on() {
-        use EventOutcome::{HeldByKilled, SentToKilled, Unexplained, Whole};
+        use SentEventOutcome::{HeldByKilled, SentToKilled, Unexplained, Whole};
         let sent = [990, 991, 993, 995, 1001, 1002];
         assert_eq!(
             outcomes(&team(&sent, [&[990, 1002], &[991, 993]])),
@@ -214,16 +214,19 @@ mod tests {
 
     #[test]
     fn an_event_that_came_elsewhere_or_twice_or_altered_is_a_fault() {
-        assert_eq!(outcomes(&team(&[2, 4], [&[4], &[2]])), [EventOutcome::Misrouted, EventOutcome::Whole]);
-        assert_eq!(outcomes(&team(&[2], [&[2, 2], &[]])), [EventOutcome::Repeated]);
+        assert_eq!(
+            outcomes(&team(&[2, 4], [&[4], &[2]])),
+            [SentEventOutcome::Misrouted, SentEventOutcome::Whole]
+        );
+        assert_eq!(outcomes(&team(&[2], [&[2, 2], &[]])), [SentEventOutcome::Repeated]);
         let mut wrong = team(&[2], [&[2], &[]]);
         wrong.workers[0].ended.events[0].sha256 = "other".into();
-        assert_eq!(outcomes(&wrong), [EventOutcome::Wrong]);
+        assert_eq!(outcomes(&wrong), [SentEventOutcome::Wrong]);
     }
 
     #[test]
     fn what_was_sent_while_the_data_plane_was_away_is_lost_without_a_gap() {
-        use EventOutcome::{PlaneAway, Unexplained, Whole};
+        use SentEventOutcome::{PlaneAway, Unexplained, Whole};
         let killed = 5_000_000;
         let ticks: Vec<_> = (0..6).map(|n| killed + 2 * n).collect();
         let mut away = team(&ticks, [&[ticks[0], ticks[3], ticks[5]], &[]]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     nodes::{QUEUE, Sums},
-    outcomes::{EventOutcome, SentEvent, determine},
+    outcomes::{SentEvent, SentEventOutcome, determine},
     run::{EndedTeam, Kills, Part},
 };
 use crate::{
@@ -56,7 +56,7 @@ struct Event {
 struct OutcomeRow {
     reservation: usize,
     #[serde(rename = "fate")]
-    outcome: EventOutcome,
+    outcome: SentEventOutcome,
     events: u64,
     /// All of them; empty for events that came whole.
     list: Vec<Event>,
@@ -176,8 +176,8 @@ fn plot(of: &Reservation) -> String {
 
 /// Events that were sent to a worker and that it did not tell of.
 fn losses(sent: &[SentEvent], worker: usize) -> impl Iterator<Item = &SentEvent> {
-    use EventOutcome::{HeldByKilled, SentToKilled, Unexplained};
-    let is_lost = |outcome: EventOutcome| matches!(outcome, HeldByKilled | SentToKilled | Unexplained);
+    use SentEventOutcome::{HeldByKilled, SentToKilled, Unexplained};
+    let is_lost = |outcome: SentEventOutcome| matches!(outcome, HeldByKilled | SentToKilled | Unexplained);
     sent.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.outcome))
 }
 
@@ -217,25 +217,33 @@ fn worker_row(reservation: usize, team: &EndedTeam, worker: usize, sent: &[SentE
 /// A row for each outcome, even if no event has that outcome, so that the rows are always the same. Only the row for an absent
 /// data plane is left out if no data plane was killed.
 fn outcome_rows(reservation: usize, team: &EndedTeam, sent: &[SentEvent]) -> Vec<OutcomeRow> {
-    let row = |outcome: EventOutcome| {
+    let row = |outcome: SentEventOutcome| {
         let those = || sent.iter().filter(move |of| of.outcome == outcome);
         let event = |of: &SentEvent| Event { sender: of.data_id, event: of.event, tick: of.tick };
         let list: Vec<_> =
-            if outcome == EventOutcome::Whole { Vec::new() } else { those().map(event).collect() };
+            if outcome == SentEventOutcome::Whole { Vec::new() } else { those().map(event).collect() };
         let events = those().count() as u64;
         let verified = match outcome {
-            EventOutcome::Whole => events > 0,
-            EventOutcome::PlaneAway => (events > 0) == team.outage.is_some(),
-            _ => !EventOutcome::FAULTS.contains(&outcome) || events == 0,
+            SentEventOutcome::Whole => events > 0,
+            SentEventOutcome::PlaneAway => (events > 0) == team.outage.is_some(),
+            _ => !SentEventOutcome::FAULTS.contains(&outcome) || events == 0,
         };
         OutcomeRow { reservation, outcome, events, list, verified }
     };
-    let is_shown = |outcome: &EventOutcome| *outcome != EventOutcome::PlaneAway || team.outage.is_some();
-    let all = [EventOutcome::Whole].into_iter().chain(EventOutcome::LOSSES).chain(EventOutcome::FAULTS);
+    let is_shown =
+        |outcome: &SentEventOutcome| *outcome != SentEventOutcome::PlaneAway || team.outage.is_some();
+    let all =
+        [SentEventOutcome::Whole].into_iter().chain(SentEventOutcome::LOSSES).chain(SentEventOutcome::FAULTS);
     all.filter(is_shown).map(row).collect()
 }
 
-fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], kills: &Kills) -> Vec<Check> {
+fn check(
+    first: u64,
+    team: &EndedTeam,
+    outcomes: &[SentEvent],
+    seconds: &[Second],
+    kills: &Kills,
+) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
     let mut check = |what: &str, value: String, verified| {
@@ -247,7 +255,7 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
     let fast = at("fast").unwrap_or_default();
     if let Some(slow) = at("slow") {
         // The share is that of the last two whole seconds before it drained: by then its speed is known.
-        let until = sent.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
+        let until = outcomes.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
         let until = until.unwrap_or(0);
         let range = until.saturating_sub(2)..until;
         let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
@@ -273,7 +281,7 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
         check("the slow worker's fill rose, beside the fast one's", value, fill(slow) > ROSE);
     }
     if let Some(new) = at("new") {
-        let begin = sent.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
+        let begin = outcomes.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
         let range = last.saturating_sub(2)..last;
         let (its, of_fast) = (part(seconds, range.clone(), new), part(seconds, range, fast));
         let value = format!(
@@ -288,7 +296,7 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
         Part::Killed(at) => Some((n, at)),
         _ => None,
     }) {
-        let gap = gap_ms(sent, worker, killed);
+        let gap = gap_ms(outcomes, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
     let keys: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
@@ -303,24 +311,26 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
     check("tables that were seen", sets.to_string(), sets > 2);
     if let Some((killed, ready)) = kills.daemon {
-        let within = sent.iter().filter(|of| (killed..ready).contains(&of.tick));
-        let (whole, all) = within
-            .fold((0, 0), |(whole, all), of| (whole + u64::from(of.outcome == EventOutcome::Whole), all + 1));
+        let within = outcomes.iter().filter(|of| (killed..ready).contains(&of.tick));
+        let (whole, all) = within.fold((0, 0), |(whole, all), of| {
+            (whole + u64::from(of.outcome == SentEventOutcome::Whole), all + 1)
+        });
         let value = format!("{whole} of {all} in {:.0} ms", (ready - killed) as f64 * 1e-3);
         check("events came while the control plane was away", value, all > 0 && whole == all);
         let again = of_sums(|sums| sums.registered_again);
         check("workers that had to register again", again.to_string(), again == 0);
     }
     if let Some(outage) = &team.outage {
-        let away = || sent.iter().filter(|of| of.outcome == EventOutcome::PlaneAway).map(|of| of.tick);
+        let away =
+            || outcomes.iter().filter(|of| of.outcome == SentEventOutcome::PlaneAway).map(|of| of.tick);
         let back = away().max().unwrap_or(outage.killed).saturating_sub(outage.ready) as f64 * 1e-3;
         check(
             "from the data plane's start to the last event lost there",
             format!("{back:.0} ms"),
             back < 3000.0,
         );
-        let came_after = |of: &&SentEvent| of.tick > outage.ready && of.outcome == EventOutcome::Whole;
-        let after = sent.iter().filter(came_after).count();
+        let came_after = |of: &&SentEvent| of.tick > outage.ready && of.outcome == SentEventOutcome::Whole;
+        let after = outcomes.iter().filter(came_after).count();
         check("events that came through it afterwards", after.to_string(), after > 0);
     } else {
         let incomplete = of_sums(|sums| sums.incomplete);

@@ -71,7 +71,7 @@ impl Cm {
             endpoints: Endpoints { local: (args.local, port).into(), remote: args.remote },
             peer: args.peer,
             qpn: Some(args.qpn),
-            remote: None,
+            remote_ids: None,
             request: None,
             ack_timeout,
             state: State::ReqSent(Box::new(sent)),

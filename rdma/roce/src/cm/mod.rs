@@ -236,7 +236,7 @@ impl Cm {
         if !same_host(conn.peer, from) {
             return Err(RefusalCause::CmWrongSource);
         }
-        if conn.remote.is_some_and(|remote| remote.comm_id != ids.local) {
+        if conn.remote_ids.is_some_and(|remote_ids| remote_ids.comm_id != ids.local) {
             return Err(RefusalCause::CmUnknownId);
         }
         Ok(id)

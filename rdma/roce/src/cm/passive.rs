@@ -85,7 +85,7 @@ impl Cm {
                     endpoints,
                     peer: answer_address(from, req.ca_guid),
                     qpn: None,
-                    remote: Some(RemoteIds { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
+                    remote_ids: Some(RemoteIds { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
                     request: Some(key),
                     ack_timeout: req.ack_timeout,
                     state: State::ReqRcvd(Box::new(ReqRcvd { listener, req: req.clone(), path_mtu })),

@@ -30,7 +30,7 @@ pub(super) struct Conn {
     /// The number of the local queue pair; `None` in a request that is not accepted yet.
     pub(super) qpn: Option<u32>,
     /// The data of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
-    pub(super) remote: Option<RemoteIds>,
+    pub(super) remote_ids: Option<RemoteIds>,
     /// The key of the peer's REQ; `None` on the active side.
     pub(super) request: Option<RequestKey>,
     /// The code of the local ACK timeout in the REQ, from which the duration of the state TimeWait is computed.
@@ -93,7 +93,7 @@ pub(super) struct DreqSent {
 
 impl Conn {
     pub(super) fn ids(&self) -> CommIds {
-        CommIds { local: self.comm_id, remote: self.remote.map_or(0, |remote| remote.comm_id) }
+        CommIds { local: self.comm_id, remote: self.remote_ids.map_or(0, |remote_ids| remote_ids.comm_id) }
     }
 }
 

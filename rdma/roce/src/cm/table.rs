@@ -107,18 +107,18 @@ impl CmTable {
         if let Some(key) = conn.request {
             self.by_request.insert(key, id);
         }
-        if let Some(remote) = conn.remote {
-            self.by_remote_qp.insert(remote.qp, id);
+        if let Some(remote_ids) = conn.remote_ids {
+            self.by_remote_qp.insert(remote_ids.qp, id);
         }
         self.conns.insert(id, conn);
         self.entered(id, Some(timer));
     }
 
     /// Stores the data of the peer's queue pair.
-    pub(super) fn set_remote(&mut self, id: CmId, remote: RemoteIds) {
+    pub(super) fn set_remote(&mut self, id: CmId, remote_ids: RemoteIds) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.remote = Some(remote);
-            self.by_remote_qp.insert(remote.qp, id);
+            conn.remote_ids = Some(remote_ids);
+            self.by_remote_qp.insert(remote_ids.qp, id);
         }
     }
 
@@ -139,8 +139,10 @@ impl CmTable {
             self.by_request.remove(&key);
         }
         // The map `by_remote_qp` may already have a newer connection for the peer's queue pair.
-        if let Some(remote) = conn.remote.filter(|remote| self.by_remote_qp.get(&remote.qp) == Some(&id)) {
-            self.by_remote_qp.remove(&remote.qp);
+        if let Some(remote_ids) =
+            conn.remote_ids.filter(|remote_ids| self.by_remote_qp.get(&remote_ids.qp) == Some(&id))
+        {
+            self.by_remote_qp.remove(&remote_ids.qp);
         }
     }
 
