@@ -10,7 +10,7 @@ pub(crate) struct Sentence {
     pub(crate) text: String,
     /// The sentences before it in its paragraph.
     pub(crate) before: String,
-    /// The code behind the comment, up to the end of a signature; of a comment on a module, nothing.
+    /// The code behind the comment, up to the end of a signature, or `(the module)`.
     pub(crate) item: String,
     /// The line of code that the item is in, such as `pub struct Config {`. Empty if it is in none.
     pub(crate) parent: String,
@@ -31,7 +31,7 @@ pub(crate) fn of_comments(text: &str) -> Vec<Sentence> {
         let line = comment.line;
         let (above, rest) = lines.split_at(line - 1);
         let (item, parent) = match comment.marker {
-            "//!" => Default::default(),
+            "//!" => ("(the module)".to_owned(), String::new()),
             _ => (item(&rest[comment.lines.len()..]), parent(above, rest[0])),
         };
         for paragraph in paragraphs(&comment.lines) {
@@ -143,8 +143,8 @@ mod tests {
             found.iter().map(|of| (of.line, &of.text[..], &of.before[..], &of.item[..])).collect();
         let item = "fn f() { \"// no comment\"; // Beside it.";
         let expected = [
-            (1, "One.", "", ""),
-            (1, "Two goes on.", "One.", ""),
+            (1, "One.", "", "(the module)"),
+            (1, "Two goes on.", "One.", "(the module)"),
             (6, "Counts.", "", item),
             (6, "`a` is b.", "Counts.", item),
             (6, "If it fails.", "", item),
