@@ -172,7 +172,8 @@ impl HostConnection {
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
-            // An error is ignored, because `next` ignores the CM events of an old connection ID.
+            // An error leaves the old connection ID behind. It does no harm, because the method `next` ignores CM
+            // events of other connection IDs than `self.id`.
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);

@@ -63,7 +63,8 @@ struct SourceCalls {
     /// while a call of another source network waits, the running time of the ended call is added to `served`. The
     /// difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value to which a call of this source network last raised [`Schedule::turns`].
+    /// The value of [`Schedule::turns`] when a call of this source network was last started. Among source networks that
+    /// were served for equal times, the one with the smallest value is next.
     last_turn: u64,
 }
 
@@ -74,8 +75,7 @@ impl SourceCalls {
     }
 }
 
-/// The absent source networks. An absent source network has no waiting or running call, and was served for more or less
-/// than its share.
+/// The source networks that have no waiting or running call, and that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
     /// The duration is the absolute difference between the source network's [`SourceCalls::served`] and
@@ -316,8 +316,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The time of a call counts as at most `2 * MOST_OWED`, because the difference between `SourceCalls::served`
-        // and `Schedule::clock` cannot change by more than `2 * MOST_OWED`.
+        // `SourceCalls::served` stays between `clock - MOST_OWED` and `clock + MOST_OWED`, so more than `2 * MOST_OWED`
+        // of a call's time would have no effect.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants =
             |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);
@@ -338,7 +338,8 @@ impl Schedule {
         {
             self.absent.insert(peer, source.served, self.clock);
         }
-        // When no call waits or runs, no source network competes for threads, so `self.absent` is emptied.
+        // When no call waits or runs, no source network competes for threads. Then all source networks begin again with
+        // equal shares, so what `self.absent` remembers is forgotten.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }

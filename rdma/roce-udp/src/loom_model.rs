@@ -81,8 +81,8 @@ impl DeviceModel {
         }
     }
 
-    /// Makes one turn of the device as the caller `me`. The turn makes the completion queue of the caller `me` ready.
-    /// The completion queue of the other caller becomes ready only when the other caller itself makes a turn.
+    /// Makes one turn of the device as the caller `me`. In the model, a turn puts a completion into the
+    /// completion queue of the caller that makes the turn, and into no other completion queue.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");

@@ -34,8 +34,8 @@ pub trait Engine: std::fmt::Debug + Send {
     /// [`EngineCounters::beyond`].
     fn set_horizon(&mut self, lb: LbId, horizon: u64);
 
-    /// Forwards a UDP datagram that came from the address `from` to the address `to`. Returns the destination and the
-    /// bytes of the new datagram, or `None` if the datagram is dropped.
+    /// Forwards a UDP datagram with the source address `from` and the destination address `to`. Returns the new
+    /// destination and the bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
     /// Returns the counters since the previous call of this function. In the returned counters, the numbers of bytes

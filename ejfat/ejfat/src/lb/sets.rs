@@ -88,10 +88,9 @@ pub struct BeyondHorizon {
     /// The number of packets whose ticks were above the horizon when the packets were routed. A packet still counts
     /// when the horizon has risen to the packet's tick or higher, but is still below `highest`.
     pub packets: u64,
-    /// The lowest stored tick above the horizon. A load balancer does not store each tick that it routed
-    /// above its horizon, but only the lowest and the highest of them. When the horizon rises to `lowest` or
-    /// higher but stays below `highest`, `lowest` is set to `highest`, which is then the only stored tick
-    /// above the horizon.
+    /// The lowest tick above the horizon that the load balancer remembers as routed. A load balancer remembers only the
+    /// lowest and the highest tick that it routed above its horizon. When the horizon rises to `lowest` or higher but
+    /// stays below `highest`, `lowest` is set to `highest`, which is then the only remembered tick above the horizon.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,

@@ -32,7 +32,8 @@ enum State {
     },
 }
 
-/// An event that a worker released or acknowledged.
+/// An event for which the worker has given credit by releasing it, or whose WRITEs the worker's device has
+/// acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
     /// The number of the event's first slot.

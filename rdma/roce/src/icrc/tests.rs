@@ -122,9 +122,9 @@ fn single_bit_errors_are_detected() {
 }
 
 /// If a bit after the IPv4 identification is wrong, the packet is never accepted as an intact packet with another
-/// identification. The test checks for each wrong bit that a receiver computes a wrong fragment word (the IPv4 flags
-/// and the fragment offset) from the ICRC. With the rule `Any`, [`Solver::verify`] refuses a packet with a wrong
-/// fragment word.
+/// identification. A receiver does not see the IPv4 header. It computes from the ICRC the fragment word (the IPv4 flags
+/// and the fragment offset) with which the packet would be intact, and refuses the packet if this word is not a possible
+/// one. The test checks that each wrong bit leads to such a word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
