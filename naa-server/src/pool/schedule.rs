@@ -63,8 +63,8 @@ struct SourceCalls {
     /// while a call of another source network waits, the running time of the ended call is added to `served`. The
     /// difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] when a call of this source network was last started. Among source networks that
-    /// were served for equal times, the one with the smallest value is next.
+    /// The value of [`Schedule::turns`] after this source network last raised it. Among source networks that were served
+    /// for equal times, the one with the smallest value is next.
     last_turn: u64,
 }
 
