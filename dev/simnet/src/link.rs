@@ -51,7 +51,7 @@ pub struct LinkCounters {
 pub struct Link<T> {
     faults: Faults,
     random: Random,
-    /// The packets on the wire, by the time of arrival and the sequence number.
+    /// By the time of arrival and the sequence number.
     in_flight: BTreeMap<(u64, u64), Arrival<T>>,
     /// Orders packets that arrive at the same time as they were sent.
     sequence: u64,

@@ -23,6 +23,15 @@ pub(crate) enum Operation {
     Claim { seen: Term, next: Term },
 }
 
+impl Operation {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Append(batch) => batch.memory(),
+            Self::Claim { .. } => 0,
+        }
+    }
+}
+
 /// The receiver of a result. If a waiter is dropped without a result, because the thread that writes panicked, it receives the
 /// error that nothing is known.
 pub(crate) struct Waiter<T> {
@@ -68,8 +77,8 @@ pub(crate) enum Request {
 impl Request {
     fn bytes(&self) -> usize {
         match self {
-            Self::Write(Write { operation: Operation::Append(batch), .. }) => batch.memory(),
-            Self::Write(_) | Self::Load(_) | Self::Copy(_) => 0,
+            Self::Write(write) => write.operation.bytes(),
+            Self::Load(_) | Self::Copy(_) => 0,
         }
     }
 
@@ -118,15 +127,19 @@ impl Queue {
         while no_room == NoRoom::Wait && !waiting.closed && full(&waiting) {
             waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        if waiting.closed || full(&waiting) {
-            let refusal = if waiting.closed { Error::Closed } else { Error::Busy };
-            drop(waiting);
-            return request.refuse(refusal);
-        }
-        waiting.bytes += bytes;
-        waiting.requests.push_back(request);
+        let refusal = match () {
+            () if waiting.closed => Error::Closed,
+            () if full(&waiting) => Error::Busy,
+            () => {
+                waiting.bytes += bytes;
+                waiting.requests.push_back(request);
+                drop(waiting);
+                self.arrived.notify_one();
+                return;
+            }
+        };
         drop(waiting);
-        self.arrived.notify_one();
+        request.refuse(refusal);
     }
 
     /// Everything that waits, at least one request; nothing when the queue is closed and empty.

@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use common::{batch, new_store, open, put, remove};
+use common::{TempFolder, batch, claimed, open, put, remove};
 use naa_store::{Error, MAX_CHANGES, MAX_HISTORY_BYTES, Revision, SqliteConfig, Store as _, restore};
 
 #[test]
 fn a_watch_may_wait_without_end() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let mut watch = store.watch(Revision(0)).unwrap();
     store.append(batch(1, [put("k", "v")])).unwrap();
     assert_eq!(watch.next(Duration::MAX).unwrap().unwrap().revision, Revision(1));
@@ -22,8 +23,8 @@ fn a_watch_may_wait_without_end() {
 
 #[test]
 fn a_store_may_be_dropped_by_the_thread_that_answers() {
-    let (folder, store) = new_store();
-    let store = Arc::new(store);
+    let folder = TempFolder::new();
+    let store = Arc::new(claimed(&folder.store()));
     let (sender, ended) = mpsc::channel::<bool>();
     let (hold, held) = mpsc::channel::<()>();
     let own = store.clone();
@@ -47,7 +48,8 @@ fn a_store_may_be_dropped_by_the_thread_that_answers() {
 
 #[test]
 fn a_store_under_two_names_is_open_once() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let backup = folder.path().join("backup");
     store.backup(&backup).unwrap();
     let link = folder.path().join("link");
@@ -61,8 +63,9 @@ fn a_store_under_two_names_is_open_once() {
 
 #[test]
 fn a_store_that_another_program_reads_is_not_replaced() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup");
+    let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "v")])).unwrap();
     store.backup(&backup).unwrap();
     drop(store);
@@ -74,7 +77,8 @@ fn a_store_that_another_program_reads_is_not_replaced() {
 
 #[test]
 fn a_file_without_bytes_under_an_old_mark_is_lost() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "v")])).unwrap();
     drop(store);
     fs::write(folder.store(), b"").unwrap();
@@ -87,7 +91,8 @@ fn a_file_without_bytes_under_an_old_mark_is_lost() {
 
 #[test]
 fn many_small_changes_count_for_the_history_as_what_they_take() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let changes: Vec<_> = (0..MAX_CHANGES).map(|n| remove(&n.to_string())).collect();
     for n in 1..=100 {
         assert_eq!(store.append(batch(1, &changes[..])), Ok(Revision(n)));

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, panic, path::Path, sync::mpsc, thread, time::Duration};
 
-use common::{TempFolder, batch, beside, claimed, new_store, open, put, remove};
+use common::{TempFolder, batch, claimed, open, put, remove};
 use naa_store::{
     Error, InvalidBatch, MAX_BATCH_BYTES, MAX_CHANGES, MAX_KEY_BYTES, MAX_VALUE_BYTES, MAX_WAITING, Revision,
     Store as _, Term, restore,
@@ -17,7 +17,8 @@ fn entries(store: &naa_store::SqliteStore) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_appended_is_loaded_now_and_after_opening_again() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     assert_eq!(store.append(batch(1, [put("b", "1"), put("a", "2")])), Ok(Revision(1)));
     assert_eq!(
         store.append(batch(1, [put("b", "3"), remove("a"), remove("never"), put("c", "")])),
@@ -55,7 +56,8 @@ fn only_the_newest_term_writes() {
 
 #[test]
 fn a_refused_batch_takes_no_other_down() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let (sender, results) = mpsc::channel();
     // They are sent faster than a transaction takes, so that several are in one.
     for n in 0..200 {
@@ -81,7 +83,8 @@ fn a_refused_batch_takes_no_other_down() {
 
 #[test]
 fn limits_are_named() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let refused = |changes: Vec<_>| match store.append(batch(1, changes)) {
         Err(Error::Invalid(why)) => why,
         other => panic!("{other:?}"),
@@ -106,7 +109,8 @@ fn limits_are_named() {
 
 #[test]
 fn what_waits_is_bounded_and_nothing_is_forgotten() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let (sender, results) = mpsc::channel();
     // The thread of the store is kept from taking more.
@@ -128,7 +132,8 @@ fn what_waits_is_bounded_and_nothing_is_forgotten() {
 
 #[test]
 fn what_waits_when_the_store_is_dropped_is_stored() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let (sender, results) = mpsc::channel();
     for n in 0..100 {
         let sender = sender.clone();
@@ -141,7 +146,8 @@ fn what_waits_when_the_store_is_dropped_is_stored() {
 
 #[test]
 fn a_callers_panic_concerns_nobody_else() {
-    let (_folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     panic::set_hook(Box::new(|_| {}));
     store.append_with(batch(1, [put("a", "")]), Box::new(|_| panic!("on purpose")));
     assert_eq!(store.append(batch(1, [put("b", "")])), Ok(Revision(2)));
@@ -150,7 +156,8 @@ fn a_callers_panic_concerns_nobody_else() {
 
 #[test]
 fn a_watch_gets_each_batch_once_in_order_and_the_end() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     store.append(batch(1, [put("before", "")])).unwrap();
     let mut watch = store.watch(store.load().unwrap().revision).unwrap();
     assert_eq!(watch.next(Duration::ZERO), Ok(None));
@@ -175,7 +182,8 @@ fn a_watch_gets_each_batch_once_in_order_and_the_end() {
 
 #[test]
 fn a_store_is_open_once_and_the_error_says_where() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
     let holder = format!("process {}", std::process::id());
     let in_use = Error::InUse { path: folder.store(), holder };
     assert_eq!(open(&folder.store()).unwrap_err(), in_use);
@@ -189,8 +197,9 @@ fn a_store_is_open_once_and_the_error_says_where() {
 
 #[test]
 fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
     let backup = folder.path().join("backup");
+    let store = claimed(&folder.store());
     let revision = thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for n in 0..300 {
@@ -231,13 +240,15 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
 #[test]
 fn a_restored_store_takes_nothing_from_the_one_before() {
     // The former store was left with a log, which belongs to it alone.
-    let (folder, store) = new_store();
+    let folder = TempFolder::new();
     let [backup, left] = ["backup", "left"].map(|name| folder.path().join(name));
+    let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "old")])).unwrap();
     store.backup(&backup).unwrap();
     store.append(batch(1, [put("k", "new")])).unwrap();
     for ending in ["", "-wal", ".lock"] {
-        fs::copy(beside(&folder.store(), ending), beside(&left, ending)).unwrap();
+        let name = |path: &Path| format!("{}{ending}", path.display());
+        fs::copy(name(&folder.store()), name(&left)).unwrap();
     }
     drop(store);
     restore(&backup, &left, &naa_store::SqliteConfig::default()).unwrap();

@@ -12,7 +12,7 @@ pub(super) struct Step {
     /// How long the step takes, in seconds, on two cores when everything is built.
     pub(super) seconds: u32,
     pub(super) program: Program,
-    /// The arguments, with spaces between them.
+    /// With spaces between them.
     pub(super) arguments: &'static str,
     /// The user, in the table of Debian packages, whose packages the step needs.
     pub(super) user: Option<User>,
@@ -28,7 +28,7 @@ pub(super) struct Ahead {
     /// The name of the later step.
     pub(super) step: &'static str,
     pub(super) user: User,
-    /// The arguments, with spaces between them.
+    /// With spaces between them.
     pub(super) arguments: &'static str,
 }
 
