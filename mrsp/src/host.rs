@@ -242,8 +242,16 @@ impl HostSession {
     /// Returns an error if the session does not wait for an advertisement, if the message is not an advertisement, or
     /// if the announced regions do not match the requested regions. After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
-        self.state = self.agree(bytes).map(State::Ready).inspect_err(|_| self.state = State::Failed)?;
-        Ok(())
+        match self.agree(bytes) {
+            Ok(agreed) => {
+                self.state = State::Ready(agreed);
+                Ok(())
+            }
+            Err(error) => {
+                self.state = State::Failed;
+                Err(error)
+            }
+        }
     }
 
     fn agree(&self, bytes: &[u8]) -> Result<AgreedRegions, PeerError> {

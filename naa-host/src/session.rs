@@ -116,6 +116,16 @@ pub struct Session {
     device: Device,
 }
 
+/// The parts of a session that a [`StreamingCall`](crate::StreamingCall) takes over.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) machine: HostSession,
+    pub(crate) connection: HostConnection,
+    pub(crate) regions: HostRegions,
+    pub(crate) wait: WaitMode,
+    pub(crate) device: Device,
+}
+
 impl Session {
     /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
@@ -131,7 +141,7 @@ impl Session {
         params: &[Param<'_>],
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        Self::complete(SessionSetup::new(device, peer, params, config)?, params, None, config)
+        Self::establish(device, peer, params, None, config)
     }
 
     /// Connects as [`connect`](Self::connect) does, but uses `buffers` as the memory of the parameters. `buffers` must
@@ -149,7 +159,18 @@ impl Session {
         buffers: Vec<Buffer>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        Self::complete(SessionSetup::new(device, peer, params, config)?, params, Some(buffers), config)
+        Self::establish(device, peer, params, Some(buffers), config)
+    }
+
+    fn establish(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        buffers: Option<Vec<Buffer>>,
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        let setup = SessionSetup::new(device, peer, params, config)?;
+        Self::complete(setup, params, buffers, config)
     }
 
     pub(crate) fn complete(
@@ -174,14 +195,15 @@ impl Session {
         (config, limits): (&SessionConfig, CallTimes),
         device: Device,
     ) -> Self {
-        let Terms { machine, regions, plan, placed, .. } = terms;
+        let layout = terms.layout();
+        let Terms { machine, regions, plan, .. } = terms;
         Self {
             machine,
             plan,
             parts: vec![None; regions.params().len()],
             running: None,
             over: None,
-            layout: placed.map_or(Layout::Symmetric, |placed| placed.layout),
+            layout,
             wait: config.wait,
             limits,
             connection,
@@ -324,7 +346,8 @@ impl Session {
             return Err(Error::NoCall);
         }
         loop {
-            if let Some(outcome) = self.look()? {
+            let ended = self.step();
+            if let Some(outcome) = ended.map_err(|error| self.fail(error))? {
                 return Ok(Some(outcome));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -474,8 +497,9 @@ impl Session {
 
     /// Splits the session into the parts that a streaming call takes over. The caller must have posted the streaming
     /// call, and must not have handled any completion since.
-    pub(crate) fn into_parts(self) -> (HostSession, HostConnection, HostRegions, WaitMode, Device) {
-        (self.machine, self.connection, self.regions, self.wait, self.device)
+    pub(crate) fn into_parts(self) -> Parts {
+        let Self { machine, connection, regions, device, wait, .. } = self;
+        Parts { machine, connection, regions, wait, device }
     }
 
     /// Posts `count` receives, in addition to the receive that is always posted.

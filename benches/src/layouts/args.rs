@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    grid::{Sweep, name},
+    grid::{Instead, name},
     point::{Direction, Sizes},
 };
 use crate::sides::Wait;
@@ -138,9 +138,14 @@ fn bytes(text: &str) -> Result<u64, String> {
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Args {
-    pub(crate) fn instead(&self) -> Sweep<'_> {
-        let Self { wait, sizes, params, bytes, direction, .. } = self;
-        Sweep { waits: wait, sizes, params, bytes, directions: direction }
+    pub(crate) fn instead(&self) -> Instead {
+        Instead {
+            waits: self.wait.clone(),
+            sizes: self.sizes.clone(),
+            params: self.params.clone(),
+            bytes: self.bytes.clone(),
+            directions: self.direction.clone(),
+        }
     }
 
     /// With everything that figures depend on, in one order: runs with the same command can be one.

@@ -26,15 +26,13 @@ fn thresholds(workload: &Workload) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            fit::synthetic,
-            point::{Direction, Sizes},
-        },
+        super::point::{Direction, Sizes},
         *,
     };
 
     fn names(params: u16, bytes: u64, sizes: Sizes) -> Vec<String> {
-        let workload = Workload { sizes, direction: Direction::Both, ..synthetic::workload(params, bytes) };
+        let (provider, wait, direction) = ("embedded".into(), "spin".into(), Direction::Both);
+        let workload = Workload { provider, wait, sizes, params, bytes, direction };
         let all: Vec<_> = contenders(&workload).iter().map(LayoutChoice::to_string).collect();
         let (first, rest) = all.split_at(3);
         assert_eq!(first, ["symmetric", "asymmetric", "gathered"]);

@@ -56,17 +56,15 @@ fn cells(point: &Point) -> impl serde::Serialize {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            fit::synthetic,
-            point::{Direction, Sizes, Workload},
-        },
+        super::point::{Direction, Sizes, Workload},
         *,
     };
 
     #[test]
     fn lines_have_the_columns_and_plain_numbers() {
-        let (sizes, direction) = (Sizes::Mixed, Direction::Both);
-        let workload = Workload { sizes, direction, ..synthetic::workload(31, 64) };
+        let (provider, wait) = ("embedded".into(), "spin".into());
+        let direction = Direction::Both;
+        let workload = Workload { provider, wait, sizes: Sizes::Mixed, params: 31, bytes: 64, direction };
         let point = Point {
             workload,
             layout: "auto".into(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use super::fill::{START, fill};
+use super::fill::Fill;
 use crate::{
     ejfat::{Forwarding, Reassembly},
     engine::{Codec, Copying, Icrc, Pair},
@@ -32,8 +32,7 @@ pub(crate) enum What {
 
 pub(super) struct Engine {
     once: Box<dyn FnMut() -> Option<()>>,
-    /// How often it is done in a repeat.
-    amount: u64,
+    fill: Fill,
 }
 
 impl Engine {
@@ -77,7 +76,7 @@ impl Engine {
                 })
             }
         };
-        Ok(Self { once, amount: START })
+        Ok(Self { once, fill: Fill::new() })
     }
 
     fn repeat(&mut self, times: u64) -> anyhow::Result<Duration> {
@@ -91,13 +90,15 @@ impl Engine {
 
 impl Measure for Engine {
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        (self.amount, _) = fill(effort, |times| self.repeat(times))?;
+        let mut fill = self.fill;
+        fill.warm_up(effort, |times| self.repeat(times))?;
+        self.fill = fill;
         Ok(String::new())
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let time = self.repeat(self.amount)?;
-        let amount = self.amount as f64;
+        let time = self.repeat(self.fill.amount)?;
+        let amount = self.fill.amount as f64;
         Ok(Work { value: time.as_secs_f64() * 1e9 / amount, amount })
     }
 }

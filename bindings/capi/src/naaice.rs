@@ -10,6 +10,5 @@ mod array;
 pub(crate) mod context;
 pub(crate) mod error;
 pub(crate) mod host;
-mod numbered;
 pub(crate) mod outcome;
 pub(crate) mod registry;

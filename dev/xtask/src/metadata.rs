@@ -2,7 +2,7 @@
 
 use crate::repo;
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde_json::Value;
 use std::{fs, path::Path};
 
 #[derive(Debug)]
@@ -15,26 +15,13 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     /// `None` for a normal one, else `dev` or `build`.
     pub(crate) kind: Option<String>,
-    /// Where it is inside this checkout. `None` for one of a registry.
-    pub(crate) path: Option<String>,
-}
-
-/// What cargo tells.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Described>,
-}
-
-#[derive(Deserialize)]
-struct Described {
-    name: String,
-    manifest_path: String,
-    dependencies: Vec<Dependency>,
+    /// A path inside this checkout.
+    pub(crate) local: bool,
 }
 
 impl Package {
@@ -49,15 +36,31 @@ pub(crate) fn packages() -> Result<Vec<Package>> {
         .output()
         .context("cannot run cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let told: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata gave no JSON")?;
+    let json: Value = serde_json::from_slice(&output.stdout).context("cargo metadata gave no JSON")?;
     let root = repo::root();
-    told.packages.into_iter().map(|package| read(package, &root)).collect()
+    list(&json["packages"]).iter().map(|package| read(package, &root)).collect()
 }
 
-fn read(package: Described, root: &Path) -> Result<Package> {
-    let Described { name, manifest_path: path, dependencies } = package;
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn read(package: &Value, root: &Path) -> Result<Package> {
+    let path = text(&package["manifest_path"]);
     let manifest = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let folder =
         Path::new(&path).parent().map(|p| p.strip_prefix(root).unwrap_or(p).to_string_lossy().into_owned());
-    Ok(Package { name, folder: folder.unwrap_or_default(), manifest, dependencies })
+    let dependencies = list(&package["dependencies"])
+        .iter()
+        .map(|d| Dependency {
+            name: text(&d["name"]),
+            kind: d["kind"].as_str().map(str::to_owned),
+            local: d["path"].is_string(),
+        })
+        .collect();
+    Ok(Package { name: text(&package["name"]), folder: folder.unwrap_or_default(), manifest, dependencies })
 }

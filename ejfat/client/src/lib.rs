@@ -38,7 +38,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod background;
 mod backoff;
 mod calls;
 mod connection;

@@ -352,29 +352,37 @@ pub struct Accepted {
     pub changes: Vec<Change>,
 }
 
-/// Why a request was refused, in the classes of gRPC and with its codes.
+/// Why a request was refused, in the classes of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
     /// An argument is not valid.
-    InvalidArgument = 3,
+    InvalidArgument,
     /// The reservation, the session or the token does not exist.
-    NotFound = 5,
+    NotFound,
     /// Another worker session has the ports already.
-    AlreadyExists = 6,
+    AlreadyExists,
     /// The token is unknown, or has no right to the call.
-    PermissionDenied = 7,
+    PermissionDenied,
     /// A limit is reached.
-    ResourceExhausted = 8,
+    ResourceExhausted,
     /// The state or the configuration of the control plane does not allow the call.
-    FailedPrecondition = 9,
+    FailedPrecondition,
     /// The call has no token.
-    Unauthenticated = 16,
+    Unauthenticated,
 }
 
 impl RefusalKind {
     /// The code of gRPC.
     pub fn code(self) -> i32 {
-        self as i32
+        match self {
+            Self::InvalidArgument => 3,
+            Self::NotFound => 5,
+            Self::AlreadyExists => 6,
+            Self::PermissionDenied => 7,
+            Self::ResourceExhausted => 8,
+            Self::FailedPrecondition => 9,
+            Self::Unauthenticated => 16,
+        }
     }
 }
 

@@ -10,7 +10,6 @@ mod tree;
 use std::{fmt, str::FromStr, time::Duration};
 
 use ejfat::lb::LbId;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{reservation::ReservationId, session::SessionId, wall::WallTime};
@@ -244,8 +243,7 @@ impl TokenLimits {
 }
 
 /// How a token came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A token that `CreateToken` made.
     Created,

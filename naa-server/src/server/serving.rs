@@ -5,8 +5,9 @@ mod calls;
 
 use std::{
     collections::VecDeque,
+    io,
     net::SocketAddr,
-    sync::{Arc, OnceLock, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,7 +18,7 @@ use verbs::{
     log_limit::LogLimit,
 };
 
-use super::{Orders, StartError, peers::Peers, queue::SharedCq, sizes};
+use super::{Ending, Orders, peers::Peers, queue::SharedCq, sizes};
 use crate::{
     config::{Config, shares_of_files},
     counters::ServerCounters,
@@ -28,6 +29,17 @@ use crate::{
     pool::{CallId, Pool},
     session::{self, Calling, Next, ServerSession, SessionEnd},
 };
+
+pub(super) enum SetupError {
+    Device(Error),
+    Thread(io::Error),
+}
+
+impl From<Error> for SetupError {
+    fn from(error: Error) -> Self {
+        Self::Device(error)
+    }
+}
 
 /// The longest time between two checks of the sessions' timers.
 const TIMER_PERIOD: Duration = Duration::from_millis(500);
@@ -75,19 +87,16 @@ impl Serving {
         registry: Registry,
         stats: Arc<ServerCounters>,
         loop_service: Option<Box<dyn LoopService>>,
-    ) -> Result<(Self, u16), StartError> {
+    ) -> Result<(Self, u16), SetupError> {
         if loop_service.is_none() {
             config.stream_sends = 0;
         }
-        let addr = config.listen;
-        let failed = |source| StartError::Device { addr, source };
-        let channel = context.create_channel().map_err(failed)?;
+        let channel = context.create_channel()?;
         sizes::limit_regions(&mut config, context.attr());
-        let queue = SharedCq::new(context, config.max_sessions, sizes::completions(&config, context.attr()))
-            .map_err(failed)?;
+        let queue = SharedCq::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
         config.max_sessions = queue.places();
         let backlog = config.max_sessions.min(128) as u32;
-        let (listener, port) = channel.listen(addr.port(), backlog).map_err(failed)?;
+        let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
         // A pool thread may outlive the server and must not keep the server's address in use, so `wake` has a weak
         // reference to the driver.
@@ -97,7 +106,7 @@ impl Serving {
                 driver.interrupt(on);
             }
         };
-        let pool = Pool::new(config.pool, wake)?;
+        let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
             budget: MemoryBudget::divided(
                 config.shares(),
@@ -134,7 +143,7 @@ impl Serving {
         WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 
-    pub(super) fn run(mut self, orders: &Orders, ending: &OnceLock<String>) {
+    pub(super) fn run(mut self, orders: &Orders, ending: &Ending) {
         let on = self.wait_on();
         while !orders.stop.load(Ordering::Acquire) {
             if orders.drain.load(Ordering::Acquire) && self.drained() {
@@ -143,7 +152,7 @@ impl Serving {
             if let Err(error) = self.wait(on) {
                 let why = format!("the server cannot wait on its device: {error}");
                 tracing::error!("{why}");
-                let _ = ending.set(why);
+                ending.failed(why);
                 break;
             }
             self.now = Instant::now();

@@ -1,8 +1,11 @@
 //! A line of statistics each second on a terminal.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::show;
 
@@ -14,7 +17,11 @@ pub(crate) struct StatusLine {
 
 impl StatusLine {
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && show::shows_progress()).then(|| show::progress(None, true, "{msg}"));
+        let bar = (!quiet && !show::is_quiet() && stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
+            bar
+        });
         Self { bar, next: Instant::now() }
     }
 

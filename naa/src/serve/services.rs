@@ -133,7 +133,8 @@ impl Args {
 
     fn bridge(&self) -> anyhow::Result<Bridge> {
         let args = bridge::BridgeArgs::usual(self.bridge_local.clone(), self.limits.clone());
-        args.build(&self.bridge, None)
+        let config = args.config(&self.bridge, None)?;
+        bridge::build(config)
     }
 }
 

@@ -25,9 +25,9 @@ use crate::{
 /// Says which thread is the progress owner: the progress thread, a caller that waits, or no thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressOwner {
-    None = 0,
-    Thread = 1,
-    Caller = 2,
+    None,
+    Thread,
+    Caller,
 }
 
 /// The [`ProgressOwner`] that a [`ProgressOwnerWord`] stores, and a number that changes whenever another
@@ -68,7 +68,12 @@ impl ProgressOwnerWord {
         from: impl Fn(ProgressOwner) -> bool,
         to: ProgressOwner,
     ) -> Result<ProgressOwner, ProgressOwner> {
-        let step = |word: u32| from(Self::decode(word)).then(|| (word & !3).wrapping_add(4) | to as u32);
+        let bits = match to {
+            ProgressOwner::None => 0,
+            ProgressOwner::Thread => 1,
+            ProgressOwner::Caller => 2,
+        };
+        let step = |word: u32| from(Self::decode(word)).then(|| (word & !3).wrapping_add(4) | bits);
         let result = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
         result.map(Self::decode).map_err(Self::decode)
     }

@@ -85,7 +85,9 @@ enum Kind {
 
 impl CallParams {
     fn new(plan: &Plan, inputs: &[InputFile], shared: Option<BatchRegions>) -> Self {
-        let mut ins = inputs.iter().map(InputFile::len);
+        let ins = inputs.iter().map(InputFile::len);
+        let count = inputs.len();
+        let of = |kind| move |len| (kind, len);
         match plan {
             Plan::Builtin { room, .. } => {
                 let small = shared.filter(|shared| ins.clone().all(|len| len <= shared.input));
@@ -93,7 +95,7 @@ impl CallParams {
                 lens.extend(ins.map(|len| (Kind::Input, small.map_or(len, |shared| shared.input))));
                 let room = small.map_or(*room, |shared| shared.room.max(*room));
                 lens.extend([(Kind::Output, BLOCK_BYTES), (Kind::Output, room)]);
-                let status = 1 + inputs.len();
+                let status = 1 + count;
                 Self {
                     lens,
                     inputs: (1..status).collect(),
@@ -101,7 +103,12 @@ impl CallParams {
                     blocks: Some((0, status)),
                 }
             }
+            Plan::InOut => Self::of(ins.map(of(Kind::InOut)).collect()),
+            Plan::Raw { rooms } => Self::of(
+                ins.map(of(Kind::Input)).chain(rooms.iter().copied().map(of(Kind::Output))).collect(),
+            ),
             Plan::Listed(parameters) => {
+                let mut ins = ins;
                 // The plan was checked: as many parameters are sent as there are files.
                 let mut next = || ins.next().unwrap_or(0);
                 let len = |parameter: &Listed| match parameter {
@@ -133,7 +140,9 @@ impl CallParams {
         };
         self.lens.iter().map(param).collect()
     }
+}
 
+impl CallParams {
     /// Whether regions of this layout are large enough for `wanted`, and do not need much more memory.
     fn fits(&self, wanted: &Self) -> bool {
         /// The total length of regions that is always acceptable, in bytes.

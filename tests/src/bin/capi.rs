@@ -103,7 +103,14 @@ fn main() -> ExitCode {
             })
         }
     };
-    naa_tests::exit_code(result)
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn by_time() -> u64 {

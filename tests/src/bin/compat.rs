@@ -23,7 +23,14 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    naa_tests::exit_code(run(&Args::parse()))
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run(args: &Args) -> Result<bool, String> {

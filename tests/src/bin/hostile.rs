@@ -61,12 +61,7 @@ enum Role {
     Victim { server: IpAddr, target: IpAddr },
     /// Attack until standard input ends
     #[command(hide = true)]
-    Attack {
-        #[arg(hide_possible_values = true)]
-        kind: Kind,
-        local: IpAddr,
-        targets: Vec<String>,
-    },
+    Attack { kind: Kind, local: IpAddr, targets: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -76,7 +71,14 @@ fn main() -> ExitCode {
         Some(Role::Attack { kind, local, targets }) => hostile::attack(*kind, *local, targets).map(|()| true),
         None => suite(&args),
     };
-    naa_tests::exit_code(result)
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn suite(args: &Args) -> Result<bool, String> {

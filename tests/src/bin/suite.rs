@@ -114,7 +114,14 @@ fn main() -> ExitCode {
         }
         Role::List => list(),
     };
-    naa_tests::exit_code(result)
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn choose(provider: Option<&str>) -> Result<ProviderChoice, String> {

@@ -96,7 +96,10 @@ impl Agreement {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    format!("-{}", crate::hex::encode(bytes))
+    bytes.iter().fold(String::from("-"), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The scenario for `wire_host.c`: what to ask for, what to send with each call, what must come back.

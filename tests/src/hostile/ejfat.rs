@@ -15,9 +15,8 @@ use serde_json::Value;
 use simnet::Random;
 
 use super::{
-    bystander::Bystander,
     case::{Observation, Own},
-    ejfat_honest::{self, Manner},
+    ejfat_honest::{Honest, Manner},
     ejfat_worker::{Ended, TIMEOUT, WorkerProcess},
     environment::{Addresses, Family},
     resources_process::TempFolder,
@@ -30,8 +29,6 @@ const SKB: usize = 1024;
 const BREATH: Duration = Duration::from_millis(1);
 /// Rounds of the honest sender after an attack.
 const ROUNDS: usize = 8;
-/// What honest events must do.
-pub(super) const COME: &str = "come through";
 /// The time within which a worker that is told to end must have printed its counters.
 pub(super) const END: Duration = Duration::from_secs(1);
 /// The data id of the attackers.
@@ -60,7 +57,7 @@ pub(super) struct Setup<'a> {
 #[derive(Debug)]
 pub(super) struct Beside {
     pub(super) worker: WorkerProcess,
-    pub(super) honest: Bystander,
+    pub(super) honest: Honest,
     /// Where the honest sender sends from.
     pub(super) honest_at: SocketAddr,
     folder: TempFolder,
@@ -91,8 +88,8 @@ impl EjfatEnvironment {
         let to = worker.addresses[worker.addresses.len() - 1];
         let socket = bound(self.address(setup.v6), to)?;
         let honest_at = socket.local_addr().map_err(|e| e.to_string())?;
-        let honest = ejfat_honest::start(socket, folder.0.clone(), setup.manner);
-        honest.rounds(2, COME)?;
+        let honest = Honest::start(socket, folder.0.clone(), setup.manner);
+        honest.rounds(2)?;
         Ok(Beside { worker, honest, honest_at, folder, v6: setup.v6 })
     }
 
@@ -130,7 +127,7 @@ impl Beside {
 
     /// Waits for so many honest rounds. If they do not come, [`Self::end`] says so.
     pub(super) fn wait(&self, rounds: usize) {
-        let _ = self.honest.rounds(rounds, COME);
+        let _ = self.honest.rounds(rounds);
     }
 
     /// Waits until open events are given up.
@@ -172,23 +169,27 @@ impl Beside {
         listed: impl Fn(&[(String, u64)]) -> String,
     ) -> Result<Observation, String> {
         let mut own = Own::default();
-        let stuck = self.honest.rounds(ROUNDS, COME).err();
-        let mut log = self.honest.end();
-        own.bystander = log.latency();
-        own.why.extend(if log.failures.is_empty() { stuck.into_iter().collect() } else { log.failures });
+        let stuck = self.honest.rounds(ROUNDS).err();
+        let outcome = self.honest.end();
+        own.why.extend(if outcome.failures.is_empty() {
+            stuck.into_iter().collect()
+        } else {
+            outcome.failures
+        });
+        own.bystander = outcome.latency;
         let ended = self.worker.end()?;
         if ended.took > END {
             own.why.push(format!("the worker took {:.1?} to end", ended.took));
         }
-        if log.repeats > 0 {
-            note += &format!(", {} of {} honest events repeated", log.repeats, log.delivered);
+        if outcome.repeats > 0 {
+            note += &format!(", {} of {} honest events repeated", outcome.repeats, outcome.delivered);
         }
         if ended.lost > 0 {
             note += &format!(", {} dropped by the kernel", ended.lost);
         }
         own.growth_kib = ended.growth_kib;
         own.lost = ended.lost;
-        own.rose = rose(&ended, log.delivered + log.repeats);
+        own.rose = rose(&ended, outcome.delivered + outcome.repeats);
         let missing = missing(&ended.report, self.honest_at.ip());
         if missing > 0 {
             own.why.push(format!("{missing} honest events are told to be missing"));
@@ -204,7 +205,9 @@ pub(super) fn folder() -> Result<TempFolder, String> {
     if !memory.is_dir() {
         return TempFolder::new("ejfat");
     }
-    TempFolder::at(memory.join(format!("naa-hostile-ejfat-{}", std::process::id())))
+    let path = memory.join(format!("naa-hostile-ejfat-{}", std::process::id()));
+    fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(TempFolder(path))
 }
 
 /// The worker's counters, without the honest sender's events. If an event was repeated, both copies may have arrived.

@@ -14,8 +14,11 @@ use super::{
     wire::{Answer, Wire},
 };
 
+const GROUP: &str = "replies";
+
 pub(super) const CASES: &[Case] = &[
     Case::new(
+        GROUP,
         "never acknowledges",
         "nothing, to the server's advertisement",
         "DREQ",
@@ -23,6 +26,7 @@ pub(super) const CASES: &[Case] = &[
         |env| unacknowledged(env, |_, _| Ok(())),
     ),
     Case::new(
+        GROUP,
         "NAK codes 1 to 4 and reserved",
         "instead of acknowledging the advertisement",
         "DREQ",
@@ -35,15 +39,18 @@ pub(super) const CASES: &[Case] = &[
                 NakCode::InvalidRdRequest,
                 NakCode::Reserved(31),
             ];
-            let mut answers = Vec::new();
-            for code in codes {
-                let nak = |peer: &mut RawPeer, wire: &Wire| peer.acknowledge(wire, Syndrome::Nak(code));
-                answers.push(unacknowledged(env, nak)?.answer);
-            }
-            same(answers)
+            let answers = codes
+                .map(|code| unacknowledged(env, |peer, wire| peer.acknowledge(wire, Syndrome::Nak(code))));
+            same(
+                answers
+                    .into_iter()
+                    .map(|observation| observation.map(|observation| observation.answer))
+                    .collect::<Result<Vec<_>, _>>()?,
+            )
         },
     ),
     Case::new(
+        GROUP,
         "sequence NAK for ever",
         "1000 of them, to the advertisement",
         "DREQ",
@@ -60,6 +67,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        GROUP,
         "RNR NAK for ever",
         "RNR NAKs of timer code 1 until it gives up",
         "DREQ",
@@ -67,6 +75,7 @@ pub(super) const CASES: &[Case] = &[
         rnr_for_ever,
     ),
     Case::new(
+        GROUP,
         "reserved syndromes",
         "AETH syndromes 0x40 to 0x5f and 0x80 to 0xff",
         "silence",
@@ -83,6 +92,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        GROUP,
         "ACK of what was never sent",
         "ACK, NAK 2 and RNR for PSNs 1, 1000, 2^23 ahead and behind",
         "silence",
@@ -105,6 +115,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        GROUP,
         "credits and message numbers",
         "ACKs with every credit and random MSNs",
         "silence",
@@ -124,6 +135,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        GROUP,
         "NAK from another address",
         "NAK 2 and RNR for the packet outstanding",
         "silence",
@@ -139,6 +151,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        GROUP,
         "READ responses nobody asked for",
         "FIRST, MIDDLE, LAST and ONLY with right and wrong PSNs",
         "silence",
@@ -163,7 +176,7 @@ pub(super) const CASES: &[Case] = &[
             })
         },
     ),
-    Case::new("flood of congestion notifications", "20000 CNPs", "silence", &["rx_cnp"], |env| {
+    Case::new(GROUP, "flood of congestion notifications", "20000 CNPs", "silence", &["rx_cnp"], |env| {
         let (mut peer, mut wire) = env.connected()?;
         let mut cnp = blank(opcode::CNP, wire.remote_qpn, wire.psn);
         cnp.other = &[0; 16];

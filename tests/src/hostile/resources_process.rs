@@ -60,16 +60,13 @@ pub(super) fn shared_memory() -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A folder for files, removed with them when this is dropped.
+/// A folder for files of a case, removed with it.
 #[derive(Debug)]
-pub(crate) struct TempFolder(pub(crate) PathBuf);
+pub(super) struct TempFolder(pub(super) PathBuf);
 
 impl TempFolder {
     pub(super) fn new(name: &str) -> Result<Self, String> {
-        Self::at(std::env::temp_dir().join(format!("naa-hostile-{name}-{}", std::process::id())))
-    }
-
-    pub(crate) fn at(path: PathBuf) -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("naa-hostile-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Self(path))
     }

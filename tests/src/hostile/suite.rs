@@ -14,7 +14,6 @@ use super::{
     case::{Attack, Case, Latency, Observation, Outcome, Own},
     ejfat::EjfatEnvironment,
     environment::{Addresses, Environment, Family},
-    packets::silent,
     victim::{Report, Victim},
 };
 
@@ -90,12 +89,11 @@ const ORDINARY: [&str; 10] = [
 
 /// The cases of a run, and what each runs over.
 pub fn list(options: &RunConfig) -> Vec<(Family, Case)> {
-    let all = CASES.iter().flat_map(|&(group, cases)| cases.iter().map(move |case| Case { group, ..*case }));
-    let wanted = |case: &Case| {
+    let wanted = |case: &&Case| {
         let text = format!("{} {}", case.group, case.name);
         options.only.as_ref().is_none_or(|only| text.contains(only.as_str())) && !(options.quick && case.long)
     };
-    let cases: Vec<_> = all.filter(wanted).collect();
+    let cases: Vec<_> = CASES.iter().copied().flatten().filter(wanted).copied().collect();
     let over = |family: Family| {
         let sampled = move |case: &&Case| {
             family == Family::V4 || !options.sample || V6_SAMPLE.contains(&(case.group, case.name))
@@ -245,14 +243,11 @@ fn late(outcome: &Outcome, bound: Duration) -> Option<String> {
 }
 
 fn observe(env: &mut Environment, case: &Case) -> Outcome {
+    let Attack::Server(run) = case.attack else { unreachable!("of the server's cases") };
     let before = env.victim.report();
     env.bystanders.begin();
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| match case.attack {
-        Attack::Server(run) => run(env),
-        Attack::Silently(send) => silent(env, send),
-        Attack::Worker(_) => unreachable!("of the workers' cases"),
-    }));
+    let result = catch_unwind(AssertUnwindSafe(|| run(env)));
     let took = start.elapsed();
     thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
     let (bystander, mut why) = env.bystanders.end();

@@ -92,8 +92,14 @@ impl Far {
                 answer(())
             }
             Request::Usage => answer(Usage::now()),
-            Request::Sessions => answer(self.server()?.stats().sessions.get()),
-            Request::Provider => answer(self.server()?.provider()),
+            Request::Sessions => match &self.running {
+                Running::Server(server) => answer(server.stats().sessions.get()),
+                _ => Err("no server runs".into()),
+            },
+            Request::Provider => match &self.running {
+                Running::Server(server) => answer(server.provider()),
+                _ => Err("no server runs".into()),
+            },
             Request::Pause(ms) => answer(leaks::pause(Duration::from_millis(ms))?),
             Request::Driver(request) => {
                 if !matches!(self.running, Running::End(_)) {
@@ -106,13 +112,6 @@ impl Far {
                     _ => Err("no end runs".into()),
                 }
             }
-        }
-    }
-
-    fn server(&self) -> Result<&Server, String> {
-        match &self.running {
-            Running::Server(server) => Ok(server),
-            _ => Err("no server runs".into()),
         }
     }
 

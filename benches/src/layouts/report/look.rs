@@ -59,9 +59,14 @@ pub(super) fn class(kind: Kind) -> &'static str {
     }
 }
 
-/// The letter of a layout in the cells of the map: the first of its name.
+/// The letter of a layout in the cells of the map.
 pub(super) fn letter(kind: Kind) -> char {
-    char::from(kind.name().as_bytes()[0]).to_ascii_uppercase()
+    match kind {
+        Kind::Symmetric => 'S',
+        Kind::Asymmetric => 'A',
+        Kind::Gathered => 'G',
+        Kind::Packed => 'P',
+    }
 }
 
 /// A line with its marker, and the name.

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::{
     lines::{Axis, Dot, Line, Plot},
     look::{Look, legend},
-    text::parameters,
     view::View,
 };
 use crate::layouts::{
@@ -40,8 +39,7 @@ pub(super) fn set_up(view: &View<'_>) -> Markup {
     let plots = |of: Figure, name| {
         let mut plots = by_count(view, &sizes, Axis::Time, of);
         plots.extend(by_size(view, &counts, Axis::Time, of));
-        plots.iter_mut().for_each(|plot| plot.name = Some(name));
-        plots
+        named(plots, name)
     };
     html! {
         (legend(&looks(view)))
@@ -51,6 +49,10 @@ pub(super) fn set_up(view: &View<'_>) -> Markup {
         ))
         (figure("First call of a session", &plots(|point| point.first_us, "time of the first call")))
     }
+}
+
+fn named(plots: Vec<Plot>, name: &'static str) -> Vec<Plot> {
+    plots.into_iter().map(|plot| Plot { name: Some(name), ..plot }).collect()
 }
 
 /// Those the view has.
@@ -88,7 +90,8 @@ fn by_size(view: &View<'_>, counts: &[u16], up: Axis, of: Figure) -> Vec<Plot> {
     let sizes = view.sizes();
     let plot = |&count: &u16| {
         let along = sizes.iter().filter_map(|&size| Some((size as f64, view.at(count, size)?)));
-        drawn(parameters(count), [Axis::Bytes, up], &along.collect::<Vec<_>>(), of)
+        let title = if count == 1 { "1 parameter".into() } else { format!("{count} parameters") };
+        drawn(title, [Axis::Bytes, up], &along.collect::<Vec<_>>(), of)
     };
     counts.iter().map(plot).collect()
 }

@@ -1,15 +1,15 @@
 //! The worker of a bridge, which counts what it is given and gives it back.
 
-use std::{fs, hint::black_box, net::SocketAddr, sync::Arc};
+use std::{fs, hint::black_box, net::SocketAddr, sync::Arc, thread};
 
-use naa_events::{BridgeAddress, Config, Error, Geometry, Worker};
+use naa_events::{BridgeAddress, Config, Geometry, Worker};
 use roce_udp::free_loopback;
 
 use super::{
     BridgeDelivery, Load, bridge,
     control::{State, answer_at},
 };
-use crate::sides::{Running, spawn};
+use crate::sides::Running;
 
 /// Bytes of a ring: 64 of the large events.
 const RING: usize = 64 << 20;
@@ -35,12 +35,17 @@ pub(in crate::sides) fn serve(
         // Both ends are killed: nobody else would take it away.
         fs::remove_file(path)?;
     }
-    spawn("worker", "the worker", move || -> Result<(), Error> {
+    thread::Builder::new().name("worker".into()).spawn(move || {
         for events in 1.. {
-            drop(black_box(worker.next()?));
+            match worker.next() {
+                Ok(event) => drop(black_box(event)),
+                Err(error) => {
+                    eprintln!("naa: the worker: {error}");
+                    return;
+                }
+            }
             state.count(events);
         }
-        Ok(())
     })?;
     Ok((address, Box::new(())))
 }

@@ -4,6 +4,7 @@ use std::{
     io::{self, IoSliceMut},
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
+    thread,
 };
 
 use nix::{
@@ -13,13 +14,17 @@ use nix::{
 use roce_udp::free_loopback;
 
 use super::{Ack, BATCH, CONTROL, Packets, Start, is_nothing, socket};
-use crate::sides::{Running, spawn};
+use crate::sides::Running;
 
 pub(in crate::sides) fn serve(packets: Packets) -> anyhow::Result<(SocketAddr, Running)> {
     let socket = socket((free_loopback()?, 0).into())?;
     setsockopt(&socket, sockopt::UdpGroSegment, &packets.offload)?;
     let address = socket.local_addr()?;
-    spawn("sink", "the end that is sent to by UDP", move || listen(&socket, packets))?;
+    thread::Builder::new().name("sink".into()).spawn(move || {
+        if let Err(error) = listen(&socket, packets) {
+            eprintln!("naa: the end that is sent to by UDP: {error:#}");
+        }
+    })?;
     Ok((address, Box::new(())))
 }
 

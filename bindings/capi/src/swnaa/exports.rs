@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    fmt::Display,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,18 +13,16 @@ use super::{
     hook::{self, Hook, Match, Rpc},
     listener::{CannotServe, ListenerHandle, SwnaaListener},
     program::ProgramContext,
-    rdma::IbvWc,
+    rdma::{IbvWc, RdmaCmEventHead},
     session::Mailbox,
     steps,
 };
 use crate::{
     boundary,
     naaice::{
-        cm_event::{self, RdmaCmEvent},
         context::{HeaderVersion, State},
-        host::RdmaCmEventType as Event,
         layout::CommContext,
-        outcome::outcome,
+        outcome::report,
         registry::{self, Misuse},
     },
 };
@@ -50,6 +49,23 @@ enum ServerError {
     Failed(#[from] StepError),
     #[error("{0}")]
     Argument(&'static str),
+}
+
+/// Why which function failed.
+#[derive(Debug, thiserror::Error)]
+#[error("naaice_swnaa_{name}: {error}")]
+struct Named<E> {
+    name: &'static str,
+    error: E,
+}
+
+/// 0, or -1 with the reason for the thread and on standard error.
+fn outcome<E: Display>(name: &'static str, f: impl FnOnce() -> Result<(), E>) -> c_int {
+    let failed = |error: &Named<E>| {
+        report(error);
+        -1
+    };
+    boundary::guarded(failed, -1, || f().map(|()| 0).map_err(|error| Named { name, error }))
 }
 
 fn listener_of(ctx: *mut c_void) -> Result<Arc<SwnaaListener>, Misuse> {
@@ -103,7 +119,7 @@ unsafe fn init(
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_master(ctx: *mut *mut c_void, local_cm_port: u16) -> c_int {
     let hook = hook::linked().map(Hook::Match);
     // SAFETY: the caller's contract.
-    outcome("naaice_swnaa_init_master", || unsafe {
+    outcome("init_master", || unsafe {
         init(ctx, local_cm_port, DEFAULT_CONNECTIONS, (HeaderVersion::Main, hook))
     })
 }
@@ -119,7 +135,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_master_sized(
 ) -> c_int {
     let hook = matching.or_else(hook::linked).map(Hook::Match);
     // SAFETY: the caller's contract.
-    outcome("naaice_swnaa_init_master_sized", || unsafe {
+    outcome("init_master_sized", || unsafe {
         init(ctx, local_cm_port, max_connections, (HeaderVersion::Main, hook))
     })
 }
@@ -135,7 +151,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_master_next(
 ) -> c_int {
     let hook = rpc_func.map(Hook::Rpc);
     // SAFETY: the caller's contract.
-    outcome("naaice_swnaa_init_master_next", || unsafe {
+    outcome("init_master_next", || unsafe {
         init(ctx, local_cm_port, max_connections, (HeaderVersion::Next, hook))
     })
 }
@@ -147,7 +163,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_shutdown_master(
     ctx: *mut *mut c_void,
     timeout_ms: c_int,
 ) -> c_int {
-    outcome("naaice_swnaa_shutdown_master", || {
+    outcome("shutdown_master", || {
         // SAFETY: the caller's contract.
         let Some(ctx) = (unsafe { boundary::exclusive(ctx) }) else {
             return Err(ServerError::Argument("the place of the context is NULL or unaligned"));
@@ -177,7 +193,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_set_worker(
     ctx: *mut c_void,
     procedure: Option<Procedure>,
 ) -> c_int {
-    outcome("naaice_swnaa_set_worker", || {
+    outcome("set_worker", || {
         listener_of(ctx)?.set_procedure(procedure.unwrap_or(connection_thread::worker_procedure));
         Ok::<_, ServerError>(())
     })
@@ -187,7 +203,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_set_worker(
 /// `ctx` is NULL or leads to any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_worker(ctx: *mut *mut c_void, worker_id: u8) -> c_int {
-    outcome("naaice_swnaa_init_worker", || {
+    outcome("init_worker", || {
         // SAFETY: the caller's contract.
         let Some(ctx) = (unsafe { boundary::reference(ctx) }) else {
             return Err(ServerError::Argument("the place of the context is NULL or unaligned"));
@@ -203,7 +219,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_worker(ctx: *mut *mut c_void, 
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_communication_context(
     comm_ctx: *mut *mut CommContext,
 ) -> c_int {
-    outcome("naaice_swnaa_init_communication_context", || {
+    outcome("init_communication_context", || {
         // SAFETY: the caller's contract.
         let Some(place) = (unsafe { boundary::exclusive(comm_ctx) }) else {
             return Err(ServerError::Argument("the place for the context is NULL or unaligned"));
@@ -233,7 +249,7 @@ fn handle_request(
 /// `ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_poll_and_handle_connection_event(ctx: *mut c_void) -> c_int {
-    outcome("naaice_swnaa_poll_and_handle_connection_event", || {
+    outcome("poll_and_handle_connection_event", || {
         handle_request(&listener_of(ctx)?, POLLING_TIMEOUT).map(drop)
     })
 }
@@ -242,7 +258,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_poll_and_handle_connection_event(ct
 /// `ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_setup_connection(ctx: *mut c_void) -> c_int {
-    outcome("naaice_swnaa_setup_connection", || {
+    outcome("setup_connection", || {
         let listener = listener_of(ctx)?;
         // SAFETY: the program calls with its context, so it lives.
         let timeout = unsafe { listener.program.timeout() };
@@ -266,9 +282,9 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_setup_connection(ctx: *mut c_void) 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_requests(
     ctx: *mut c_void,
-    _ev: *mut RdmaCmEvent,
+    _ev: *mut RdmaCmEventHead,
 ) -> c_int {
-    outcome("naaice_swnaa_handle_connection_requests", || {
+    outcome("handle_connection_requests", || {
         let handled = handle_request(&listener_of(ctx)?, Duration::ZERO)?;
         handled.map(drop).ok_or(ServerError::Argument("no host asks for a connection that can be had"))
     })
@@ -279,11 +295,9 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_requests(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_established(
     comm_ctx: *mut CommContext,
-    _ev: *mut RdmaCmEvent,
+    _ev: *mut RdmaCmEventHead,
 ) -> c_int {
-    outcome("naaice_swnaa_handle_connection_established", || {
-        steps::with(comm_ctx, ThreadContext::established)
-    })
+    outcome("handle_connection_established", || steps::with(comm_ctx, ThreadContext::established))
 }
 
 /// # Safety
@@ -291,50 +305,45 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_established(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_error(
     comm_ctx: *mut CommContext,
-    ev: *mut RdmaCmEvent,
+    ev: *mut RdmaCmEventHead,
 ) -> c_int {
-    outcome("naaice_swnaa_handle_error", || {
+    outcome("handle_error", || {
         // SAFETY: the caller's contract.
-        let event = unsafe { cm_event::read(ev) };
-        let event = event.map_err(|_| StepError::Argument("the event is NULL or unaligned"))?;
-        steps::with(comm_ctx, |worker| match event {
-            Some(Event::Disconnected) => {
-                worker.end(State::Finished);
-                Ok(())
-            }
-            None | Some(Event::AddrResolved | Event::RouteResolved | Event::Established) => Ok(()),
-            Some(_) => {
+        let Some(event) = (unsafe { boundary::reference(ev) }) else {
+            return Err(StepError::Argument("the event is NULL or unaligned"));
+        };
+        steps::with(comm_ctx, |worker| {
+            if event.is_error() {
                 worker.end(State::Error);
-                Err(StepError::Argument("the event says that the connection failed"))
+                return Err(StepError::Argument("the event says that the connection failed"));
             }
+            if event.is_disconnect() {
+                worker.end(State::Finished);
+            }
+            Ok(())
         })
     })
 }
 
-/// Functions that take a worker's context only.
-macro_rules! on_worker {
-    ($($name:ident: $step:expr;)*) => {$(
-        /// # Safety
-        /// `comm_ctx` is any pointer.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(comm_ctx: *mut CommContext) -> c_int {
-            outcome(stringify!($name), || steps::with(comm_ctx, $step))
-        }
-    )*};
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_init_mrsp(comm_ctx: *mut CommContext) -> c_int {
+    outcome("init_mrsp", || steps::with(comm_ctx, ThreadContext::init_mrsp))
 }
 
-on_worker! {
-    naaice_swnaa_init_mrsp: ThreadContext::init_mrsp;
-    naaice_swnaa_do_mrsp: ThreadContext::do_mrsp;
-    naaice_swnaa_post_recv_mrsp: ThreadContext::has_receive;
-    naaice_swnaa_handle_mr_announce_and_request: ThreadContext::announced;
-    naaice_swnaa_post_recv_data: ThreadContext::expect_call;
-    naaice_swnaa_receive_data_transfer: |worker| worker.receive_data_transfer().map(drop);
-    naaice_swnaa_poll_cq_nonblocking: |worker| worker.poll(POLL_LIMIT).map(drop);
-    naaice_swnaa_disconnect_and_cleanup: |worker| {
-        worker.clean_up();
-        Ok(())
-    };
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_do_mrsp(comm_ctx: *mut CommContext) -> c_int {
+    outcome("do_mrsp", || steps::do_mrsp(comm_ctx))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_post_recv_mrsp(comm_ctx: *mut CommContext) -> c_int {
+    outcome("post_recv_mrsp", || steps::with(comm_ctx, ThreadContext::has_receive))
 }
 
 /// # Safety
@@ -344,7 +353,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_work_completion(
     wc: *mut IbvWc,
     comm_ctx: *mut CommContext,
 ) -> c_int {
-    outcome("naaice_swnaa_handle_work_completion", || {
+    outcome("handle_work_completion", || {
         // SAFETY: the caller's contract.
         let Some(wc) = (unsafe { boundary::reference(wc) }) else {
             return Err(StepError::Argument("the completion is NULL or unaligned"));
@@ -358,6 +367,15 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_work_completion(
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_handle_mr_announce_and_request(
+    comm_ctx: *mut CommContext,
+) -> c_int {
+    outcome("handle_mr_announce_and_request", || steps::with(comm_ctx, ThreadContext::announced))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
     comm_ctx: *mut CommContext,
     message_type: c_int,
@@ -365,7 +383,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
 ) -> c_int {
     const MSG_MR_ERR: c_int = 0;
     const MSG_MR_A: c_int = 2;
-    outcome("naaice_swnaa_send_message", || {
+    outcome("send_message", || {
         steps::with(comm_ctx, |worker| match message_type {
             MSG_MR_ERR => worker.give_up(errorcode),
             MSG_MR_A => worker.announced(),
@@ -377,18 +395,44 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_post_recv_data(comm_ctx: *mut CommContext) -> c_int {
+    outcome("post_recv_data", || steps::with(comm_ctx, ThreadContext::expect_call))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_receive_data_transfer(comm_ctx: *mut CommContext) -> c_int {
+    outcome("receive_data_transfer", || steps::receive_data_transfer(comm_ctx).map(drop))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_do_data_transfer(
     comm_ctx: *mut CommContext,
     errorcode: u8,
 ) -> c_int {
-    outcome("naaice_swnaa_do_data_transfer", || {
-        steps::with(comm_ctx, |worker| worker.do_data_transfer(errorcode)).map(drop)
-    })
+    outcome("do_data_transfer", || steps::do_data_transfer(comm_ctx, errorcode).map(drop))
 }
 
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_write_data(comm_ctx: *mut CommContext, errorcode: u8) -> c_int {
-    outcome("naaice_swnaa_write_data", || steps::with(comm_ctx, |worker| worker.write_data(errorcode)))
+    outcome("write_data", || steps::with(comm_ctx, |worker| worker.write_data(errorcode)))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_poll_cq_nonblocking(comm_ctx: *mut CommContext) -> c_int {
+    outcome("poll_cq_nonblocking", || steps::with(comm_ctx, |worker| worker.poll(POLL_LIMIT)).map(drop))
+}
+
+/// # Safety
+/// `comm_ctx` is any pointer.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn naaice_swnaa_disconnect_and_cleanup(comm_ctx: *mut CommContext) -> c_int {
+    outcome("disconnect_and_cleanup", || steps::disconnect_and_cleanup(comm_ctx))
 }

@@ -35,7 +35,12 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn new(cq: &Cq) -> Self {
         let on = WaitOn { cq: Some(cq.id()), channel: None };
-        Self { on, established: false.into(), gone: false.into(), stopped: false.into() }
+        Self {
+            on,
+            established: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn establish(&self) {

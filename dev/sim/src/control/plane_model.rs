@@ -61,14 +61,16 @@ impl DataPlaneModel {
         if call.term < self.term {
             return Ok(Outcome::Replaced);
         }
-        self.term = call.term;
+        let before = std::mem::replace(&mut self.term, call.term);
         Ok(match &call.order {
-            Order::Claim => Outcome::State(Box::new(self.state(true))),
+            Order::Claim => Outcome::State(Box::new(PlaneState { term: before, ..self.state(true) })),
             Order::Look { counters } => Outcome::State(Box::new(self.state(*counters))),
             Order::Stage(stage) => self.stage(stage),
             Order::Withdraw { lb, from } => match self.balancer.withdraw(*lb, *from) {
                 Ok(()) | Err(WithdrawError::Absent { .. }) => self.done(),
-                Err(WithdrawError::Routed { .. }) => Outcome::Routed,
+                Err(WithdrawError::Routed { .. }) => {
+                    Outcome::Routed { newest: self.balancer.newest_tick(*lb) }
+                }
             },
             Order::Destinations(rules) => {
                 self.balancer.set_destinations(rules);
@@ -100,6 +102,7 @@ impl DataPlaneModel {
         }
         let sets = |lb| self.balancer.sets(lb).map(move |(from, _)| (lb, from));
         PlaneState {
+            term: self.term,
             routed: self.routed(),
             sets: LbId::all().flat_map(sets).collect(),
             beyond: LbId::all().filter_map(|lb| Some((lb, self.balancer.beyond(lb)?))).collect(),
@@ -133,7 +136,7 @@ impl DataPlaneModel {
                 horizon.into_iter().for_each(|horizon| self.balancer.set_horizon(lb, horizon));
                 self.done()
             }
-            Err(StageError::Routed { .. }) => Outcome::Routed,
+            Err(StageError::Routed { newest, .. }) => Outcome::Routed { newest: Some(newest) },
             Err(why) => Outcome::Refused { why: why.to_string() },
         }
     }

@@ -1,6 +1,6 @@
 //! The module of Fortran.
 
-use super::{folder, serve, succeeds};
+use super::{Server, folder, succeeds};
 use crate::{
     packages::{self, User},
     repo,
@@ -30,7 +30,7 @@ pub(super) fn run() -> Result<ExitCode> {
     make.arg(format!("OUT={}", out.display()));
     make.arg(format!("LIBS=-L{0} -lnaa -Wl,-rpath,{0}", libraries.display()));
     succeeds(&mut make)?;
-    let _server = serve(ADDRESS)?;
+    let _server = Server::start(ADDRESS)?;
     for program in ["dgemm", "check"] {
         let mut run = Command::new("timeout");
         run.arg("60").arg(out.join(program)).arg(ADDRESS).env("NAA_PROVIDER", "embedded");

@@ -28,15 +28,16 @@ impl Image {
 pub(super) fn ready() -> Result<Image> {
     let cache = cache_folder()?;
     let scripts = format!("{:016x}", fnv1a(&[BUILD, INIT].concat()));
-    newest(&cache, &scripts).or_else(|error| earlier(&cache, &scripts).ok_or(error))
-}
-
-/// The image of the newest kernel package.
-fn newest(cache: &Path, scripts: &str) -> Result<Image> {
-    let (name, version) = newest_kernel()?;
-    let folder = cache.join(format!("{scripts}-{name}_{}", version.replace(['/', ':'], "-")));
-    if !folder.is_dir() {
-        make(cache, &folder, &name)?;
+    let package = match newest_kernel() {
+        Ok(package) => package,
+        Err(error) => return earlier(&cache, &scripts).ok_or(error),
+    };
+    let folder =
+        cache.join(format!("{scripts}-{}_{}", package.name, package.version.replace(['/', ':'], "-")));
+    if !folder.is_dir()
+        && let Err(error) = make(&cache, &folder, &package.name)
+    {
+        return earlier(&cache, &scripts).ok_or(error);
     }
     Ok(Image::at(&folder))
 }
@@ -79,8 +80,13 @@ fn make(cache: &Path, folder: &Path, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name and the version of what `linux-image-amd64` stands for.
-fn newest_kernel() -> Result<(String, String)> {
+struct Package {
+    name: String,
+    version: String,
+}
+
+/// What `linux-image-amd64` stands for.
+fn newest_kernel() -> Result<Package> {
     let mut name = dependency();
     if name.is_none() && is_root() {
         let update = Command::new("apt-get").args(["update", "-qq"]).stdout(Stdio::null()).status();
@@ -93,7 +99,7 @@ fn newest_kernel() -> Result<(String, String)> {
         .lines()
         .find_map(|line| line.strip_prefix("Version: ").map(str::to_owned))
         .with_context(|| format!("apt knows no version of {name}"))?;
-    Ok((name, version))
+    Ok(Package { name, version })
 }
 
 fn dependency() -> Option<String> {

@@ -5,24 +5,31 @@ use super::{
     control::{Control, Name},
     image::Image,
 };
-use crate::running::Running;
 use anyhow::{Context, Result, ensure};
 use std::{
     env, fs,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 /// Ended when dropped.
 pub(super) struct Machine {
     pub(super) name: Name,
-    qemu: Running,
+    qemu: Child,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
 }
 
 impl Machine {
     pub(super) fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.qemu.0.try_wait().context("cannot wait for QEMU")?.is_some())
+        Ok(self.qemu.try_wait().context("cannot wait for QEMU")?.is_some())
     }
 }
 
@@ -79,7 +86,7 @@ fn one(
         .stdout(console)
         .spawn()
         .context("cannot run setpriv (Debian package util-linux)")?;
-    Ok(Machine { name, qemu: Running(qemu) })
+    Ok(Machine { name, qemu })
 }
 
 /// `no_timer_check`: on a busy host an emulated timer misses its ticks, and the kernel would panic.

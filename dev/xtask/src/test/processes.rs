@@ -54,21 +54,22 @@ impl Processes {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
         let start = Instant::now();
-        let ended = loop {
+        loop {
             if self.interrupted.load(Ordering::Relaxed) {
-                break Ended::Interrupted;
+                end_all(&mut child);
+                return Ok(Ended::Interrupted);
             }
             if let Some(status) = child.try_wait().context("cannot wait")? {
-                break Ended::By(status);
+                // What a step leaves running would be in the way of the next ones.
+                end_all(&mut child);
+                return Ok(Ended::By(status));
             }
             if start.elapsed() > limit {
-                break Ended::Late;
+                end_all(&mut child);
+                return Ok(Ended::Late);
             }
             thread::sleep(TICK);
-        };
-        // What a step leaves running would be in the way of the next ones.
-        end_all(&mut child);
-        Ok(ended)
+        }
     }
 }
 

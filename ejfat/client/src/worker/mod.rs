@@ -244,7 +244,6 @@ impl Worker {
             registration,
             state: Box::new(state),
             shared: shared.clone(),
-            session: None,
             registered: Some(registered),
         };
         let is_over = shared.clone();

@@ -68,23 +68,15 @@ impl Counters {
         match placed {
             Ok(place) => {
                 self.placed_bytes += place.payload.len() as u64;
-                self.opened += u64::from(place.opened);
-                self.complete += u64::from(place.complete);
+                if place.opened {
+                    self.opened += 1;
+                }
+                if place.complete {
+                    self.complete += 1;
+                }
             }
             Err(cause) => self.dropped[*cause as usize] += 1,
         }
-    }
-
-    fn absorb(&mut self, other: &Self) {
-        self.segments += other.segments;
-        self.bytes += other.bytes;
-        self.placed_bytes += other.placed_bytes;
-        self.dropped.iter_mut().zip(other.dropped).for_each(|(mine, other)| *mine += other);
-        self.opened += other.opened;
-        self.complete += other.complete;
-        self.timed_out += other.timed_out;
-        self.evicted.iter_mut().zip(other.evicted).for_each(|(mine, other)| *mine += other);
-        self.abandoned += other.abandoned;
     }
 }
 
@@ -322,5 +314,23 @@ impl SenderTable {
             counters: counters.clone(),
             streams: streams.clone(),
         })
+    }
+}
+
+impl Counters {
+    fn absorb(&mut self, other: &Self) {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        self.placed_bytes += other.placed_bytes;
+        for (mine, other) in self.dropped.iter_mut().zip(other.dropped) {
+            *mine += other;
+        }
+        self.opened += other.opened;
+        self.complete += other.complete;
+        self.timed_out += other.timed_out;
+        for (mine, other) in self.evicted.iter_mut().zip(other.evicted) {
+            *mine += other;
+        }
+        self.abandoned += other.abandoned;
     }
 }

@@ -73,7 +73,8 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        self.connection.answer(self.tables.load(request)).map(|answer| answer.from_tick)
+        let answer = self.connection.answer(self.tables.load(request))?;
+        Ok(answer.from_tick)
     }
 
     /// Changes the newest rules: removes the rules with the keys in `remove`, and inserts the rules in `insert`. After
@@ -97,7 +98,8 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        self.connection.answer(self.tables.edit(request)).map(|answer| answer.from_tick)
+        let answer = self.connection.answer(self.tables.edit(request))?;
+        Ok(answer.from_tick)
     }
 
     /// Returns the table sets of the load balancer `lb`, or of all load balancers if `lb` is `None`, the newest set
@@ -126,7 +128,8 @@ impl Client {
     /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn stage(&mut self, stage: &LbStage) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = message::of_stage(stage, self.term);
-        self.connection.answer(self.tables.stage(request)).map(|answer| answer.routed)
+        let answer = self.connection.answer(self.tables.stage(request))?;
+        Ok(answer.routed)
     }
 
     /// Withdraws tables of a load balancer that were staged from a tick on. Returns the highest routed tick of each
@@ -136,7 +139,8 @@ impl Client {
     /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn withdraw(&mut self, lb: LbId, from_tick: u64) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = v1::WithdrawRequest { term: self.term, lb: lb.get().into(), from_tick };
-        self.connection.answer(self.tables.withdraw(request)).map(|answer| answer.routed)
+        let answer = self.connection.answer(self.tables.withdraw(request))?;
+        Ok(answer.routed)
     }
 
     /// Returns the routed ticks, and the first ticks of the table sets.

@@ -179,9 +179,7 @@ impl Serving {
             // out still runs, the host gets a response without results, and the session ends after the host has
             // acknowledged the response.
             let cause = Cut::TimeUp;
-            if session.function != Some(CATALOGUE) {
-                self.stats.calls_failed.add(1);
-            }
+            self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);
             if let Err(why) = &done.result {
                 let (function, cause) = (self.registry.name(session.function), cause.name());

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     nodes::{QUEUE, Sums},
     outcomes::{SentEvent, SentEventOutcome, determine},
-    run::{EndedTeam, Part},
+    run::{EndedTeam, Kills, Part},
 };
 use crate::{
     demo::{
@@ -90,16 +90,15 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// `first`: the tick at which the senders began. `daemon_outage`: the ticks at which the control plane was dead and ready
-    /// again, if it was killed.
-    pub(super) fn new(first: u64, teams: &[EndedTeam], daemon_outage: Option<(u64, u64)>) -> Self {
+    /// `first`: the tick at which the senders began.
+    pub(super) fn new(first: u64, teams: &[EndedTeam], kills: &Kills) -> Self {
         let (mut workers, mut outcomes, mut shares, mut checks) = (vec![], vec![], vec![], vec![]);
         for (n, team) in teams.iter().enumerate() {
             let sent = determine(team);
             let seconds = seconds(first, team, &sent);
             workers.extend((0..team.workers.len()).map(|worker| worker_row(n, team, worker, &sent)));
             outcomes.extend(outcome_rows(n, team, &sent));
-            checks.extend(check(first, team, &sent, &seconds, daemon_outage));
+            checks.extend(check(first, team, &sent, &seconds, kills));
             let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
             let names = team.workers.iter().map(|worker| worker.name).collect();
             shares.push(Reservation { reservation: n, ip, workers: names, seconds });
@@ -243,7 +242,7 @@ fn check(
     team: &EndedTeam,
     outcomes: &[SentEvent],
     seconds: &[Second],
-    daemon_outage: Option<(u64, u64)>,
+    kills: &Kills,
 ) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
@@ -293,9 +292,11 @@ fn check(
         );
         check("the new worker has a share, below the fast one's", value, its > 0.0 && its < of_fast);
     }
-    for (n, worker) in team.workers.iter().enumerate() {
-        let Part::Killed(killed) = worker.part else { continue };
-        let gap = gap_ms(outcomes, n, killed);
+    for (worker, killed) in team.workers.iter().enumerate().filter_map(|(n, worker)| match worker.part {
+        Part::Killed(at) => Some((n, at)),
+        _ => None,
+    }) {
+        let gap = gap_ms(outcomes, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
     let keys: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
@@ -309,7 +310,7 @@ fn check(
     let of_sums = |of: fn(&Sums) -> u64| sums().map(of).sum::<u64>();
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
     check("tables that were seen", sets.to_string(), sets > 2);
-    if let Some((killed, ready)) = daemon_outage {
+    if let Some((killed, ready)) = kills.daemon {
         let within = outcomes.iter().filter(|of| (killed..ready).contains(&of.tick));
         let (whole, all) = within.fold((0, 0), |(whole, all), of| {
             (whole + u64::from(of.outcome == SentEventOutcome::Whole), all + 1)

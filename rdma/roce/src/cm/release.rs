@@ -70,12 +70,6 @@ impl Cm {
         Ok(())
     }
 
-    /// Returns true if the request `id` was rejected or has expired, or if `id` was assigned and no listener or
-    /// connection with this ID exists any more.
-    pub(crate) fn is_refused(&self, id: CmId) -> bool {
-        matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Refused(_))) || self.has_ended(id)
-    }
-
     /// Returns true if `id` was assigned and no listener or connection with this ID exists any more.
     fn has_ended(&self, id: CmId) -> bool {
         id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
@@ -123,6 +117,18 @@ impl Cm {
         let (to, timer) = (conn.peer, retry.first(now));
         self.transmit(to, &dreq);
         self.table.enter(id, State::DreqSent(Box::new(DreqSent { dreq, retry })), Some(timer));
+    }
+
+    pub(super) fn dreq_timeout(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (State::DreqSent(sent), to) = (&mut conn.state, conn.peer) else { return };
+        if sent.retry.is_over(now) {
+            return self.time_wait(now, id);
+        }
+        let (timer, dreq) = (sent.retry.repeat(now), sent.dreq.clone());
+        self.table.arm(id, timer);
+        self.counters.tx_retries += 1;
+        self.transmit(to, &dreq);
     }
 
     pub(super) fn on_dreq(&mut self, now: Time, id: CmId, tid: u64, dreq: &Dreq) -> Result<(), RefusalCause> {

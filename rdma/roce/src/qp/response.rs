@@ -155,8 +155,14 @@ impl PendingResponses {
         out.begin(peer.addr);
         let finished = match front {
             PendingResponse::Ack { psn, syndrome, msn } => {
-                let aeth = Aeth { syndrome: *syndrome, msn: *msn };
-                header(out, peer, opcode::ACKNOWLEDGE, *psn, 0, Some(aeth));
+                header(
+                    out,
+                    peer,
+                    opcode::ACKNOWLEDGE,
+                    *psn,
+                    0,
+                    Some(Aeth { syndrome: *syndrome, msn: *msn }),
+                );
                 true
             }
             PendingResponse::Read { psn, packet, packets, source, len, msn, .. } => {

@@ -24,10 +24,7 @@ use super::{
     provider,
     validity::Certificate,
 };
-use crate::{
-    connections::{Requests, TcpConnection},
-    stream::write_to,
-};
+use crate::connections::{Requests, TcpConnection};
 
 /// How long a peer whose handshake failed may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -153,5 +150,31 @@ impl AsyncRead for Secured {
 }
 
 impl AsyncWrite for Secured {
-    write_to!(0);
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
 }

@@ -1,13 +1,12 @@
 //! Which layouts are better or worse than symmetric, and where.
 
 use super::{
-    region::{Region, Vote, find},
+    region::{Region, Vote, distinct, find},
     words::Measured,
 };
 use crate::layouts::{
     fit::contest::{Contest, Kind},
     point::Sizes,
-    report::distinct,
 };
 
 /// A layout, and where it is better or worse than symmetric.

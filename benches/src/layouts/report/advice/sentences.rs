@@ -9,7 +9,7 @@ use super::{
 };
 use crate::layouts::{
     fit::contest::{Contest, Kind},
-    report::text::{parameters, times},
+    report::text::times,
     workload::bytes,
 };
 
@@ -174,4 +174,8 @@ impl Findings<'_> {
             }
         }
     }
+}
+
+fn parameters(count: u16) -> String {
+    if count == 1 { "1 parameter".into() } else { format!("{count} parameters") }
 }

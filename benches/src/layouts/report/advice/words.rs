@@ -3,7 +3,6 @@
 use super::region::Region;
 use crate::layouts::{
     point::{Direction, Workload},
-    report::text::parameters,
     workload::bytes,
 };
 
@@ -20,7 +19,8 @@ impl Measured {
     /// "4 to 255 parameters of up to 1 KiB that are inputs". Bounds are told even where nothing beyond was measured.
     pub(super) fn region(&self, region: &Region) -> String {
         let count = match region.params {
-            [fewest, most] if fewest == most => parameters(most),
+            [1, 1] => "1 parameter".into(),
+            [fewest, most] if fewest == most => format!("{most} parameters"),
             [fewest, most] => format!("{fewest} to {most} parameters"),
         };
         format!("{count} {}{}{}", self.size(region), directions(&region.directions), waits(&region.waits))

@@ -2,6 +2,10 @@
 
 use std::{
     io::stdin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -46,9 +50,11 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let mut events = Events::new(args.seed, args.data_id);
     show::line(&serde_json::to_string(&to)?)?;
     stdin().read_line(&mut String::new())?;
-    let may_end = signals::watch_stdin()?;
+    let enough = Arc::new(AtomicBool::new(false));
+    let end = enough.clone();
+    signals::on_stdin_end(move || end.store(true, Relaxed))?;
     let (begin, mut event) = (Instant::now(), 0);
-    while event < args.events || !may_end() {
+    while event < args.events || !enough.load(Relaxed) {
         let due = begin + Duration::from_secs_f64(event as f64 / args.rate);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let entropy = events.entropy();
