@@ -45,33 +45,30 @@ pub(crate) fn of_comments(text: &str) -> Vec<Sentence> {
     sentences
 }
 
-/// Returns the first line of code and, if it begins a signature or a list, the lines up to its end, but at most six.
+/// Returns the first line of code and, if it has an open parenthesis, the lines up to its end, but at most six.
 fn item(lines: &[&str]) -> String {
     let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim().starts_with(['#', '/']);
     let mut item = String::new();
     for line in lines.iter().filter(is_code).take(6) {
         item.push_str(if item.is_empty() || item.ends_with('(') { "" } else { " " });
         item.push_str(line.trim());
-        if !item.ends_with(['(', ',']) || !item.contains('(') || item.ends_with("),") {
+        if item.matches('(').count() <= item.matches(')').count() {
             break;
         }
     }
     item
 }
 
-/// Returns the first line of the nearest item above whose block `of` is indented in.
+/// Returns the first line of the item, or of the statement, that `of` is indented in.
 fn parent(above: &[&str], of: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
-    let opens = |line: &&str| line.ends_with('{') && indent(line) < indent(of);
-    let Some(at) = above.iter().rposition(opens) else { return String::new() };
-    // A signature of several lines ends with a line such as `) -> u8 {`, which is indented like its first line.
-    let begins = |line: &&str| indent(line) == indent(above[at]) && !line.trim().is_empty();
-    let begins = |line: &&str| begins(line) && !line.trim().starts_with([')', '/', '#']);
-    above[..=at]
-        .iter()
-        .rev()
-        .find(|line| begins(line))
-        .map_or_else(String::new, |line| line.trim().to_owned())
+    // The last line of a signature of several lines is such as `) -> u8 {`, and a block behind `where` begins with `{`.
+    let begins = |line: &&&str| {
+        let text = line.trim();
+        !text.is_empty() && text != "where" && !text.starts_with([')', '{', '}', '/', '#'])
+    };
+    let parent = above.iter().rev().filter(begins).find(|line| indent(line) < indent(of));
+    parent.map_or_else(String::new, |line| line.trim().to_owned())
 }
 
 fn comments(text: &str) -> Vec<Comment<'_>> {
@@ -155,13 +152,16 @@ mod tests {
 
     #[test]
     fn an_item_is_whole_and_has_its_parent() {
-        let source = "pub struct A {\n    /// One.\n    pub b: u8,\n}\n\nimpl A {\n    /// Two.\n    fn f(\n        a: u8,\n\
-                      \x20       b: u8,\n    ) -> u8 {\n        // Three.\n        a\n    }\n}\n\n/// Four.\nfn g() {}\n";
+        let source = "pub struct A {\n    /// One.\n    pub b: V<(u8, u8)>,\n    c: u8,\n}\n\nimpl A {\n    /// Two.\n\
+                      \x20   fn f(\n        (a, c): (u8, u8),\n        b: u8,\n    ) -> u8\n    where\n        A: B,\n    {\n\
+                      \x20       // Three.\n        a\n    }\n}\n\nconst B: [u8; 1] = [\n    // Four.\n    1,\n];\n\n\
+                      /// Five.\nfn g() {}\n";
         let found: Vec<_> = of_comments(source).into_iter().map(|of| (of.item, of.parent)).collect();
         let expected = [
-            ("pub b: u8,", "pub struct A {"),
-            ("fn f(a: u8, b: u8, ) -> u8 {", "impl A {"),
+            ("pub b: V<(u8, u8)>,", "pub struct A {"),
+            ("fn f((a, c): (u8, u8), b: u8, ) -> u8", "impl A {"),
             ("a", "fn f("),
+            ("1,", "const B: [u8; 1] = ["),
             ("fn g() {}", ""),
         ];
         assert_eq!(found, expected.map(|(item, parent)| (item.to_owned(), parent.to_owned())));

@@ -14,7 +14,7 @@ Examples:
   cargo xtask words --count 50 --within naa --within tests
 
 A reader marks each numbered sentence that is not understood at first reading. In parentheses stand the sentences before
-it in the same comment, below it the item and what the item is in. Of 200 at most 4 may be marked.";
+it in the same paragraph, below it the item and what the item is in. Of 200 at most 4 may be marked.";
 
 /// The folders whose sentences are held to most.
 const FOLDERS: [&str; 6] = ["rdma", "mrsp", "naa-host", "naa-server", "ejfat-bridge", "ejfat/ejfat"];
