@@ -277,7 +277,7 @@ impl Session {
         self.connection.descriptor()
     }
 
-    /// Does the same as [`test`](Self::test), for callers that do not wait on the session's file descriptor.
+    /// Does the same as [`test`](Self::test) if a call is running, but does not arm the session's file descriptor.
     pub(crate) fn look(&mut self) -> Result<Option<CallOutcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
@@ -334,7 +334,7 @@ impl Session {
     /// # Errors
     /// Fails with the same errors as [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<CallOutcome>, Error> {
-        self.wait_until(Instant::now().checked_add(timeout))
+        self.wait_until(Some(clock::after(timeout)))
     }
 
     /// Waits for the call to end, or returns `None` if the call is still running at `deadline`.

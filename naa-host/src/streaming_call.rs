@@ -116,7 +116,7 @@ impl StreamingCall {
     /// Waits for the response of the call. Completions that come after the response are not taken from the queue.
     fn answer(&mut self, function: FunctionCode) -> Result<CallOutcome, Error> {
         let limit = self.config.setup_timeout;
-        let deadline = Instant::now().checked_add(limit);
+        let deadline = clock::after(limit);
         loop {
             while let Some(event) = self.connection.next()? {
                 let SessionEvent::Response { immediate, bytes } = event else {
@@ -130,10 +130,10 @@ impl StreamingCall {
                 let ReceivedResponse { function, answer, last_write_bytes } = answered;
                 return Ok(CallOutcome { peer, function, answer, last_write_bytes });
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if Instant::now() >= deadline {
                 return Err(Error::AnswerTimedOut { peer: self.connection.peer, function, limit });
             }
-            self.connection.wait(self.wait, deadline)?;
+            self.connection.wait(self.wait, Some(deadline))?;
         }
     }
 
@@ -173,10 +173,10 @@ impl StreamingCall {
         }
     }
 
-    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has
-    /// arrived when the deadline passes. The method may also return `None` before the deadline, for example
-    /// when a WRITE is acknowledged. During the wait, the host probes the accelerator if nothing has arrived
-    /// from it for the time `probe_interval` of the configuration.
+    /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
+    /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
+    /// acknowledged. During the wait, the host probes the accelerator when the time `probe_interval` of the
+    /// configuration has passed since the last immediate and since the last probe.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).
@@ -193,7 +193,8 @@ impl StreamingCall {
         self.try_next()
     }
 
-    /// Returns the next immediate as [`try_next`](Self::try_next) does, and sends a liveness probe if a probe is due.
+    /// Returns the next immediate as [`try_next`](Self::try_next) does. If no immediate has arrived, the method sends a
+    /// liveness probe if a probe is due.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).
@@ -229,8 +230,8 @@ impl StreamingCall {
 
     /// Waits until all WRITEs of the program have arrived, at most for `limit`. A program should call this method
     /// before it drops a streaming call, because WRITEs that have not arrived when the streaming call is dropped may be
-    /// lost. Immediates that arrive while `settle` waits are lost. Returns true if it is certain that all WRITEs
-    /// arrived.
+    /// lost. Immediates that the program has not taken, and immediates that arrive while `settle` waits, are lost.
+    /// Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = clock::after(limit);
         let to = probe_target(&self.machine);
