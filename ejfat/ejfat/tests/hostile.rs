@@ -202,8 +202,8 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     );
 }
 
-/// A segment of a released event is refused as a duplicate, even if the caller passed a time before the arrival of the
-/// event to `poll_given_up`.
+/// A segment of a released event is refused as a duplicate, even if the caller has passed to `poll_given_up` a time
+/// before the event's arrival.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();
@@ -213,6 +213,16 @@ fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     assert!(reassembler.release(place.id));
     let again = reassembler.handle(Time(late.0 + 1_000), HONEST, &segment(1, 0, 8, &[1; 8]));
     assert_eq!(again.unwrap_err(), SegmentDropCause::Duplicate);
+}
+
+#[test]
+fn a_caller_whose_clock_goes_back_does_not_make_events_time_out() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let late = Time(60_000_000_000);
+    let whole = reassembler.handle(late, HONEST, &segment(1, 0, 8, &[1; 8])).unwrap();
+    assert!(reassembler.release(whole.id));
+    reassembler.handle(Time(1), HONEST, &segment(2, 0, 8, &[1; 4])).unwrap();
+    assert_eq!(reassembler.poll_given_up(late), None);
 }
 
 #[test]
