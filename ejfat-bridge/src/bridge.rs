@@ -44,13 +44,13 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The shortest (`SOON`) and the longest (`LATER`) time between two reads of credits while workers have
-/// unreleased events. The server loop wakes up for each read. Between these limits, the time is an eighth of
-/// the time that has passed since segments or credits last arrived.
+/// The shortest (`SOON`) and the longest (`LATER`) time for which the server loop sleeps before it wakes up to read
+/// credits, while workers have unreleased events. Between these limits, the time is an eighth of the time that has
+/// passed since segments or credits last arrived. Credits are also read each time the server loop wakes up for
+/// another reason.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The longest time between two reads of credits while workers have unreleased events and other events wait
-/// for room.
+/// The maximum that replaces `LATER` while workers have unreleased events and other events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
 /// The time after which a remote worker counts as dead if the bridge waits for acknowledgements of WRITEs and receives
 /// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.
@@ -455,8 +455,8 @@ impl Bridge {
         }
     }
 
-    /// Passes credit words to the dispatcher: the credit words of all workers if `of_all` is true, otherwise only the
-    /// credit words that have changed. Returns true if there were new credits.
+    /// Passes credit words to the dispatcher: the credit words of all workers if `of_all` is true, otherwise only those
+    /// of workers that have written credits since the last read. Returns true if there were new credits.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {

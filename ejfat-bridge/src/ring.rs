@@ -8,9 +8,9 @@ use verbs::Memory;
 use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
 /// The maximum number of credit words of a ring whose credit words are read after each change. The worker of a ring
-/// counts the credits that it has written, and the bridge reads the credit words when this count has changed.
-/// If a ring has more than `MANY` credit words, reading all of them takes long, so the bridge reads them at
-/// most once in the time `REST`.
+/// counts the credits that it has written, and the bridge reads the credit words when this count has changed. If a
+/// ring has more than `MANY` credit words, reading all of them takes long, so changes of the count cause at most one
+/// read in the time `REST`.
 const MANY: usize = 4096;
 /// The least time between two reads of the credit words of a ring with more than `MANY` credit words. If `in_any_case`
 /// is true, [`Credits::look`] reads the credit words even if less than `REST` has passed since the last read.

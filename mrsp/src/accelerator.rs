@@ -281,10 +281,10 @@ impl AcceleratorSession {
     /// If `parts` has fewer elements than the session has parameters, the outputs without an element are sent
     /// whole.
     ///
-    /// If the call failed, `result` is the return code that the host gets. The response to a failed call contains the
-    /// first `status_bytes` bytes of the first output, which hold a status block or the header of a catalogue. If
-    /// `status_bytes` is 0 or the session has no output, only the immediate is sent. If the call succeeded,
-    /// `status_bytes` has no effect.
+    /// If the call failed, `result` is `Err(code)`, where `code` is the return code that the host gets. The response to
+    /// a failed call contains the first `status_bytes` bytes of the first output, which hold a status block or the
+    /// header of a catalogue. If `status_bytes` is 0 or the session has no output, only the immediate is sent. If the
+    /// call succeeded, `status_bytes` has no effect.
     ///
     /// # Errors
     /// Returns an error if no call is running, if a part is not inside its parameter, if `parts` has more elements than
@@ -381,9 +381,9 @@ fn plan_success(
     Ok(())
 }
 
-/// Plans the WRITEs of a failed call's response. The status block is sent by one WRITE, and the immediate by
-/// another WRITE, which has no bytes. If the WRITE with the immediate contained the status block, the host's
-/// program could take the length of this WRITE for the length of an output.
+/// Plans the WRITEs of a failed call's response. The immediate is sent by a WRITE of its own, which has no bytes and
+/// comes after the status block. If the WRITE with the immediate contained the status block, the host's program could
+/// take the length of this WRITE for the length of an output.
 fn plan_failure(
     params: &[RegionRequest],
     code: ReturnCode,

@@ -85,7 +85,8 @@ pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
 /// The function that writes the accelerator's [`catalogue`](crate::catalogue) to output 0.
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
-/// The codes and names of the functions that every server has.
+/// The codes and names of the functions of NAAICE, of the built-in functions, and of the function that returns the
+/// catalogue. A server that offers only services has only the function that returns the catalogue.
 pub const NAMES: &[(FunctionCode, &str)] = &[
     (INCREMENT, "increment"),
     (INCREMENT_BY_TWO, "increment-by-two"),
@@ -104,9 +105,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// The codes and names of the services that a server may have. Output 0 of each service except `subscribe` is a reply.
-/// If a service has a request, the request is input 0. Each request and each reply is a message of the crate
-/// `naa-proto`. The length of each message in bytes comes before the message as a varint.
+/// The codes and names of the services that a server may have. The requests and replies of each service except
+/// `subscribe` are messages of the crate `naa-proto`. Output 0 is the reply, and if the service has a request, input 0
+/// is the request. The length of each message in bytes comes before the message as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),

@@ -83,7 +83,7 @@ pub enum PeerError {
     /// A response arrived while no call was running.
     #[error("the accelerator answered ({immediate:#010x}) though the session was {state}")]
     UnsolicitedResponse {
-        /// The immediate of the response in host byte order.
+        /// The immediate of the response in native byte order.
         immediate: u32,
         /// The name of the session's state when the response arrived.
         state: &'static str,
@@ -99,7 +99,7 @@ pub enum CallError {
     State {
         /// The name of the session's state.
         state: &'static str,
-        /// The name of a state in which the called method is allowed.
+        /// Describes a state in which the called method is allowed, for the text of the error.
         needed: &'static str,
     },
     /// The caller of [`HostSession::begin_call`] gave a part that does not lie inside its parameter, or more
@@ -239,8 +239,9 @@ impl HostSession {
     /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// Returns an error if the session does not wait for an advertisement, if the message is not an advertisement, or
-    /// if the announced regions do not match the requested regions. After an error, the session has failed.
+    /// Returns an error if the session does not wait for an advertisement, if the message is not an advertisement, if
+    /// the number of announced regions is wrong, or if an announced region is smaller than requested or does not end
+    /// inside the 64-bit address space. After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         match self.agree(bytes) {
             Ok(agreed) => {
@@ -345,8 +346,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// Handles a response that arrived by WRITE_WITH_IMM. `immediate` is in host byte order, and `bytes` is the length
-    /// of the WRITE_WITH_IMM.
+    /// Handles a response that arrived by WRITE_WITH_IMM. `immediate` is in native byte order, and `bytes` is the
+    /// length of the WRITE_WITH_IMM.
     ///
     /// # Errors
     /// Returns an error if no call is running. After an error, the session has failed.

@@ -102,12 +102,12 @@ impl RequestImmediate {
     /// The immediate of [`RequestImmediate::HostError`].
     pub const HOST_ERROR: u32 = 0;
 
-    /// Returns the request immediate that calls `function` with the user bits `user`, in host byte order.
+    /// Returns the request immediate that calls `function` with the user bits `user`, in native byte order.
     pub const fn call(function: FunctionCode, user: U24) -> u32 {
         user.0 << 8 | START | function.0 as u32
     }
 
-    /// Returns the meaning of a request immediate. `immediate` is in host byte order.
+    /// Returns the meaning of a request immediate. `immediate` is in native byte order.
     pub const fn decode(immediate: u32) -> Self {
         if immediate == Self::HOST_ERROR {
             return Self::HostError;
@@ -153,7 +153,7 @@ impl CallResponse {
         }
     }
 
-    /// Returns the meaning of a response immediate by the rules of `dialect`. `immediate` is in host byte order.
+    /// Returns the meaning of a response immediate by the rules of `dialect`. `immediate` is in native byte order.
     pub const fn decode(immediate: u32, dialect: Dialect) -> Self {
         let upper = U24(immediate >> 8);
         match dialect {

@@ -10,7 +10,7 @@
 //!
 //! [`host::HostSession`] and [`accelerator::AcceleratorSession`] take bytes and immediates as input, and return bytes
 //! and [`plan::CallPlan`]s, which the caller sends. A program with the C library waits forever if its peer breaks one
-//! of the following rules, which are about solicited events, posted receives and acknowledgements:
+//! of the following three rules:
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - Before a side sends a message to which its peer responds, it posts the receive for the response.

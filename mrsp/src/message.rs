@@ -53,8 +53,8 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A decoded MRSP message. The length of the message was checked, but not the addresses, RKeys, sizes and
-/// flags of the regions in it.
+/// A decoded MRSP message. The length of the message was checked, but not the values in its regions and layout
+/// entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// The message ERR, type 0, which both sides may send.

@@ -74,7 +74,8 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
     }
 }
 
-/// Lets each device make progress once, since perhaps no other thread drives the devices while this thread waits.
+/// Lets the device of each session with a call make progress, since perhaps no other thread drives the devices while
+/// this thread waits. If consecutive sessions with calls share a device, the device makes progress once for them.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     let mut last: Option<usize> = None;
     for at in 0..sessions.len() {

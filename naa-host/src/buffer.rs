@@ -3,16 +3,16 @@
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
-//! device uses the memory. The regions of a streaming call are lent until the session ends. A streaming call gets the
-//! `Memory` of its regions instead of slices, and only unsafe code can make a slice of a `Memory`.
+//! device uses the memory. The regions of a streaming call are lent until the streaming call is dropped. A streaming
+//! call gets the `Memory` of its regions instead of slices, and only unsafe code can make a slice of a `Memory`.
 //!
 //! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
-//! until the session ends. If the device keeps registrations, accelerators of later sessions can write to the outputs
-//! of earlier sessions, too. Memory is "in reach" if an accelerator can write to the memory at any time, and a buffer
-//! whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the bytes without
-//! making slices. A program gets slices of memory in reach only if the program promises that nobody else writes to the
-//! memory while the slices exist.
+//! until the session ends. If such a device also keeps registrations, accelerators of later sessions can write to the
+//! outputs of earlier sessions, too. Memory is "in reach" if an accelerator can write to the memory at any time, and a
+//! buffer whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the bytes
+//! without making slices. A program gets slices of memory in reach only if the program promises that nobody else writes
+//! to the memory while the slices exist.
 #![allow(unsafe_code)]
 
 use std::sync::{
@@ -31,8 +31,8 @@ use crate::{Error, Session};
 ///
 /// A device that keeps registrations, such as a device of the verbs provider, need not register the buffer again for
 /// the next session. The setup of a session takes much less time if the session's large buffers are still registered
-/// from an earlier session. After a buffer was dropped, its pages are freed when the device next registers memory or is
-/// closed.
+/// from an earlier session. After a buffer was dropped, its pages are freed when a session of the device next begins or
+/// ends, or when the device is closed.
 ///
 /// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If a session over a
 /// device of the verbs provider used the memory for an output, the memory stays in reach of accelerators. The
@@ -316,11 +316,11 @@ impl HostRegion {
         if self.in_reach {
             return Err(Error::InReach);
         }
-        // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region
-        // is not in reach, `Registered::new` and `take_back` have revoked the access rights, and only `lend`
-        // gives them back. If several regions share one registration, they are lent and taken back only by
-        // code that has `&mut` to all regions of the session. The device writes only what peers send, and the
-        // program needs `&mut self` to write.
+        // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region is
+        // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only
+        // `lend` gives them back. If several regions share one registration, they are lent and taken back only by
+        // code that has `&mut` to all regions of the session. The device writes only what peers send, and the program
+        // needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 

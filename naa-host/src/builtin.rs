@@ -77,8 +77,8 @@ impl BuiltinSession {
     ///
     /// # Errors
     /// Fails with [`Error::Function`] if the function fails. [`Error::Function`] contains the detail of the status
-    /// block, if a status block arrived. Fails with [`Error::Status`] or [`Error::Produced`] if the status block is not
-    /// valid. The method can also fail with the errors of [`Session::call`].
+    /// block, if a status block arrived. Fails with [`Error::Status`] or [`Error::Produced`] if the function succeeds,
+    /// but the status block is not valid. The method can also fail with the errors of [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);
@@ -96,7 +96,8 @@ impl BuiltinSession {
     /// [`Session::bytes`] does.
     ///
     /// # Errors
-    /// Fails with [`Error::NoSuchParam`] if there is no output `index`.
+    /// Fails with [`Error::NoSuchParam`] if there is no output `index`. The method can also fail with the errors of
+    /// [`Session::bytes`].
     pub fn output(&self, index: usize) -> Result<Cow<'_, [u8]>, Error> {
         let produced = *self.produced.get(index).ok_or(Error::NoSuchParam { index, params: self.outputs })?;
         self.session.bytes(2 + self.inputs + index, ..produced)

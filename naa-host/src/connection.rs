@@ -119,8 +119,8 @@ pub(crate) struct HostConnection {
 impl HostConnection {
     /// Makes everything that a connection needs, but does not connect. A call may have one WRITE for each of the
     /// `regions` regions, and `further` additional WRITEs. A WRITE may have up to `elements` scatter-gather elements.
-    /// `extra` says how many other work requests the queue pair must have room for. If nothing arrives from the
-    /// accelerator for the time `probe_interval`, the accelerator is probed.
+    /// `extra` says how many other work requests the queue pair must have room for. A liveness probe is due when the
+    /// time `probe_interval` has passed without a sign of life of the accelerator.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -172,8 +172,8 @@ impl HostConnection {
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
-            // An error leaves the old connection ID behind. It does no harm, because the method `next` ignores CM
-            // events of other connection IDs than `self.id`.
+            // If an error leaves the old connection ID behind, this does no harm, because the method `next` ignores
+            // CM events of other connection IDs than `self.id`.
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
@@ -249,7 +249,8 @@ impl HostConnection {
     }
 
     /// Returns the next event of the connection, or `None` if no event has arrived. Completions are handled in the
-    /// order in which they arrived, and before CM events. After an error, the connection has no further events.
+    /// order in which they arrived, and before CM events. After an error, the connection has no further events, unless
+    /// [`renew`](Self::renew) is called.
     pub(crate) fn next(&mut self) -> Result<Option<SessionEvent>, Error> {
         loop {
             if let Some(at) = self.fresh.next() {

@@ -34,9 +34,10 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
 /// An opened device. Clones of a `Device`, and all callers in one process that open the same address with the same
 /// provider, share one device.
 ///
-/// If the address belongs to an RDMA device, this RDMA device is used through rdma-core. If the address does not belong
-/// to an RDMA device, the embedded provider is used. The environment variable `NAA_PROVIDER` can choose the provider
-/// instead (`verbs` or `embedded`). [`Device::describe`] says which provider was chosen and why.
+/// The embedded provider is used if the address does not belong to an RDMA device, or if the address belongs to a
+/// soft-RoCE device and rdma-core cannot be used. Otherwise, the RDMA device with the address is used through
+/// rdma-core. The environment variable `NAA_PROVIDER` can choose the provider instead (`verbs` or `embedded`).
+/// [`Device::describe`] says which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 

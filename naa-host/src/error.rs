@@ -156,7 +156,7 @@ pub enum Error {
         peer: SocketAddr,
         /// The function that failed.
         function: FunctionCode,
-        /// The return code in the response immediate or in the status block.
+        /// The return code in the response immediate.
         code: ReturnCode,
         /// The detail in a built-in function's status block. If the return code is OUTPUT_TOO_SMALL, the detail is the
         /// number of bytes that the output needs, or 0 if this number is unknown.
@@ -257,7 +257,8 @@ pub enum Error {
         /// The length of the parameter in bytes.
         size: usize,
     },
-    /// The program gave a range of bytes that does not lie inside the parameter.
+    /// The program gave a range of bytes that does not lie inside the parameter. A [`Writer`](crate::Writer) also
+    /// returns this error for a part with more than [`max_bytes`](crate::Writer::max_bytes) bytes.
     #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
     OutOfBounds {
         /// The number of the parameter, counted from 0 without internal regions.

@@ -79,7 +79,7 @@ impl Overdue {
             return Due::Nothing;
         }
         // `liveness.since()` is the time of the accelerator's last sign of life or of the last probe. If this time is
-        // not later than the beginning of the call, a probe must be sent before the report.
+        // not later than the beginning of the call and a probe may be sent, it must be sent before the report.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

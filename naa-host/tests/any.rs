@@ -38,7 +38,8 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&model, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // When the first session has no call any more, the device makes progress for the others.
+        // In the second round, the call of the first session ends first, and the device must still make progress for
+        // the calls of the other sessions.
         for (times, order) in [([300, 100, 200], [1, 2, 0]), ([50, 100, 150], [0, 1, 2])] {
             // The array has three durations for four sessions, so `zip` leaves the last session without a call.
             for (session, ms) in all.iter_mut().zip(times) {

@@ -109,7 +109,7 @@ fn who_says_what_is_not_so_is_named() {
     }
 }
 
-/// Each input lies at one place in the accelerator's region, and a call that sends parts of inputs changes only these
+/// Each input keeps its place in the accelerator's region, and a call that sends parts of inputs changes only these
 /// parts. At each call, the accelerator of the test passes the bytes of its region to the test.
 #[test]
 fn what_is_sent_lies_where_it_was_announced() {

@@ -269,17 +269,16 @@ impl ScratchQuota<'_> {
     }
 
     /// Charges `bytes` bytes as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
-    /// fails. This function also fails if the address space has no room for `bytes` bytes at this moment. To check if
-    /// there is room, `reserve_for_library` maps memory and unmaps it again.
+    /// fails. If `bytes` is at least 256 KiB, the method also checks if the address space has room for twice as many
+    /// bytes at this moment. To check if there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the address space does not have
-    /// enough room.
+    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the check finds too little room.
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, CallFailure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // The check maps twice as many bytes as the library asked for, because other threads may allocate memory
-            // before the library does, and the allocator has data of its own.
+            // The check maps twice as many bytes as the library needs, because other threads may allocate memory before
+            // the library does, and the allocator has data of its own.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -309,8 +308,8 @@ pub struct Call<'a> {
     scratch_quota: ScratchQuota<'a>,
     user: U24,
     stop: &'a Stop,
-    /// The part of each output that is sent to the host. The vector has one element for each parameter, and `None`
-    /// stands for the whole parameter. Internal regions have no element.
+    /// The part of each output that is sent to the host. The vector has one element for each parameter. `None` stands
+    /// for a whole output, and the element of an input is always `None`. Internal regions have no element.
     produced: Vec<Option<Part>>,
     /// The number of bytes at the start of output 0 that the host gets even if the call fails. The reference
     /// `status_bytes` points into the [`SessionRegions`] of the session, so the number outlives the call.
@@ -332,7 +331,8 @@ impl<'a> Call<'a> {
     }
 
     /// Runs `function` on a call with `regions`. Returns the part of each output that is sent to the host. The returned
-    /// vector has one element for each parameter, and `None` stands for the whole parameter.
+    /// vector has one element for each parameter. `None` stands for a whole output, and the element of an input is
+    /// always `None`.
     pub(crate) fn make(
         regions: &mut SessionRegions,
         user: U24,
@@ -431,7 +431,7 @@ pub enum CallWork {
 
 /// A call that the server has to execute.
 #[derive(Debug)]
-pub struct PoolCall {
+pub struct ServerCall {
     /// What the call executes.
     pub work: CallWork,
     /// The regions of the session, which belong to the call until the call ends.
@@ -444,10 +444,10 @@ pub struct PoolCall {
     pub deadline: Instant,
 }
 
-impl PoolCall {
+impl ServerCall {
     /// Runs the function of the call on this thread, or waits on this thread until the session's process has run the
     /// kernel of the call. Returns the part of each output that is sent to the host. The returned vector has one
-    /// element for each parameter, and `None` stands for the whole parameter.
+    /// element for each parameter. `None` stands for a whole output, and the element of an input is always `None`.
     ///
     /// # Errors
     /// Fails with the failure of the function or kernel, or with [`CallFailure::Internal`] if the function panics.

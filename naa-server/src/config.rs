@@ -32,8 +32,8 @@ pub struct Config {
     pub allow: AllowList,
     /// The maximum number of regions and bytes that a session may request.
     pub limits: SessionLimits,
-    /// The maximum number of bytes that the regions and the scratch memory of all sessions may have together. The size
-    /// of each region is rounded up to whole pages before it is counted.
+    /// The maximum number of bytes that the regions, their working copies and the scratch memory of all sessions may
+    /// have together. The sizes of regions and working copies are rounded up to whole pages before they are counted.
     pub memory: u64,
     /// The maximum number of bytes that the sessions of one source network may have together, or `None` for half of
     /// `memory`. An eighth of `memory` is reserved for source networks that have little memory in use.

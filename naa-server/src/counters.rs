@@ -102,8 +102,8 @@ impl ServerCounters {
         }
     }
 
-    /// Returns the counters of all source networks that use resources of the server. The returned counters are at most
-    /// half a second old.
+    /// Returns the counters of all source networks that use resources of the server. The server updates the returned
+    /// counters about every half second.
     pub fn peers(&self) -> Vec<SourceNetworkCounters> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

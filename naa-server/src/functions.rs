@@ -1,6 +1,6 @@
 //! Built-in functions.
 //!
-//! The module of a built-in function also has a public Rust function that does the same computation, for example
+//! The modules of most built-in functions also have public Rust functions that do the same computations, for example
 //! [`sha256::compute`]. A host can call [`sha256::compute`] to check a digest that an accelerator computed.
 
 mod blocks;
@@ -165,8 +165,8 @@ fn with_blocks(
 }
 
 /// Returns `bytes` as a slice of numbers. Fails with [`CallFailure::Internal`] if `bytes` is not aligned for `T`, or if
-/// the length of `bytes` is not a multiple of the size of `T`. Regions start on pages, so `bytes` that begin at the
-/// start of a region are always aligned for the conversion.
+/// the length of `bytes` is not a multiple of the size of `T`. The start of a parameter is always aligned: a region
+/// starts on a page, and the offset of a parameter in a region is a multiple of [`ALIGNMENT`](mrsp::layout::ALIGNMENT).
 fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], CallFailure> {
     bytemuck::try_cast_slice(bytes).map_err(|error| CallFailure::Internal(error.to_string().into()))
 }

@@ -17,7 +17,8 @@ use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
 use crate::call::{Call, CallFailure};
 
-/// The number of a session whose streaming call a loop service serves. The server never gives the same number to two sessions.
+/// The number of a session whose streaming call a loop service serves. The server never gives the same number to two
+/// sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 

@@ -16,9 +16,9 @@
 //! [`Allocation::work_on`], which is not registered with any device. The bytes of a region are copied to its working
 //! copy before a call, and the results are copied back to the region after the call.
 //!
-//! If kernels run in other processes, the memory of sessions is in files, which these processes map. As long as the
-//! [`ChildAccess`] of a process exists, the process may write to the allocations whose files it got, so no slices of
-//! these allocations are made.
+//! If the server has kernels, the memory of sessions is in files, which the processes that run the kernels map. As long
+//! as the [`ChildAccess`] of a process exists, the process may write to the allocations whose files it got, so no
+//! slices of these allocations are made.
 #![allow(unsafe_code)]
 
 use std::{
@@ -90,8 +90,9 @@ impl MemoryBudget {
     ///
     /// # Errors
     /// Fails with [`AllocationError::Server`] or [`AllocationError::ServersFiles`] if the server would exceed its limit
-    /// of bytes or files. Fails with [`AllocationError::Map`] if the Linux kernel provides no memory or `len` is too
-    /// large, and with [`AllocationError::File`] if the Linux kernel provides no file.
+    /// of bytes or files. Fails with [`AllocationError::Map`] if `len` is too large, or if the Linux kernel provides no
+    /// memory. If each allocation is a file, fails with [`AllocationError::File`] if the Linux kernel provides no file
+    /// or does not map the file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, AllocationError> {
         self.map(len, None, Sends::default())
     }
@@ -160,8 +161,9 @@ impl Quota {
     /// Fails with [`AllocationError::Session`], [`AllocationError::Peer`] or [`AllocationError::Server`] if the
     /// session, its source network or the server would exceed its limit of bytes. Fails with [`AllocationError::Files`]
     /// or [`AllocationError::ServersFiles`] if the source network or the server would exceed its limit of open files.
-    /// Fails with [`AllocationError::Map`] if the Linux kernel provides no memory or `len` is too large, and with
-    /// [`AllocationError::File`] if the Linux kernel provides no file.
+    /// Fails with [`AllocationError::Map`] if `len` is too large, or if the Linux kernel provides no memory. If each
+    /// allocation is a file, fails with [`AllocationError::File`] if the Linux kernel provides no file or does not map
+    /// the file.
     pub fn allocate(&self, len: u64) -> Result<Allocation, AllocationError> {
         self.budget.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
@@ -175,9 +177,9 @@ impl Quota {
         self.budget.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the open files of the process that runs the session's kernels to the session's source network
-    /// and to the server. If the budget does not limit open files, the method charges nothing and returns
-    /// `None`. The budget limits open files only if each allocation is a file.
+    /// Charges the files that the server has open for the process that runs the session's kernels. The files are
+    /// charged to the session's source network and to the server. If the budget does not limit open files, the method
+    /// charges nothing and returns `None`. The budget limits open files only if each allocation is a file.
     ///
     /// # Errors
     /// Fails with [`AllocationError::Files`] or [`AllocationError::ServersFiles`] if the source network or the server
@@ -216,7 +218,7 @@ impl Scratch {
     /// Maps `len` zeroed bytes. If `quota` is not `None`, the bytes are charged to `quota`, rounded up to whole pages.
     ///
     /// # Errors
-    /// Fails with the error of [`Quota::reserve`] if too few bytes of `quota` are left, and with
+    /// Fails with the error of [`Quota::reserve`] if the bytes cannot be charged to `quota`, and with
     /// [`AllocationError::Map`] if the Linux kernel provides no memory or `len` is too large.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, AllocationError> {
         let taken = footprint(len as u64)?;
@@ -477,10 +479,10 @@ impl Allocation {
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// Returns the bytes for writing, or `None` if peers, a loop service or another process have been given access, or
-    /// if the device may read the memory for a send. If the memory is in reach, the bytes are those of the working
-    /// copy, which [`Self::settle`] copies to the memory after the call. Returns `None` if the memory is in reach and
-    /// has no working copy.
+    /// Returns the bytes for writing. If the memory is in reach, the bytes are those of the working copy, which
+    /// [`Self::settle`] copies to the memory after the call. Returns `None` if peers got access that was not revoked by
+    /// [`Self::revoke`], if a loop service or another process has access, if the device may read the memory for a send,
+    /// or if the memory is in reach and has no working copy.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;

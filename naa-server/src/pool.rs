@@ -22,7 +22,7 @@ use mrsp::plan::Part;
 use verbs::{log_limit::LogLimit, source_network::SourceNetwork};
 
 use crate::{
-    call::{CallFailure, CallWork, PoolCall, SessionRegions, Stop},
+    call::{CallFailure, CallWork, ServerCall, SessionRegions, Stop},
     priority::{self, Thread},
 };
 pub use schedule::Calls;
@@ -86,7 +86,7 @@ pub struct RefusedCall {
     /// The reason of the refusal.
     pub why: PoolRefusal,
     /// The call, which did not start.
-    pub call: PoolCall,
+    pub call: ServerCall,
 }
 
 /// The end of a call, which is reported once.
@@ -128,7 +128,7 @@ struct State {
     next_id: u64,
     schedule: Schedule,
     /// The calls that wait.
-    waiting: BTreeMap<CallId, PoolCall>,
+    waiting: BTreeMap<CallId, ServerCall>,
     /// The calls that wait or run, except those in quarantine.
     open: BTreeMap<CallId, Open>,
     deadlines: BTreeSet<(Instant, CallId)>,
@@ -136,7 +136,7 @@ struct State {
     /// session ended.
     quarantined: BTreeMap<CallId, SourceNetwork>,
     done: VecDeque<EndedCall>,
-    /// The number of all threads, including the threads of abandoned calls.
+    /// The number of pool threads and extra threads, including the threads of abandoned calls.
     threads: usize,
     pool_threads: ThreadCounts,
     extra_threads: ThreadCounts,
@@ -173,10 +173,10 @@ struct Open {
     /// The thread that runs the call, the kind of the thread, and the time at which the call started. The
     /// field is `None` while the call waits.
     runs_on: Option<(Thread, Kind, Instant)>,
-    /// The time for which the pool waits after the deadline of a kernel's call for the end of the call. At
-    /// the deadline, the thread that runs the call kills the process that runs the kernel. If the call has
-    /// not ended when this time has passed, too, the call is abandoned. The field is `None` if the call runs
-    /// no kernel, or if the deadline has passed and was extended by this time.
+    /// The time for which the pool waits for the end of a kernel's call after the deadline of the call. At the
+    /// deadline, the thread that runs the call kills the process that runs the kernel. If the call has not ended when
+    /// this time has passed, the call is abandoned. The field is `None` if the call runs no kernel, or if the deadline
+    /// was already extended by this time.
     kill_time: Option<Duration>,
 }
 
@@ -184,7 +184,7 @@ struct Open {
 struct RunningCall {
     id: CallId,
     peer: SourceNetwork,
-    call: PoolCall,
+    call: ServerCall,
     stop: Arc<Stop>,
 }
 
@@ -253,7 +253,7 @@ impl Pool {
     /// # Errors
     /// Returns the call together with the reason of the refusal if the pool is full, the source network has too many
     /// calls, the quarantine is full, or the pool is closed.
-    pub fn submit(&self, call: PoolCall) -> Result<CallId, Box<RefusedCall>> {
+    pub fn submit(&self, call: ServerCall) -> Result<CallId, Box<RefusedCall>> {
         let mut state = self.0.lock();
         let state = &mut *state;
         if state.closed {
@@ -385,7 +385,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts pool threads in place of the threads of abandoned calls, up to the limit of threads.
+    /// Starts pool threads in place of the threads of abandoned calls, up to the limit of threads. Afterwards, the
+    /// method wakes or starts a thread for a call that is due.
     fn replace_threads(self: &Arc<Self>, state: &mut State) {
         while !state.closed
             && state.pool_threads.threads < self.config.pool_threads
@@ -539,7 +540,7 @@ impl State {
     }
 
     /// Extends the deadline of call `id` by the time for killing the process that runs the call's kernel, and returns
-    /// true. Returns false if call `id` does not run a kernel, or if its deadline was already extended.
+    /// true. Returns false if call `id` waits or runs no kernel, or if its deadline was already extended.
     fn is_being_killed(&mut self, id: CallId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };

@@ -23,7 +23,7 @@ pub struct SessionRegion {
     pub allocation: Allocation,
 }
 
-/// A parameter or an internal region, as functions get it.
+/// The use, location and length of a parameter or an internal region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The use of the parameter as the host described it: input, output, single-send or internal.
@@ -66,8 +66,7 @@ pub struct SessionRegions {
     /// The number of status bytes that the host gets if the call on these regions fails. The status bytes are the first
     /// bytes of the first output.
     status_bytes: u32,
-    /// The charge for the files of the session's process. The files of the session's process are charged until the
-    /// regions are dropped after the last call of the session.
+    /// The charge for the files of the session's process. The charge ends when the regions are dropped.
     _process_files: Option<Reservation>,
 }
 
@@ -155,8 +154,8 @@ impl SessionRegions {
     }
 
     /// Returns the number of status bytes that the host gets if the call failed, and sets this number to 0 for the next
-    /// call. The status bytes are the first bytes of the first output. The server calls this method once for each
-    /// response, even if the call succeeded.
+    /// call. The status bytes are the first bytes of the first output. The server calls this method after each call
+    /// that gave its regions back, even if the call succeeded.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }

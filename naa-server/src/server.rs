@@ -151,8 +151,8 @@ impl Server {
         &self.stats
     }
 
-    /// Returns the number of bytes that the regions of all sessions and the scratch memory of all calls have in use.
-    /// The size of each region is rounded up to whole pages.
+    /// Returns the number of bytes that all sessions have in use for regions, for working copies of regions and for
+    /// scratch memory. The size of each region and of each working copy is rounded up to whole pages.
     pub fn memory_used(&self) -> u64 {
         self.budget.used()
     }

@@ -220,8 +220,9 @@ impl ServerSession {
     }
 
     /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
-    /// receive for the next call. All receives use the message buffer. A receive for a call also has room for a
-    /// message, so a host that sends a message at a wrong time gets an error message.
+    /// receive for the next call, except if the session ends after the response. All receives use the message buffer.
+    /// A receive for a call also has room for a message, so the session can reply with an error message if a host sends
+    /// a message at a wrong time.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })

@@ -17,8 +17,8 @@ const MIB: usize = 1 << 20;
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps memory until little address space is free. One free range of `spare` bytes is left, and all other free ranges
-/// are shorter than 128 KiB. Returns the mapped memory.
+/// Maps memory until the limit on the address space leaves room for `spare` bytes and less than 128 KiB more. Returns
+/// the mapped memory.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();
     let (mut all, mut size) = (Vec::new(), 1 << 30);

@@ -10,8 +10,8 @@ use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
 
 const SEED: u64 = 0x6e61_6104;
 /// The permitted relative error of a transform. The error is the root mean square of the differences between computed
-/// and expected values, divided by the root mean square of the expected values. Each assertion multiplies `TOLERANCE`
-/// by a factor.
+/// and expected values, divided by the root mean square of the expected values. The assertions multiply `TOLERANCE` by
+/// 3 or 10.
 const TOLERANCE: f64 = 2e-15;
 
 fn signal(n: usize) -> Vec<Complex64> {

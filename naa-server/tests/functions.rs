@@ -13,7 +13,7 @@ use mrsp::{
     plan::Part,
 };
 use naa_server::{
-    call::{CallFailure, CallWork, PoolCall, SessionRegion, Stop},
+    call::{CallFailure, CallWork, ServerCall, SessionRegion, Stop},
     function::{Execution, Function, Handler, Registry, RegistryError},
     functions::{self, crc32c, dgemm, sha256},
     memory_budget::MemoryBudget,
@@ -74,10 +74,10 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> CallRes
     let work = CallWork::Function { function: function(code), process: None };
     let deadline = Instant::now() + Duration::from_secs(60);
     let peer = IpAddr::from([127, 0, 0, 1]).into();
-    let mut waiting = PoolCall { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
-    let result = waiting.run(stop);
-    let status_bytes = waiting.regions.take_status_bytes();
-    let regions = waiting.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
+    let mut call = ServerCall { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
+    let result = call.run(stop);
+    let status_bytes = call.regions.take_status_bytes();
+    let regions = call.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
     CallResult { result, status_bytes, regions }
 }
 

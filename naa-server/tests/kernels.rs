@@ -53,7 +53,8 @@ fn sha256_gives_the_digests_of_fips_180() {
 
 #[test]
 fn crc32c_gives_the_sums_of_rfc_3720() {
-    // Section B.4 of RFC 3720 lists the expected checksums as bytes on the wire, with the least significant byte first.
+    // Section B.4 of RFC 3720 lists the first three of these checksums as bytes on the wire, with the least significant
+    // byte first.
     assert_eq!(crc32c::compute(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c::compute(&[0xff; 32]), 0x62a8_ab43);
     assert_eq!(crc32c::compute(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);

@@ -30,8 +30,8 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
-    /// Frees the ring of the ended worker `worker`. `given_up` is the number of events in this ring that are lost,
-    /// because they will not be delivered again.
+    /// Frees the ring of the ended worker `worker`. `given_up` is the number of events in this ring that waited to be
+    /// delivered again, and are lost now.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();

@@ -44,13 +44,13 @@ pub enum ApiCall {
     /// The call `RevokeToken`, which revokes a token and all tokens that descend from it.
     RevokeToken,
     /// The call `ChainLoadBalancer`, which makes another load balancer a worker of the reservation's load balancer.
-    /// This control plane does not support chains, and refuses the call.
+    /// The control plane of naa does not support chains, and refuses the call.
     Chain,
-    /// The call `UnchainLoadBalancer`, which ends a chain that `ChainLoadBalancer` made. This control plane
-    /// does not support chains, and refuses the call.
+    /// The call `UnchainLoadBalancer`, which ends a chain that `ChainLoadBalancer` made. The control plane of naa does
+    /// not support chains, and refuses the call.
     Unchain,
     /// The call `GetChainGraph`, which returns the graph of the chains that a reservation's load balancer is part of.
-    /// This control plane does not support chains, and returns an empty graph.
+    /// The control plane of naa does not support chains, and returns an empty graph.
     GetChainGraph,
 }
 

@@ -242,9 +242,9 @@ impl Config {
         lacks.map_or(Ok(()), |(what, given, most)| Err(ConfigError::SmartNic { what, given, most }))
     }
 
-    /// Returns the most records that one request can change. A request changes each record at most once. The number is
-    /// therefore that of all records, with those that the request adds: a worker session with its token, and entries of
-    /// the audit log.
+    /// Returns the most records that one request can change. A request changes each record at most once. The result is
+    /// therefore the number of all records outside the audit log, with the worker session and the token that a request
+    /// adds, and of the entries of the audit log that one batch adds and deletes.
     pub fn most_changes(&self) -> usize {
         let lbs = self.load_balancers.len();
         let sessions = usize::from(self.most_members) + 1;

@@ -98,7 +98,7 @@ pub enum BeginError {
     Options(#[from] capacity::ControllerConfigError),
 }
 
-/// Something that the caller of [`Control::poll`] has to do. The actions are in order.
+/// Something that the caller of [`Control::poll`] has to do. The caller carries out the actions in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// The caller has to store these changes, all or none.

@@ -71,8 +71,8 @@ pub struct Stage {
     pub from: u64,
     /// True if the tables replace tables that are already staged from the same tick on.
     pub in_place: bool,
-    /// The highest tick that the data plane is to remember as routed. The data plane
-    /// counts higher ticks without remembering them.
+    /// The highest tick that the data plane is to remember as routed; it only counts packets with higher ticks. `None`
+    /// leaves the present horizon as it is, but together with `reset` it removes the horizon.
     pub horizon: Option<u64>,
     /// True if the tables apply to all ticks, and the data plane forgets which ticks it has routed.
     pub reset: bool,
@@ -106,7 +106,7 @@ pub enum Outcome {
     },
     /// The answer to [`Order::Look`] or [`Order::Claim`]. The answer to [`Order::Claim`] is the state before the claim.
     State(Box<PlaneState>),
-    /// The data plane has already routed packets with ticks of the tables that were to be staged or taken back, so it
+    /// Packets with ticks of the tables that were to be staged or taken back have already come to the data plane, so it
     /// has not changed these tables.
     Routed {
         /// The highest tick of the load balancer that the plane has routed; `None` if the plane did not tell it.

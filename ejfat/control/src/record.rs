@@ -37,8 +37,8 @@ pub enum Counter {
     Reservation,
     /// The counter of the numbers of worker sessions. The first worker session gets the number 1.
     Session,
-    /// The member id at which the search for a free id of a load balancer begins. The search goes on from the highest
-    /// id to the lowest id.
+    /// The member id at which the search for a free id of a load balancer begins. After the highest id, the search goes
+    /// on with the lowest id.
     Member(LbId),
 }
 

@@ -53,7 +53,7 @@ use crate::{
 pub use errors::{Refused, StartError};
 use store::{Begun, Failed, Waits, audited, begin, refuse};
 
-/// If more changes than this wait for the store, requests are refused, except workers' states (`SendState`).
+/// If [`Storing::len`] is above this number, requests are refused, except workers' states (`SendState`).
 const MOST_STORING: usize = 1024;
 /// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);

@@ -46,8 +46,8 @@ pub enum PortChoice {
     },
 }
 
-/// The maximum number of UDP ports at which segments are received on one address. A data plane accepts
-/// packets only to this number of UDP ports, which are the ports 16384 to 32767.
+/// The maximum number of UDP ports that a user can choose for one address. A data plane accepts packets to the same
+/// number of UDP ports, which are the ports 16384 to 32767.
 pub const MOST_PORTS: u16 = 16_384;
 
 /// The reason why a text is not a valid address or choice of ports.

@@ -153,8 +153,8 @@ pub(super) fn grant(
     Ok(asked.iter().collect())
 }
 
-/// Checks that the parameters which the layout entries describe lie in the granted `regions` and do not overlap.
-/// Returns the layout entries in the order of the layout block.
+/// Checks the number of layout entries, and the rules that [`layout::block`](crate::layout::block) documents. `regions`
+/// are the granted regions. Returns the layout entries in the order of the layout block.
 pub(super) fn grant_entries(
     limits: &SessionLimits,
     regions: &[RegionRequest],

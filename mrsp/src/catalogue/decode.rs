@@ -24,7 +24,7 @@ pub enum CatalogueError {
         /// The size in bytes of the region that contains the start of the catalogue.
         actual: usize,
     },
-    /// The catalogue ends inside its header or inside the data of a function.
+    /// The catalogue ends before the end of its header or of its last function.
     #[error("the accelerator's catalogue ends inside an entry")]
     Truncated,
     /// The catalogue has bytes after the data of its last function. The value is the number of these bytes.

@@ -5,13 +5,13 @@ use std::{fmt, str::FromStr};
 use crate::region::RegionFlags;
 
 /// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent.
+/// In a layout with one region for all parameters, parameters that need more than 2 GiB together take several regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
     #[default]
     Symmetric,
-    /// The layout with one region for all parameters and one WRITE for each parameter. If the parameters need more than
-    /// 2 GiB together, they take several regions.
+    /// The layout with one region for all parameters and one WRITE for each parameter.
     Asymmetric,
     /// The layout with one region for all parameters, in which one WRITE sends all inputs by a scatter-gather list.
     Gathered,
@@ -34,7 +34,8 @@ impl Layout {
     /// smaller than the threshold for outputs.
     pub const INPUT_SHARE: u32 = 16;
 
-    /// Returns true if the host copies a parameter of `bytes` bytes through its staging region.
+    /// Returns true if the host copies a parameter of `bytes` bytes through its staging region, provided that the
+    /// parameter lies in region 0.
     pub fn copies(self, flags: RegionFlags, bytes: u32) -> bool {
         let Self::Packed { threshold } = self else { return false };
         let comes_back = flags.contains(RegionFlags::OUTPUT);
@@ -124,7 +125,7 @@ pub struct LayoutRule {
     /// The rule chooses the packed layout only if all small parameters together have at most this number of bytes. The
     /// limit exists because copying small parameters saves time only if the copied data fits into the CPU's caches.
     pub most: u64,
-    /// The layout that the rule chooses if it does not choose the packed layout.
+    /// The layout that the rule chooses if the condition of `at_least` or the condition of `most` is not met.
     pub otherwise: Layout,
 }
 

@@ -27,7 +27,7 @@ use verbs::{
 };
 
 /// The parts of outputs that the accelerator sends after a call, or the return code of a failed call. The element with
-/// the index i is for parameter i, and `None` stands for the whole parameter.
+/// the index i is for parameter i. An output is sent whole if its element is `None` or missing.
 pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 
 /// The reaction of the accelerator to a call.
@@ -35,8 +35,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator sends the return code in this variant, and also the start of the first output, as many bytes as
-    /// the number in this variant says.
+    /// The accelerator sends the return code, and some bytes at the start of the first output. The number says how many
+    /// bytes are sent.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.

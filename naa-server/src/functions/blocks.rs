@@ -67,7 +67,7 @@ impl<'a> CallData<'a> {
 
     /// Takes output 1 for a computation in place, and returns the first `bytes` bytes of this output. If input 1 and
     /// output 1 are different regions, the first `bytes` bytes of input 1 are copied to output 1. Fails for the same
-    /// reasons as [`input`](Self::input) and [`output_of`](Self::output_of).
+    /// reasons as [`input`](Self::input) and [`output_of`](Self::output_of), and if the call should stop.
     pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], CallFailure> {
         if self.is_in_place() {
             return self.output_of(bytes);

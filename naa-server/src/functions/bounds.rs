@@ -23,8 +23,8 @@ pub struct Bounds {
     pub memory: &'static str,
     /// The longest work between two calls of [`Stop::check`](crate::call::Stop::check), as text for people.
     pub between_checks: &'static str,
-    /// A call runs in the server loop if its regions have at most this number of bytes together. Even with the slowest
-    /// input, a call with at most this number of bytes takes at most 100 microseconds.
+    /// A call may run in the server loop if its regions have at most this number of bytes together. Even with the
+    /// slowest input, a call with at most this number of bytes takes at most 100 microseconds.
     pub inline_bytes: u64,
 }
 

@@ -31,7 +31,8 @@ const FIXED_BYTES: usize = 192 << 10;
 ///
 /// # Errors
 /// Fails with [`CallFailure::OutputTooSmall`] if `out` is shorter than the frame. If `out` is too short, the failure's
-/// field `output` is 0, and the field `needed` is the length of the frame.
+/// field `output` is 0, and the field `needed` is the length of the frame. Fails with [`CallFailure::OverLimit`] if the
+/// machine does not have enough memory.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     compress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
@@ -42,7 +43,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or if a frame uses a dictionary or is
 /// skippable. Fails with [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's
 /// field `output` is 0. If `out` is too short, and the first frame states a content size that is larger than `out`, the
-/// failure's field `needed` is this content size.
+/// failure's field `needed` is this content size. Fails with [`CallFailure::OverLimit`] if the machine does not have
+/// enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }

@@ -19,8 +19,8 @@ const STRIDE: usize = 64 << 10;
 /// of `element` with the same length. Sums of integers wrap around if they overflow.
 ///
 /// # Errors
-/// Fails with [`CallFailure::Arguments`] if the lengths differ, and with [`CallFailure::Internal`] if a slice is not
-/// aligned.
+/// Fails with [`CallFailure::Arguments`] if the lengths differ, and with [`CallFailure::Internal`] if `b` or `c` is not
+/// an aligned array of `element`.
 pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), CallFailure> {
     if a.len() != c.len() || b.len() != c.len() {
         return Err(CallFailure::Arguments("the vectors have different lengths".into()));

@@ -12,9 +12,9 @@
 //!   time is chosen. Source networks that were served for equal times take turns.
 //! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
 //!   network would have been served if it had got exactly an equal share since the start of the pool. When a source
-//!   network makes its first call, the time for which it was served is set to the schedule's clock. If a source network
-//!   was served for more or less than its share, the schedule remembers the difference while the source network has no
-//!   call.
+//!   network makes its first call, the time for which it was served is set to the schedule's clock. While a source
+//!   network has no waiting or running call, the schedule remembers for how much more or less than its share it was
+//!   served. The schedule remembers only the 256 largest differences, and forgets them when no call waits or runs.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
@@ -60,11 +60,11 @@ struct SourceCalls {
     abandoned: usize,
     /// The time for which this source network was served. When a source network makes its first call, its `served` is
     /// set to [`Schedule::clock`], so the source network gains nothing from the time before this call. When a call ends
-    /// while a call of another source network waits, the running time of the ended call is added to `served`. The
-    /// difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
+    /// or is abandoned while a call of another source network waits, the running time of the call is added to `served`.
+    /// The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] after this source network last raised it. Among source networks that were served
-    /// for equal times, the one with the smallest value is next.
+    /// The value of [`Schedule::turns`] after this source network last raised it. Among source networks that have
+    /// equally many running calls and were served for equal times, the one with the smallest value is next.
     last_turn: u64,
 }
 
@@ -316,8 +316,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // `SourceCalls::served` stays between `clock - MOST_OWED` and `clock + MOST_OWED`, so more than `2 * MOST_OWED`
-        // of a call's time would have no effect.
+        // The time of a call counts as at most `2 * MOST_OWED`, because `SourceCalls::served` stays between
+        // `clock - MOST_OWED` and `clock + MOST_OWED`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants =
             |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);

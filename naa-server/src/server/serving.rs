@@ -68,7 +68,8 @@ pub(super) struct Serving {
     channel: Channel,
     queue: SharedCq,
     listener: Option<CmId>,
-    /// The time at which the current turn of the server loop began. The clock is read once for all calls of a turn.
+    /// The time at which the current turn of the server loop began. The deadlines of all calls of a turn are computed
+    /// from this time.
     now: Instant,
     next_timer_check: Instant,
     peers: Peers,

@@ -11,7 +11,7 @@ use mrsp::{
     plan::Part,
 };
 use naa_server::{
-    call::{CallFailure, CallWork, PoolCall, SessionRegion, Stop},
+    call::{CallFailure, CallWork, ServerCall, SessionRegion, Stop},
     memory_budget::{MemoryBudget, Quota},
 };
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +24,7 @@ const SEED: u64 = 0x6e61_6103;
 /// A call that can be made several times, unless it works in place.
 pub(crate) struct TestCall {
     pub(crate) what: String,
-    call: PoolCall,
+    call: ServerCall,
     pub(crate) quota: Quota,
 }
 
@@ -55,7 +55,7 @@ impl TestCall {
         });
         let regions: naa_server::call::SessionRegions = regions.collect();
         let deadline = Instant::now() + Duration::from_secs(3600);
-        let call = PoolCall {
+        let call = ServerCall {
             work: CallWork::Function { function: super::function(code), process: None },
             regions: regions.with_quota(quota.clone()),
             peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),
@@ -143,8 +143,9 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The slowest of the
-/// returned calls takes at least as long as any other call of the function `code` with regions of `bytes` bytes.
+/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The calls are
+/// chosen so that no other call of the function `code` with regions of `bytes` bytes should take longer than the
+/// slowest of them.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
     let room = bytes - 128;
     match code {

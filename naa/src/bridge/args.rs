@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use ejfat::{bridge, lb::LbId, listen::PortChoice, reassembly, ring::DeliveryMode, wire::LbHeader};
-use ejfat_bridge::{Bridge, BridgeConfig, MemberLookup, WorkerSelection as BridgeSelection};
+use ejfat_bridge::{Bridge, BridgeConfig, MemberLookup, WorkerSelection};
 use ejfat_lb::SharedDataPlane;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// How events are put into rings of other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RemoteDeliveryMode {
+pub(crate) enum RemoteDeliveryModeArg {
     /// Reassembled here, then written
     Store,
     /// Segment by segment, from where they were received
@@ -69,7 +69,7 @@ pub(crate) struct BridgeArgs {
     local: Option<PathBuf>,
     /// How events get to workers that are not local [default: store]
     #[arg(long, value_enum, hide_possible_values = false)]
-    placing: Option<RemoteDeliveryMode>,
+    placing: Option<RemoteDeliveryModeArg>,
     /// Which worker gets an event
     #[arg(long, value_enum, default_value_t = WorkerSelectionArg::LeastFilled)]
     route: WorkerSelectionArg,
@@ -173,11 +173,11 @@ impl BridgeArgs {
             ..bridge::Config::default()
         };
         let route = match (self.route, plane) {
-            (WorkerSelectionArg::LeastFilled, _) => BridgeSelection::LeastFilled,
-            (WorkerSelectionArg::DataId, _) => BridgeSelection::DataId,
+            (WorkerSelectionArg::LeastFilled, _) => WorkerSelection::LeastFilled,
+            (WorkerSelectionArg::DataId, _) => WorkerSelection::DataId,
             (WorkerSelectionArg::Tables, Some(plane)) => {
                 let lb = LbId::new(0).expect("the first one");
-                BridgeSelection::Tables(Arc::new(Members { plane: plane.clone(), lb }))
+                WorkerSelection::Tables(Arc::new(Members { plane: plane.clone(), lb }))
             }
             (WorkerSelectionArg::Tables, None) => return Err(Usage::error("--route tables wants tables")),
         };
@@ -186,8 +186,8 @@ impl BridgeArgs {
             reassembly: self.limits.apply(reassembly, self.waiting),
             dispatch,
             placing: match self.placing {
-                Some(RemoteDeliveryMode::Cut) => DeliveryMode::Cut,
-                Some(RemoteDeliveryMode::Store) | None => DeliveryMode::Store,
+                Some(RemoteDeliveryModeArg::Cut) => DeliveryMode::Cut,
+                Some(RemoteDeliveryModeArg::Store) | None => DeliveryMode::Store,
             },
             route,
             local: self.local.clone(),

@@ -42,7 +42,7 @@ pub struct Chosen {
     /// decision is surprising only if the user chose no provider and the embedded provider was chosen. A decision for
     /// the embedded provider is surprising if a soft-RoCE device has the address but rdma-core cannot be used, because
     /// the user expects the verbs provider. A decision for the embedded provider is also surprising if the machine has
-    /// RDMA devices but none of them has the address, and the address is not a loopback address.
+    /// RDMA devices but none of them can serve the address, and the address is not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
     choice: ProviderChoice,

@@ -257,10 +257,10 @@ impl EmbeddedDevice {
         std::hint::spin_loop();
     }
 
-    /// Makes the calling thread, which is the progress owner, sleep until the first of these events: the
-    /// socket or the file descriptor `beside` becomes readable, a timer of the engine becomes due, the time
-    /// `until` comes, or the thread's waker is used. `role` says if the calling thread is the progress thread
-    /// or a caller. Returns true if `beside` became readable.
+    /// Makes the calling thread, which is the progress owner, sleep until the first of these events: the socket or the
+    /// file descriptor `beside` becomes readable, the socket becomes writable after its send buffer was full, a timer
+    /// of the engine becomes due, the time `until` comes, or the thread's waker is used. `role` says if the calling
+    /// thread is the progress thread or a caller. Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -302,8 +302,8 @@ impl EmbeddedDevice {
         /// The time after which the progress thread checks again which thread is the progress owner. If a caller waits
         /// again within this time, the caller usually becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// The progress thread sleeps in `watch` if a caller is the progress owner, and if more than this
-        /// number of consecutive checks found no change of the progress owner.
+        /// The progress thread sleeps in `watch` if a caller is the progress owner, and if more than this number of
+        /// consecutive checks found no change of the [`ProgressOwner`].
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -454,9 +454,9 @@ impl EngineGuard<'_> {
         &mut self.state.engine
     }
 
-    /// Sends the acknowledgements that the last turn did not send, and returns the engine for work that may
-    /// cause packets to be sent. The acknowledgements are sent before the engine is returned, because the
-    /// work on the returned engine may end the connection to which the acknowledgements belong.
+    /// Sends the acknowledgements that the last turn left unsent, and returns the engine for work that may cause
+    /// packets to be sent. The acknowledgements are sent before the engine is returned, because the work on the
+    /// returned engine may end the connection to which the acknowledgements belong.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;

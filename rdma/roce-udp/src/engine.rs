@@ -47,19 +47,18 @@ pub(crate) struct Engine {
     transmit: Transmit,
     /// True if the packet in `transmit` did not fit into the send batch and still has to be added to it.
     pending: bool,
-    /// True if the last turn did not send acknowledgements, so that they are sent together with the next
-    /// message.
+    /// True if the last turn left acknowledgements unsent, so that they are sent together with the next message.
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
     trace: Option<Trace>,
     origin: Instant,
-    pub(crate) counters: TurnCounters,
+    pub(crate) counters: ProgressCounters,
 }
 
 /// The counters that a device has in addition to the endpoint's counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TurnCounters {
+pub(crate) struct ProgressCounters {
     pub(crate) turns: u64,
     /// The number of datagrams that could not be sent, for example because there is no route to their destination, or
     /// because the datagrams were too long.
@@ -96,7 +95,7 @@ impl Engine {
             loss: options.loss.map(Dropper::new),
             trace: options.trace.clone(),
             origin: Instant::now(),
-            counters: TurnCounters::default(),
+            counters: ProgressCounters::default(),
         }
     }
 
@@ -111,12 +110,12 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If an object of `on` is ready and the device has only late acknowledgements to send, the turn does not
-    /// send them yet. The thread whose wait ends usually sends a message next, and the acknowledgements are
-    /// sent together with this message. A server, for example, sends its response and the acknowledgement of
-    /// the request with one system call. If the thread sends no message, the next turn of the engine sends
-    /// the acknowledgements. The next thread that waits on the device makes this next turn. If no thread
-    /// waits, the progress thread makes it.
+    /// If an object of `on` is ready and the device has nothing to send but acknowledgements that may be sent late, the
+    /// turn does not send them yet. The thread whose wait ends usually sends a message next, and the acknowledgements
+    /// are sent together with this message. A server, for example, sends its response and the acknowledgement of the
+    /// request with one system call. If the thread sends no message, the next turn of the engine sends the
+    /// acknowledgements. The next thread that waits on the device makes this next turn. If no thread waits, the
+    /// progress thread makes it.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
         // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
@@ -162,8 +161,7 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn did not send. The caller does not wait for the next
-    /// turn, because it is not certain that another turn follows.
+    /// Sends the acknowledgements that the last turn left unsent, because it is not certain that another turn follows.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }

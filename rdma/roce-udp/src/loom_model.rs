@@ -1,9 +1,8 @@
-//! Runs the model checker over every order in which callers start and end their waits while the progress thread runs.
+//! Runs the model checker over many orders in which callers start and end their waits while the progress thread runs.
 //!
-//! The model uses the crate's own code for the word that stores the progress owner ([`ProgressOwnerWord`]),
-//! for the waiters, and for the parking of threads. Simple types replace the device's lock, the sleep on the
-//! socket, and the packets. Parking has no time-out in the model, so the model checker finds a lost wake-up
-//! as a deadlock.
+//! The model uses the crate's own code for the word that stores the progress owner ([`ProgressOwnerWord`]) and for the
+//! waiters. Simple types replace the device's lock, the sleep on the socket, the packets, and the parking of threads.
+//! Parking has no time-out in the model, so the model checker finds a lost wake-up as a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},

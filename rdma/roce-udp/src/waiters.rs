@@ -79,7 +79,7 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device, and the objects for which the next wait must end at once.
+/// The waiting threads of a device except the progress owner, and the objects on which one more wait must end at once.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
@@ -145,8 +145,8 @@ impl Waiters {
         self.interrupts.retain(|on| !gone(on));
     }
 
-    /// Returns true if a wait on `on` must end at once, because [`Self::interrupt`] was called while no thread waited
-    /// on `on`. Only one wait must end, so the next call returns false.
+    /// Returns true if a wait on `on` must end at once, because [`Self::interrupt`] was called and found no waiter that
+    /// waited on `on`. Only one wait must end, so the next call returns false.
     pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
         let at = self.interrupts.iter().position(|i| i == on);
         at.map(|at| self.interrupts.swap_remove(at)).is_some()

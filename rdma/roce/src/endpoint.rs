@@ -1,5 +1,6 @@
 //! The protocol state of one device on one local address. An endpoint contains the queue pairs and the memory regions
-//! of the device, and passes each received datagram to a queue pair or to the connection manager.
+//! of the device. It checks each received datagram, and passes a correct datagram to a queue pair or to the connection
+//! manager.
 //!
 //! The caller makes any number of `handle_*` and verbs calls, then calls `poll_transmit` until it returns false, and
 //! then calls `poll_timeout`. The argument `now` must never be smaller than in an earlier call.

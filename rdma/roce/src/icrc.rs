@@ -1,6 +1,6 @@
 //! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
-//! The ICRC is a CRC-32 as zlib computes it. The ICRC covers first eight bytes 0xff, and then the IP packet from the IP
+//! The ICRC is a CRC-32 as zlib computes it. The ICRC first covers eight bytes 0xff, and then the IP packet from the IP
 //! header to the last byte before the ICRC. Each field that routers may change is replaced by ones before the ICRC is
 //! computed. In IPv4, routers may change TOS, TTL and header checksum. In IPv6, routers may change traffic class, flow
 //! label and hop limit. In IPv4 and in IPv6, the UDP checksum and byte 4 of the BTH are replaced by ones before the
@@ -8,9 +8,9 @@
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
 //! receiver can compute four bytes of the IPv4 header from the received ICRC: the identification and the fragment word,
-//! which consists of the flags and the fragment offset. If the computed fragment word is that of a fragment, the
-//! receiver refuses the packet. If the computed DF bit is clear, the receiver refuses the packet, except with the rule
-//! [`IdRule::Exact`].
+//! which consists of the flags and the fragment offset. The receiver refuses the packet if the computed fragment word
+//! is not that of an unfragmented packet with a set DF bit. Only the rule [`IdRule::Exact`] also permits a clear DF
+//! bit.
 
 mod cache;
 
@@ -226,8 +226,8 @@ impl Solver {
     /// identification, so all 32 bits of its ICRC serve to detect errors.
     ///
     /// # Errors
-    /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, or if the ICRC is wrong with every
-    /// identification that `rule` permits.
+    /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, if it is longer than a UDP payload can be,
+    /// or if the ICRC is wrong with every identification that `rule` permits.
     pub fn verify(
         &mut self,
         flow: &Flow,

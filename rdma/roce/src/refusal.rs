@@ -13,7 +13,8 @@ type Counter = fn(&mut Counters) -> &mut u64;
 /// The one reason for which an endpoint does not execute a packet.
 ///
 /// The causes that concern request packets are named after the checks of the specification (IBTA vol. 1, 9.7.4). The
-/// endpoint sends a NAK only for the causes for which the method [`Self::nak`] returns a NAK code.
+/// endpoint sends a NAK only for the causes for which the method [`Self::nak`] returns a NAK code, and an RNR NAK only
+/// for [`Self::ReceiverNotReady`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalCause {
     /// The datagram is not a packet that this stack handles.

@@ -11,7 +11,8 @@ pub trait Window: Debug + Send {
     /// Notes that `n` packets were acknowledged. `full` is true if the window had room for at most one more packet
     /// before the packets were acknowledged.
     fn on_ack(&mut self, n: u32, full: bool);
-    /// Notes that packets were lost, because of a sequence NAK or an expired retransmission timer.
+    /// Notes that packets were lost. The requester detects the loss by a sequence NAK, by missing READ responses, or by
+    /// an expired retransmission timer, but a tail probe does not count as a loss.
     fn on_loss(&mut self, now: Time);
     /// Notes that a congestion notification packet arrived.
     fn on_cnp(&mut self, now: Time);

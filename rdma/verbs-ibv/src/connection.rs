@@ -103,8 +103,8 @@ struct CmConnections {
     events: VecDeque<CmEvent>,
     /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
-    /// An upper bound of the number of connections that are being set up. `Channel::pump` sets the bound to the exact
-    /// number, and `CmConnections::add` adds 1 for each new connection or listener.
+    /// An upper bound of the number of connections that are being set up. `Channel::pump` counts these connections, and
+    /// `CmConnections::add` adds 1 for each new connection or listener.
     pending: usize,
     /// The number of polls of the program since events were last requested from the Linux kernel.
     polls: u32,

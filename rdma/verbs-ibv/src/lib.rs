@@ -43,11 +43,12 @@ use verbs::{Context, Error};
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerbsConfig {
-    /// If true, memory that the program has deregistered stays registered with the device until the object that keeps
-    /// the memory mapped ([`verbs::Memory::owner`]) is dropped. If the program registers the same buffer again while
-    /// the buffer's memory is still registered, the registration costs nothing. The RKey of a kept registration stays
-    /// valid after the end of the session that used the RKey. Servers do not set this option, because a host could
-    /// otherwise use the RKey of an earlier session.
+    /// If true, memory that the program has deregistered stays registered with the device. A kept registration ends
+    /// after the object that keeps the memory mapped ([`verbs::Memory::owner`]) is dropped, or when a new registration
+    /// fails for lack of memory. If the program registers the same buffer with the same rights again before that, the
+    /// registration costs almost nothing. The RKey of a kept registration stays valid after the end of the session that
+    /// used the RKey. Servers do not set this option, because a host could otherwise use the RKey of an earlier
+    /// session.
     pub keep_registrations: bool,
 }
 

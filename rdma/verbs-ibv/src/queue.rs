@@ -41,7 +41,7 @@ impl Interrupt {
         self.waker.wake();
     }
 
-    /// Clears the request of another thread to end the wait. Returns true if there was such a request.
+    /// Clears the request to end the wait. Returns true if there was a request.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
         // often. This function does not drain the waker, because a drain could come too early: `set` sets the flag

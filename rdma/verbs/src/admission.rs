@@ -152,8 +152,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // A flood of new connections costs little, because the function does not search the connections if even the
-        // source with the most connections has too few connections to lose one.
+        // If even the source with the most connections has too few connections to lose one, no other source can lose a
+        // connection, so the connections need not be searched.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;

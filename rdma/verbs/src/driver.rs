@@ -179,8 +179,9 @@ pub trait Driver: Send + Sync + 'static {
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
     /// Registers `memory` with the rights `access`. The device holds a clone of `memory` until the region is
-    /// deregistered, so the memory stays mapped. The rights in `access` are in force at once, and
-    /// [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
+    /// deregistered, so the memory stays mapped. The rights in `access` are in force at once. If
+    /// [`DeviceAttr::revokes`] is true, [`Driver::set_mr_access`] can restrict them later. Peers address the memory by
+    /// its virtual address.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if the device has no room for another region, or if the limit of locked memory
@@ -192,7 +193,8 @@ pub trait Driver: Send + Sync + 'static {
     /// returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
+    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered. The embedded
+    /// provider ignores the call, and does not fail, if [`DeviceAttr::revokes`] is false.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
@@ -229,8 +231,8 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with the index of the first work request that was not posted, together with the [`Error`] of this work
     /// request. The call fails with [`Error::Exhausted`] if the send queue is full. The embedded provider also reports
-    /// [`Error::QpState`] if the queue pair is not connected, and [`Error::LocalProtection`] if the memory of a
-    /// scatter-gather element is not inside the region of the element's LKey. The call fails with [`Error::Invalid`] if
+    /// [`Error::QpState`] if the queue pair is not connected, and [`Error::LocalProtection`] if the region of an LKey
+    /// does not cover a scatter-gather element or does not permit the access. The call fails with [`Error::Invalid`] if
     /// the device refuses the work request.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.

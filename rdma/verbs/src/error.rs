@@ -42,7 +42,8 @@ pub enum Error {
     /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The memory of a scatter-gather element is not inside the region of the element's LKey.
+    /// No region of the protection domain has the LKey of a scatter-gather element, covers the memory of the element
+    /// and permits the access.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection {
         /// The LKey of the scatter-gather element.

@@ -297,7 +297,8 @@ impl Drop for Qp {
     }
 }
 
-/// A queue of CM events. Its methods set up and end connections, which causes CM events. The clones of a `Channel` refer to the same channel.
+/// A queue of CM events. Its methods set up and end connections, which causes CM events. The clones of a `Channel`
+/// refer to the same channel.
 #[derive(Clone, Debug)]
 pub struct Channel(Arc<ChannelInner>);
 

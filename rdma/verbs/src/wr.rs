@@ -98,8 +98,8 @@ pub enum WcStatus {
     LocalLengthError,
     /// The device found an inconsistency in the queue pair while it executed the work request.
     LocalQpOperationError,
-    /// The memory of a scatter-gather element is not inside the region of the element's LKey, or the region was
-    /// deregistered.
+    /// The memory of a scatter-gather element is not inside the region of the element's LKey, the region does not
+    /// permit the access, or the region was deregistered.
     LocalProtectionError,
     /// The work request was not executed, because the queue pair had failed or was disconnected.
     WrFlushError,

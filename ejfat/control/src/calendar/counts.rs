@@ -88,7 +88,9 @@ pub(crate) fn rounded(slots: u32, demands: &[Demand], mut parts: Vec<f64>) -> Ve
     counts
 }
 
-/// Returns the slots of each demand before rounding, in the order of the demands. The sum is the number of slots.
+/// Returns the slots of each demand before rounding, in the order of the demands. The sum is the number of slots. It is
+/// smaller only if no member with a weight above 0 may have more slots; [`rounded`] then gives the rest to members with
+/// the weight 0.
 ///
 /// # Errors
 /// [`CountError`] if the demands cannot be met.

@@ -32,10 +32,11 @@ pub struct ControllerConfig {
     /// in each period of this length. The growth ends when the fraction is 1 or the newcomer's capacity is known. The
     /// value is above 0; the default is 2 s.
     pub ramp: Duration,
-    /// A worker that has a backlog and takes no event for this time gets only one slot. The default is 2 s.
+    /// A worker that counts events, has a backlog and takes no event for this time gets only one slot, unless this is
+    /// so for all workers. The default is 2 s.
     pub stopped: Duration,
-    /// The number of events in a full queue, for workers that do not count the events that their program takes. E2SAR's
-    /// queue has room for 1000 events.
+    /// The number of events in a full queue, for workers that do not count the events that their program takes. The
+    /// default is 1000, as in E2SAR.
     pub queue: f64,
 }
 
@@ -92,8 +93,8 @@ impl ControllerConfig {
 /// What a worker asks for when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joining {
-    /// The weight of the worker among the workers whose capacity is not known, in any unit. The weight is used until
-    /// the worker's capacity is measured.
+    /// The weight of the worker as long as its capacity is not known, above 0 and at most 1000. The weight 1 stands for
+    /// an equal part of the events that workers with a known capacity leave, or for an even share if that is more.
     pub weight: f64,
     /// The least share of the worker, as a factor of an even share. It has to be finite and not negative. Even with a
     /// factor of 0 a worker that is ready has at least one slot.

@@ -7,8 +7,8 @@ use crate::calendar::MemberId;
 pub struct Report {
     /// The part of the worker's memory for events that is in use, from 0 to 1.
     pub fill: f64,
-    /// The change of the worker's weight in each second, where 1000 is the mean weight of all workers. If the value is
-    /// 0, the controller decides the worker's share.
+    /// The change of the worker's weight in each second, where 1000 is the mean weight of all workers. If a worker has
+    /// reported only the value 0 in the last 10 s, the controller decides the worker's share.
     pub control_signal: f64,
     /// True if the worker takes events.
     pub is_ready: bool,

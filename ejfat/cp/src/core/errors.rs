@@ -18,7 +18,7 @@ pub enum Refused {
     /// stored all the same.
     #[error("the control plane cannot store changes now: {0}; try again")]
     Store(String),
-    /// Too many changes wait for the store: more than 1024. Until fewer changes wait, the control plane accepts no
+    /// Too many requests wait for the store: more than 1024. As long as this is so, the control plane accepts no
     /// requests except workers' states (`SendState`).
     #[error("{MOST_STORING} changes wait to be stored; try again")]
     Busy,

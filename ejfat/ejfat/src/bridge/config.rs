@@ -6,14 +6,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackPressure {
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest one of
-    /// the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost.
+    /// those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
     /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest one of
-    /// the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost.
+    /// those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost.
     DropOldest,
 }
 
@@ -36,7 +36,7 @@ pub struct Config {
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, one
-    /// of the waiting events with the most frequent [`EligibleWorkers`](super::EligibleWorkers) is lost, so that a slow
+    /// of those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost, so that a slow
     /// worker does not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time

@@ -25,10 +25,10 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// False if the calendar is stored as an array, and true if it is stored as a sorted list. The array has
-    /// one element for each slot number below `len`: the member of this slot. The sorted list has `len` slot
-    /// numbers in ascending order, followed by the members of these slots. Both begin at the index `first` of
-    /// the array of all calendars.
+    /// False if the calendar is stored as an array, and true if it is stored as a sorted list. The array has one
+    /// element for each slot number below `len`: the member of this slot, or [`NONE`]. The sorted list has `len` slot
+    /// numbers in ascending order, followed by the members of these slots. The array or list begins at the index
+    /// `first` of the array of all calendars.
     sorted: bool,
 }
 

@@ -92,8 +92,8 @@ impl DataPlane {
         self.find_places(lb, at);
     }
 
-    /// Stages tables as [`DataPlane::stage`] does, but replaces the existing tables if tables with the same first tick
-    /// exist already. The replacement splits no event, because no tick of the existing tables is remembered as routed.
+    /// Stages tables as [`DataPlane::stage`] does, but replaces existing tables with the same first tick if none of the
+    /// ticks to which the existing tables apply is remembered as routed. The replacement therefore splits no event.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
@@ -119,16 +119,17 @@ impl DataPlane {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables for a load balancer's next tick and all later ticks, and returns the first tick of the staged
-    /// tables. The next tick is one above the highest tick that the load balancer remembers as routed. If no tick is
-    /// remembered, the next tick is one above the highest tick that was remembered before [`DataPlane::age`] forgot all
-    /// ticks of the load balancer. If the set that applies to the next tick has routed no packet, or if no tick is
-    /// remembered as routed, the new tables replace this set and begin at the first tick of this set. Otherwise the new
-    /// tables begin at the next tick.
+    /// Stages tables from a load balancer's next tick on, and returns the first tick of the staged tables. The staged
+    /// tables apply until the first tick of the next set. The next tick is one above the highest tick that the load
+    /// balancer remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
+    /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. If the set that applies to the next
+    /// tick has routed no packet, or if no tick is remembered as routed, the new tables replace this set and begin at
+    /// the first tick of this set. Otherwise the new tables begin at the next tick.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although packets with ticks above
-    /// the horizon were routed. Fails with an error of [`DataPlane::stage`] if no set can begin at the next tick.
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although the set that applies to
+    /// the next tick has routed packets, and packets with ticks above the horizon were routed. Fails with an error of
+    /// [`DataPlane::stage`] if no set can begin at the next tick.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -403,13 +404,12 @@ impl DataPlane {
         self.counters.lb(lb)
     }
 
-    /// Finds unused members. A member is unused if the tables for ticks above the highest routed tick have no
-    /// rule for the member, and if no packet was sent to the member for a minute. [`DataPlane::members`]
-    /// omits unused members, and [`DataPlane::gone`] has their packets instead. Tables for lower ticks may
-    /// still have a rule for an unused member. As soon as no tables have a rule for it, the member loses its
-    /// own counters. The caller should call this function every few seconds. The function does nothing if it
-    /// checked the same tables less than a second ago. If `now` is earlier than in a previous call, the time
-    /// of the previous call is used.
+    /// Finds unused members. A member is unused if, for a minute, no packet was sent to the member and the tables for
+    /// ticks above the highest routed tick had no rule for it. [`DataPlane::members`] omits unused members, and
+    /// [`DataPlane::gone`] has their packets instead. Tables for lower ticks may still have a rule for an unused
+    /// member. If no tables have a rule for it, the unused member loses its own counters. The caller should call this
+    /// function every few seconds. The function does nothing if it checked the same tables less than a second ago. If
+    /// `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

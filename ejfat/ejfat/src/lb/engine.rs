@@ -22,8 +22,9 @@ pub trait Engine: std::fmt::Debug + Send {
     ///
     /// The guard of a load balancer is the lowest tick for which the two images may forward the load balancer's packets
     /// differently. The engine refuses the new image if, since the last [`Engine::take`], the engine has forwarded a
-    /// packet whose tick is not below the guard of the packet's load balancer. The refusal prevents the segments of one
-    /// event from going to different workers.
+    /// packet whose tick is neither below the guard nor above the horizon of the packet's load balancer. The refusal
+    /// prevents the segments of one event from going to different workers. A load balancer that is not in `guards` has
+    /// no guard and causes no refusal.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
@@ -76,8 +77,8 @@ pub struct EngineCounters {
     pub sets: BTreeMap<(LbId, u64), SetCounters>,
     /// The highest tick, not above the horizon, that each load balancer forwarded.
     pub newest: BTreeMap<LbId, u64>,
-    /// The number and the ticks of the packets that each load balancer forwarded although their ticks were
-    /// above its horizon.
+    /// The number of packets that each load balancer forwarded although their ticks were above its horizon, with the
+    /// lowest and the highest of these ticks.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 

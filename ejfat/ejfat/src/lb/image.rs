@@ -430,11 +430,11 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // A look-up searches the tree for the range of ticks that contains a packet's tick, and finds the
-        // index of this range in `ImageTable::Ranges`. Unused nodes of the tree contain the highest tick of
-        // the last load balancer. A search for exactly this tick passes all unused nodes, too, and finds the
-        // last index of `ImageTable::Ranges`. The last entry of `ImageTable::Ranges` becomes a copy of the
-        // last used entry, so that this search also finds the right range.
+        // A look-up counts the nodes of the tree that are not above the packet's load balancer and tick. The count is
+        // the index of the packet's range in `ImageTable::Ranges`. Unused nodes contain the highest tick of the last
+        // load balancer, so a look-up of exactly this tick also counts all unused nodes, and finds the last index.
+        // The last entry of `ImageTable::Ranges` becomes a copy of the last used entry, so that this look-up finds
+        // the right range, too.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

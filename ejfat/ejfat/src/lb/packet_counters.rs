@@ -26,7 +26,7 @@ pub(super) struct PacketCounters {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The sums of the counters of former members, for which no tables have a rule any more. The key is the
+    /// The sums of the counters that members lost because no tables had a rule for them any more. The key is the
     /// member id, so members with the same id on different load balancers share one sum.
     forgotten: BTreeMap<u16, Traffic>,
     /// The members for which the tables for ticks above the highest routed tick have no rule.

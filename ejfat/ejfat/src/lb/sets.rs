@@ -88,9 +88,9 @@ pub struct BeyondHorizon {
     /// The number of packets whose ticks were above the horizon when the packets were routed. A packet still counts
     /// when the horizon has risen to the packet's tick or higher, but is still below `highest`.
     pub packets: u64,
-    /// The lowest tick above the horizon that the load balancer remembers as routed. A load balancer remembers only the
-    /// lowest and the highest tick that it routed above its horizon. When the horizon rises to `lowest` or higher but
-    /// stays below `highest`, `lowest` is set to `highest`, which is then the only remembered tick above the horizon.
+    /// The lowest stored tick above the horizon. A load balancer stores only the lowest and the highest tick that it
+    /// routed above its horizon. When the horizon rises to `lowest` or higher but stays below `highest`, `lowest` is
+    /// set to `highest`, which is then the only stored tick above the horizon.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,
@@ -104,7 +104,7 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
-    /// The highest tick, not above `horizon`, that was routed since the last call of [`DataPlane::age`]. Calls of
+    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`]. Calls of
     /// [`DataPlane::age`] while the load balancer has a horizon do not count.
     pub(super) newest: Option<u64>,
     /// The highest tick that was routed between the last two calls of [`DataPlane::age`]. Calls of [`DataPlane::age`]
@@ -228,8 +228,8 @@ impl Sets {
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. `set_horizon`
-        // remembers the lowest and the highest tick of `more` as routed if these ticks are not above `self.horizon`.
+        // The horizon of the engine that counted `more` may have been lower than `self.horizon`, so `lowest` and
+        // `highest` may be at or below `self.horizon`. `set_horizon` remembers such a tick as routed.
         self.set_horizon(self.horizon);
     }
 

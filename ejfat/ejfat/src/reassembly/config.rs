@@ -43,8 +43,9 @@ pub struct Config {
     pub max_event: u32,
     /// The maximum total size in bytes of all pages into which segments are copied. A page counts once for each segment
     /// that is copied into it, but no event counts for more than the size of all its pages. If this memory is full, the
-    /// sender with the most memory loses its largest open event. If senders that never completed an event have more
-    /// than half of the memory in use, only these senders can lose an event.
+    /// sender with the most memory loses its largest open event. The segment is dropped instead if it belongs to this
+    /// event, or if this event has too little memory. If senders that never completed an event have more than half of
+    /// the memory of all open events, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
@@ -115,9 +116,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, open
-    /// events of the greatest lengths are evicted, beginning with the sender that has the most claimed bytes. If
-    /// senders that never completed an event have more than half of all claimed bytes, their events are evicted first.
+    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, the
+    /// longest open events of the sender whose open events are longest in total are evicted. If senders that never
+    /// completed an event have more than half of the total length of all open events, one of these senders loses its
+    /// events first. If one sender's events are not enough, the next sender is chosen in the same way. If too many
+    /// events would have to be evicted, the segment of the new event is dropped instead.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -6,15 +6,15 @@
 //! An interval is a range of bytes that have all arrived. A few intervals are enough for an event whose
 //! segments arrive nearly in order, whatever the lengths of the segments are.
 //!
-//! The bitmap divides the event into cells, which are ranges of equal length. Only the last cell of an event
-//! may be shorter. Each cell has one bit, which is set if all bytes of the cell have arrived. The length of a
-//! cell is called the stride of the event. The stride is the length of the first segment to arrive that has
-//! at least [`LEAST_STRIDE`] bytes, begins at a multiple of its own length, and does not end at the end of
-//! the event.
+//! The bitmap divides the event into cells, which are ranges of equal length. Only the last cell of an event may be
+//! shorter. Each cell has one bit. If the bit is set, all bytes of the cell have arrived. The length of a cell is
+//! called the stride of the event. The stride is the length of the first segment to arrive that has at least
+//! [`LEAST_STRIDE`] bytes, begins at a multiple of its own length, and does not end at the end of the event.
 //!
-//! The bitmap is used when the list of intervals is full. All intervals that consist of whole cells are then
-//! moved to the bitmap. After that, a segment that fills exactly one cell is recorded in the bitmap, unless the
-//! segment overlaps an interval or begins where an interval ends or the other way round.
+//! The bitmap is used from the time when a new interval does not fit into the full list. The intervals that consist
+//! of whole cells are then moved to the bitmap, as long as the bitmap gets blocks for them. After that, a segment
+//! that fills exactly one cell is recorded in the bitmap. A segment that is adjacent to an interval becomes part of
+//! this interval instead.
 
 use std::ops::Range;
 
@@ -34,7 +34,8 @@ const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// The ranges of bytes that have arrived, in ascending order. The ranges neither touch nor overlap each other.
+    /// The ranges of bytes that have arrived and are not recorded in the bitmap, in ascending order. The ranges neither
+    /// touch nor overlap each other.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
     /// The number of bytes for which one bit of the event's bitmap stands, or 0 if no segment has decided
     /// this number yet.

@@ -162,8 +162,8 @@ pub enum SegmentDropCause {
     Late,
     /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be recorded.
     Scattered,
-    /// The segment would exceed [`Config::memory`], [`Config::max_claimed`] or [`Config::chunks`], and evictions did
-    /// not make enough room.
+    /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough room, or
+    /// no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
     Memory,
     /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
     NoSlot,
@@ -394,11 +394,10 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes. The function takes the longest events of
-    /// the sender that has the most claimed bytes. If the events of one sender are not enough, the function also takes
-    /// events of the sender with the next most claimed bytes. If senders that never completed an event have more than
-    /// half of all claimed bytes, their events are chosen first. Fails with [`SegmentDropCause::Memory`] if more than
-    /// [`MOST_EVICTED`] events would be needed.
+    /// Returns open events whose lengths are together at least `lacks` bytes. [`SenderTable::with_most_bytes`] chooses
+    /// a sender, and the function takes the longest events of this sender. If these events are not enough, the next
+    /// sender is chosen from the remaining senders in the same way. Fails with [`SegmentDropCause::Memory`] if more
+    /// than [`MOST_EVICTED`] events would be needed.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, SegmentDropCause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());

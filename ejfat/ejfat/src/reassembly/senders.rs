@@ -223,8 +223,8 @@ impl SenderTable {
     }
 
     /// Finds an entry that a new sender may take. The current sender of the entry has no open event, and the time
-    /// [`SenderState::free_from`] has passed. This function is called for each datagram of a sender without an entry.
-    /// To save time, the function searches the entries only if an entry may be free.
+    /// [`SenderState::free_from`] has come. While all entries are taken, this function is called for each datagram of a
+    /// sender without an entry. To save time, the function searches the entries only if an entry may be free.
     fn free_entry(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;

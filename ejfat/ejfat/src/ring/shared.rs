@@ -1,5 +1,5 @@
 //! A ring in shared memory on one machine. Bridge and worker map two files, the file of events and the file of credits.
-//! They exchange messages through a UNIX socket (`SOCK_SEQPACKET`).
+//! Bridge and worker exchange messages through a UNIX socket (`SOCK_SEQPACKET`).
 //!
 //! ```text
 //! worker ─► bridge   Subscription, 64 bytes

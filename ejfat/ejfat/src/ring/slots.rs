@@ -32,8 +32,7 @@ enum State {
     },
 }
 
-/// An event for which the worker has given credit by releasing it, or whose WRITEs the worker's device has
-/// acknowledged.
+/// An event that the worker has released, or whose arrival in the ring is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
     /// The number of the event's first slot.

@@ -413,8 +413,8 @@ pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     rules
 }
 
-/// Stages random rules for one of the site's load balancers. The rules apply to a random tick and to all later ticks.
-/// If the data plane accepts the rules, this function adds them to `all`.
+/// Stages random rules for one of the site's load balancers. The first tick of the rules is a random tick. If the data
+/// plane accepts the rules, this function adds them to `all`.
 pub(crate) fn stage_random(random: &mut Random, plane: &mut DataPlane, site: Site, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.pick(&site.lbs)), random_rules_of(random, site));
     let from = random_tick(random, all);
@@ -485,7 +485,8 @@ fn fill_lengths(packet: &mut [u8]) {
 
 /// Damages the packet with some probability. A packet is damaged in one of four ways: padding is added behind the
 /// packet, the end of the packet is cut off, the payload is cut to less than 24 bytes and the length fields are
-/// updated, or one of the first 90 bytes is changed. Returns false if the function left the packet unchanged.
+/// updated, or one of the first 90 bytes is changed. Returns true if one of these ways was chosen. The chosen way can
+/// leave the packet unchanged by chance.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
         // The padding of 5000 bytes is so long that a data plane forwards the packet before the end of the padding

@@ -86,7 +86,7 @@ pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, C
     let mut read = 0;
     loop {
         let frame = Frame::first_of(data, stop)?;
-        // `read` counts each frame and each block.
+        // `read` counts frames and blocks until the next call of `Stop::check`.
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;

@@ -8,7 +8,7 @@ use verbs::{CmId, source_network::SourceNetwork};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, CallFailure, CallWork, PoolCall, Stop},
+    call::{Call, CallFailure, CallWork, ServerCall, Stop},
     counters::Cut,
     function::{Execution, Handler},
     loop_service::SubscribingHost,
@@ -44,8 +44,8 @@ impl Serving {
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        // If the device does not revoke access, a function works on copies of the regions, and the server loop itself
-        // copies at most `COPIED_INLINE` bytes.
+        // If the device does not revoke access, a function works on copies of the regions that the host can write, and
+        // the server loop itself copies at most `COPIED_INLINE` bytes.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
         // process. A call of a kernel waits until the session's process has run the kernel. A call of a function first
@@ -55,7 +55,7 @@ impl Serving {
             _ => Execution::Pooled,
         };
         let deadline = now + self.config.call_time;
-        let mut call = PoolCall { work, regions, peer, user: request.user, deadline };
+        let mut call = ServerCall { work, regions, peer, user: request.user, deadline };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {
             let begun = self.peers.is_shared().then(Instant::now);
             let result = call.run(&Stop::at(call.deadline));
@@ -175,9 +175,8 @@ impl Serving {
         let Some(id) = self.pooled_calls.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The call timed out, and its function still runs and has the regions. If the function of a call that timed
-            // out still runs, the host gets a response without results, and the session ends after the host has
-            // acknowledged the response.
+            // The call timed out, and its function still runs and has the regions. The host gets a response without
+            // results, and the session ends after the host has acknowledged this response.
             let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
             self.stats.calls_cut(cause).add(1);

@@ -237,13 +237,7 @@ fn outcome_rows(reservation: usize, team: &EndedTeam, sent: &[SentEvent]) -> Vec
     all.filter(is_shown).map(row).collect()
 }
 
-fn check(
-    first: u64,
-    team: &EndedTeam,
-    outcomes: &[SentEvent],
-    seconds: &[Second],
-    kills: &Kills,
-) -> Vec<Check> {
+fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], kills: &Kills) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
     let mut check = |what: &str, value: String, verified| {
@@ -255,7 +249,7 @@ fn check(
     let fast = at("fast").unwrap_or_default();
     if let Some(slow) = at("slow") {
         // The share is that of the last two whole seconds before it drained: by then its speed is known.
-        let until = outcomes.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
+        let until = sent.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
         let until = until.unwrap_or(0);
         let range = until.saturating_sub(2)..until;
         let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
@@ -281,7 +275,7 @@ fn check(
         check("the slow worker's fill rose, beside the fast one's", value, fill(slow) > ROSE);
     }
     if let Some(new) = at("new") {
-        let begin = outcomes.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
+        let begin = sent.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
         let range = last.saturating_sub(2)..last;
         let (its, of_fast) = (part(seconds, range.clone(), new), part(seconds, range, fast));
         let value = format!(
@@ -296,7 +290,7 @@ fn check(
         Part::Killed(at) => Some((n, at)),
         _ => None,
     }) {
-        let gap = gap_ms(outcomes, worker, killed);
+        let gap = gap_ms(sent, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
     let keys: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
@@ -311,7 +305,7 @@ fn check(
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
     check("tables that were seen", sets.to_string(), sets > 2);
     if let Some((killed, ready)) = kills.daemon {
-        let within = outcomes.iter().filter(|of| (killed..ready).contains(&of.tick));
+        let within = sent.iter().filter(|of| (killed..ready).contains(&of.tick));
         let (whole, all) = within.fold((0, 0), |(whole, all), of| {
             (whole + u64::from(of.outcome == SentEventOutcome::Whole), all + 1)
         });
@@ -321,8 +315,7 @@ fn check(
         check("workers that had to register again", again.to_string(), again == 0);
     }
     if let Some(outage) = &team.outage {
-        let away =
-            || outcomes.iter().filter(|of| of.outcome == SentEventOutcome::PlaneAway).map(|of| of.tick);
+        let away = || sent.iter().filter(|of| of.outcome == SentEventOutcome::PlaneAway).map(|of| of.tick);
         let back = away().max().unwrap_or(outage.killed).saturating_sub(outage.ready) as f64 * 1e-3;
         check(
             "from the data plane's start to the last event lost there",
@@ -330,7 +323,7 @@ fn check(
             back < 3000.0,
         );
         let came_after = |of: &&SentEvent| of.tick > outage.ready && of.outcome == SentEventOutcome::Whole;
-        let after = outcomes.iter().filter(came_after).count();
+        let after = sent.iter().filter(came_after).count();
         check("events that came through it afterwards", after.to_string(), after > 0);
     } else {
         let incomplete = of_sums(|sums| sums.incomplete);

@@ -17,8 +17,8 @@ use crate::{
 
 /// Adds a packet to the send batch; returns false if the send batch has no room for the packet.
 ///
-/// The send batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops
-/// all unsent packets before it removes a region.
+/// The send batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops all
+/// unsent packets of the send batch before it removes a region.
 pub(crate) fn build(
     send: &mut SendBatch,
     packet: &Transmit,

@@ -296,8 +296,7 @@ pub struct DatagramBuilder<'a> {
     to: SocketAddr,
     len: usize,
     written: usize,
-    /// The number of datagrams in the super-packet to which this datagram is added; 0 if this datagram begins a
-    /// super-packet.
+    /// The number of datagrams in the message to which this datagram is added; 0 if this datagram begins a message.
     grouped: usize,
     pieces_before: usize,
     copied_before: usize,

@@ -274,8 +274,8 @@ impl Cm {
     }
 }
 
-/// Returns the address to which CM messages for a peer are sent. A peer that uses the embedded provider receives at the
-/// UDP port from which it sends. A peer that does not use the embedded provider receives at the UDP port 4791.
+/// Returns the address to which packets for a peer are sent. A peer that uses the embedded provider receives at the UDP
+/// port from which it sends. A peer that does not use the embedded provider receives at the UDP port 4791.
 pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
     let mut to = from;
     if !is_embedded(ca_guid) {

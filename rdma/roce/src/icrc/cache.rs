@@ -59,9 +59,8 @@ pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
 
 const SLOTS: usize = 32;
 
-/// A direct-mapped cache of the [`Flow`]s of recent packets. The index of a [`Flow`] is computed from the UDP
-/// ports and the last byte of each IP address, which differ between peers. Only the constructor allocates
-/// memory.
+/// A direct-mapped cache of the [`WarmFlow`]s of recent packets. The index of a [`WarmFlow`] is computed from the UDP
+/// ports and the last byte of each IP address, which differ between peers. Only the constructor allocates memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 

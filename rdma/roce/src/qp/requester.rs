@@ -44,9 +44,9 @@ pub(crate) struct Requester {
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
     /// The PSN of the last response packet of each READ request that was sent and is not answered in full, in ascending
-    /// order. A repeated READ request ends at the PSN at which the first request ended, or earlier. A responder does
-    /// not answer a repeated READ request that is longer than the first request, because only a part of the longer
-    /// request is a duplicate.
+    /// order. A repeated READ request ends at the PSN at which the first request ended, or earlier. A responder may
+    /// refuse a repeated READ request that is longer than the first request, because only a part of the longer request
+    /// is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -119,7 +119,7 @@ impl Requester {
         self.in_flight(psn) < self.window.packets()
     }
 
-    /// Returns the number of READ requests that were sent with PSNs before `psn` and are not answered in full.
+    /// Returns the number of READ requests that are not answered in full and whose last PSN is before `psn`.
     fn reads_before(&self, psn: Psn) -> usize {
         self.reads.partition_point(|end| psn.since(*end) > 0)
     }

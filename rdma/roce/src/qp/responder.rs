@@ -52,9 +52,9 @@ struct Gap {
 }
 
 impl Gap {
-    /// The limit of reordering in packets: a packet whose PSN is at most this much below the PSN that arrived last
-    /// counts as reordered by the network. If a packet's PSN is below the PSN that arrived last by more than this
-    /// limit, the packet counts as resent by the requester. TCP's limit of three duplicate ACKs is similar.
+    /// The limit of reordering in packets. If a packet's PSN is below the PSN that arrived last by more than this
+    /// limit, the packet counts as resent by the requester. If the difference is smaller, the network may have
+    /// reordered the packets. TCP's limit of three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
